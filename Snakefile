@@ -1,0 +1,33 @@
+# The pipeline: data -> pretrain -> runs -> collect -> tables -> report.
+#
+#   snakemake --cores all                             the default study of params.yaml, whole
+#   snakemake --cores all results/demo/report.html    the demo study
+#   snakemake --cores all results/demo/runs/split-digits.twf.50.s0.parquet    one run
+#
+# Rules hold no logic: each is one call of the `twf` command, and asks twf.study what to make.
+from snakemake.utils import min_version
+
+min_version("9.16")
+
+
+configfile: "params.yaml"
+
+
+include: "workflow/rules/common.smk"
+
+
+localrules:
+    all,
+
+
+rule all:
+    input:
+        files.REPORT.format(study=config["study"]),
+
+
+include: "workflow/rules/data.smk"
+include: "workflow/rules/pretrain.smk"
+include: "workflow/rules/runs.smk"
+include: "workflow/rules/collect.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/report.smk"

@@ -1,0 +1,1 @@
+"""What a network has learned and forgotten."""

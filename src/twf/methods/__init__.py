@@ -1,0 +1,19 @@
+"""The methods, one file each, with the same hooks: see `twf.methods.base`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from twf.hyperparameters import METHODS
+from twf.methods.base import Learner, Method
+
+
+def make(name: str, learner: Learner, hyperparameters: dict[str, float]) -> Method[Any]:
+    """The method called `name`, ready to train `learner`.
+
+    Only its own module is imported, so that a record's hash of the code in use covers no other.
+    """
+    module = import_module(f"twf.methods.{name.replace('-', '_')}")
+    made: Method[Any] = module.METHOD(learner, METHODS[name].hyperparameters(**hyperparameters))
+    return made

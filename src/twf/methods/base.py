@@ -1,0 +1,125 @@
+"""What a method is: hooks around a step that the engine owns.
+
+A method says what is minimised and what is stored. It never updates parameters, moves data between
+devices, writes files or logs: the loop in `twf.training.loop` does, for all methods alike. For one
+task the loop calls
+
+    begin_task -> training_set -> [loss -> backward -> update -> buffer.insert] ... -> end_task
+
+and then `logits` to evaluate.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from twf.data.augmentation import Augment
+from twf.hyperparameters import Hyperparameters
+from twf.models.resnet import ResNet
+from twf.replay.buffer import ReservoirBuffer
+from twf.training.randomness import Generators
+
+H = TypeVar("H", bound=Hyperparameters)
+
+
+@dataclass
+class Learner:
+    """What a method works on and with; everything lies on `device`."""
+
+    network: ResNet  # pretrained, with a fresh classifier over all classes
+    augment: Augment
+    generators: Generators
+    device: torch.device
+    classes: int
+    tasks: int
+    batch_size: int
+    epochs: int  # per task
+    buffer: int | None  # how many examples rehearsal may keep
+    image_size: int  # pixels along a side
+
+    @property
+    def classes_per_task(self) -> int:
+        return self.classes // self.tasks
+
+
+@dataclass(frozen=True)
+class Task:
+    """A phase of training: its number from 0, and its images (uint8 `[N, 3, H, W]`) and labels."""
+
+    number: int
+    images: Tensor
+    labels: Tensor
+
+
+class Batch(NamedTuple):
+    """Images as stored (uint8 `[B, 3, H, W]`), labels, and their positions in the training set."""
+
+    images: Tensor
+    labels: Tensor
+    index: Tensor
+
+
+class Step(NamedTuple):
+    """What a batch asks for: terms whose sum is minimised, and rows to offer to the buffer."""
+
+    terms: dict[str, Tensor]
+    store: dict[str, Tensor] | None = None
+
+
+class Method(ABC, Generic[H]):
+    """A continual-learning method. Subclasses override what differs from plain training."""
+
+    keep_last_batch = False  # train on an epoch's last, incomplete batch too
+
+    def __init__(self, learner: Learner, hyperparameters: H) -> None:
+        self.learner = learner
+        self.hyperparameters = hyperparameters
+        self.task = 0  # the current one
+        self.buffer: ReservoirBuffer | None = None
+        self.setup()
+
+    def setup(self) -> None:  # noqa: B027 (not every method has something to set up)
+        """Make what the method needs beside the network, once."""
+
+    def phases(self, tasks: list[Task]) -> list[Task]:
+        """What is trained one after another."""
+        return tasks
+
+    def modules(self) -> Iterator[nn.Module]:
+        """The modules that are trained; the network first."""
+        yield self.learner.network
+
+    def begin_task(self, task: Task) -> None:
+        """Before a task's first step."""
+        self.task = task.number
+
+    def training_set(self, task: Task) -> tuple[Tensor, Tensor]:
+        """The images and labels that a task's epochs go through."""
+        return task.images, task.labels
+
+    @abstractmethod
+    def loss(self, batch: Batch) -> Step:
+        """The loss of one stream batch."""
+
+    def end_task(self, task: Task) -> None:  # noqa: B027 (most methods do nothing)
+        """After a task's last step."""
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Logits `[N, classes]` of normalised images, in evaluation mode."""
+        logits: Tensor = self.learner.network(images)
+        return logits
+
+
+class Rehearsal(Method[H]):
+    """A method with a reservoir, filled after each step from what `loss` stores."""
+
+    def setup(self) -> None:
+        assert self.learner.buffer is not None
+        self.reservoir = ReservoirBuffer(self.learner.buffer, self.learner.generators["replay"])
+        self.buffer = self.reservoir

@@ -1,0 +1,1 @@
+"""The networks, and the gates of feature propagation."""

@@ -1,0 +1,218 @@
+"""Feature propagation: which units of the sibling's map the learner should match, and the loss.
+
+One `FeaturePropagation` per tap. `N` images, `T` tasks, `C` channels; equation numbers are the
+paper's. Where the published code parts from the paper, this follows the code (F3 to F5, F7, F10).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+GUMBEL_TEMPERATURE = 2 / 3
+DIVERSITY_TEMPERATURE = 2.0
+HALVED_FROM = 16  # maps this wide or wider are stored at half size
+
+
+class TaskLinear(nn.Module):
+    """A linear map `[fan_out, fan_in]` without bias for each task."""
+
+    def __init__(self, tasks: int, fan_in: int, fan_out: int, std: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(tasks, fan_out, fan_in) * std)
+
+    def forward(self, x: Tensor, task: Tensor) -> Tensor:
+        """`x`: `[N, fan_in, *]`, `task`: `[N]` int64. Gives `[N, fan_out, *]`."""
+        return torch.bmm(self.weight[task], x.flatten(2)).unflatten(2, x.shape[2:])
+
+
+class TaskBatchNorm(nn.Module):
+    """Batch normalisation over all images together, then each task's own scale and shift."""
+
+    def __init__(self, tasks: int, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(channels, affine=False)
+        self.scale = nn.Parameter(1 + 0.02 * torch.randn(tasks, channels))
+        self.shift = nn.Parameter(torch.zeros(tasks, channels))
+
+    def forward(self, x: Tensor, task: Tensor) -> Tensor:
+        """`x`: `[N, C, H, W]`, `task`: `[N]` int64."""
+        scale, shift = self.scale[task, :, None, None], self.shift[task, :, None, None]
+        return scale * self.norm(x) + shift
+
+
+class ChannelAttention(nn.Module):
+    """Eq. 6: `tanh(BN(W1 g)) * sigmoid(BN(W2 g)) + W3 g` of the globally averaged map `g`."""
+
+    def __init__(self, tasks: int, channels: int) -> None:
+        super().__init__()
+        # Kaiming's normal initialisation over the fan-out, with each activation's gain
+        gain = {name: nn.init.calculate_gain(name) for name in ("tanh", "sigmoid", "relu")}
+        std = {name: value / math.sqrt(channels) for name, value in gain.items()}
+        self.w1 = TaskLinear(tasks, channels, channels, std["tanh"])
+        self.w2 = TaskLinear(tasks, channels, channels, std["sigmoid"])
+        self.w3 = TaskLinear(tasks, channels, channels, std["relu"])
+        self.norm1 = TaskBatchNorm(tasks, channels)
+        self.norm2 = TaskBatchNorm(tasks, channels)
+
+    def forward(self, teacher: Tensor, task: Tensor) -> Tensor:
+        """Gives `[N, C, 1, 1]`."""
+        g = teacher.mean(dim=(2, 3), keepdim=True)
+        bounded = torch.tanh(self.norm1(self.w1(g, task), task))
+        share = torch.sigmoid(self.norm2(self.w2(g, task), task))
+        result: Tensor = bounded * share + self.w3(g, task)
+        return result
+
+
+class SpatialAttention(nn.Module):
+    """Eq. 5 and 11: a bottleneck of four convolutions to one channel."""
+
+    def __init__(self, tasks: int, channels: int, reduction: int = 4) -> None:
+        super().__init__()
+        inner = channels // reduction
+        self.convolutions = nn.ModuleList(
+            [
+                nn.Conv2d(channels, inner, 1),
+                nn.Conv2d(inner, inner, 3, dilation=2, padding=2),
+                nn.Conv2d(inner, inner, 3, dilation=2, padding=2),
+                nn.Conv2d(inner, 1, 1),
+            ]
+        )
+        self.norms = nn.ModuleList(TaskBatchNorm(tasks, c) for c in (inner, inner, inner, 1))
+
+    def forward(self, teacher: Tensor, task: Tensor) -> Tensor:
+        """Gives `[N, 1, H, W]`."""
+        x = teacher
+        for i, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
+            x = norm(convolution(x if i == 0 else F.relu(x)), task)
+        return x
+
+
+class PropagationLoss(NamedTuple):
+    """The three terms of one tap, unweighted (scalars), and the gates `[N, C, H, W]` in {0, 1}."""
+
+    distance: Tensor
+    mask_replay: Tensor
+    diversity: Tensor
+    gate: Tensor
+
+
+class FeaturePropagation(nn.Module):
+    """The gates of one tap and their loss terms."""
+
+    def __init__(self, tasks: int, channels: int) -> None:
+        super().__init__()
+        self.channel = ChannelAttention(tasks, channels)
+        self.spatial = SpatialAttention(tasks, channels)
+        # F4: a task's own map to two logits per unit; rows 2c and 2c + 1 are those of channel c
+        self.to_logits = TaskLinear(tasks, channels, 2 * channels, std=1.0)
+
+    def logits(self, teacher: Tensor, task: Tensor) -> Tensor:
+        """The two gate logits of each unit, `[N, C, 2, H, W]`; the gate opens on the first."""
+        attention = self.channel(teacher, task) + self.spatial(teacher, task)  # [N, C, H, W]
+        result: Tensor = self.to_logits(attention, task).unflatten(1, (-1, 2))
+        return result
+
+    def forward(
+        self,
+        student: Tensor,
+        teacher: Tensor,
+        task: Tensor,
+        is_old: Tensor,
+        stored: Tensor,
+        generator: torch.Generator,
+    ) -> PropagationLoss:
+        """The terms for maps `[N, C, H, W]` of images of `task` (`[N]` int64).
+
+        `is_old` (`[N]` bool) marks replayed images of past tasks; their `stored` gates
+        (`[N, C, h, w]`, full or half size) are replayed, and they do not count for diversity.
+        """
+        logits = self.logits(teacher, task)
+        gate = sample_gate(logits, generator)
+        return PropagationLoss(
+            distance(student, margin_relu(teacher), gate),
+            mask_replay(logits, stored, is_old),
+            diversity(gate, ~is_old),
+            gate.detach(),
+        )
+
+
+def sample_gate(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """Hard binary Gumbel-softmax with straight-through gradients, eq. 4: `[N, C, H, W]`.
+
+    The difference of two Gumbel variables is logistic, so one draw per unit does.
+    """
+    difference = logits[:, :, 0] - logits[:, :, 1]
+    uniform = torch.rand(
+        difference.shape, generator=generator, device=difference.device, dtype=difference.dtype
+    ).clamp(min=torch.finfo(difference.dtype).tiny)
+    noisy = difference + torch.log(uniform) - torch.log1p(-uniform)
+    soft = torch.sigmoid(noisy / GUMBEL_TEMPERATURE)
+    hard = (noisy > 0).to(soft.dtype)
+    return hard + (soft - soft.detach())  # in this order, so that the gate is exactly 0 or 1
+
+
+def likeliest_gate(logits: Tensor) -> Tensor:
+    """The gate without noise: open where the first logit wins, or draws. `[N, C, H, W]`."""
+    return (logits[:, :, 0] >= logits[:, :, 1]).to(logits.dtype)
+
+
+def margin_relu(teacher: Tensor) -> Tensor:
+    """`max(x, margin)`, with a channel's margin the mean of its negative values over the batch."""
+    negative = teacher < 0
+    count = negative.sum(dim=(0, 2, 3), keepdim=True)
+    margin = (teacher * negative).sum(dim=(0, 2, 3), keepdim=True) / (count + 1e-6)
+    return torch.maximum(teacher, margin)
+
+
+def distance(student: Tensor, target: Tensor, gate: Tensor) -> Tensor:
+    """Eq. 3 as the published code has it (F7).
+
+    Both maps are divided by their norm over the positions; positions with
+    `student <= target <= 0` are left out; mean over positions, sum over channels, mean over images.
+    """
+    student, target = _unit_norm(student), _unit_norm(target)
+    counts = ~((student <= target) & (target <= 0))
+    return (gate * counts * (student - target) ** 2).mean(dim=(2, 3)).sum(dim=1).mean()
+
+
+def _unit_norm(maps: Tensor) -> Tensor:
+    return maps / (torch.linalg.vector_norm(maps, dim=(2, 3), keepdim=True) + 1e-6)
+
+
+def diversity(gate: Tensor, counts: Tensor) -> Tensor:
+    """Eq. 7 as the published code has it (F3, F10), over the images that `counts` (`[N]` bool).
+
+    `mean_i logsumexp_j(u_i . u_j / 2) - 1/2 - log n`, with `u` the spatially averaged gate.
+    """
+    average = gate.mean(dim=(2, 3))  # [N, C]
+    similarity = average @ average.T / DIVERSITY_TEMPERATURE
+    similarity = similarity.masked_fill(~counts, -math.inf)
+    n = counts.sum()
+    spread = torch.logsumexp(similarity, dim=1).masked_fill(~counts, 0.0).sum() / n
+    return spread - 1 / DIVERSITY_TEMPERATURE - torch.log(n.to(spread.dtype))
+
+
+def mask_replay(logits: Tensor, stored: Tensor, is_old: Tensor) -> Tensor:
+    """Eq. 8's second term as the published code has it (F5): zero where no image is old.
+
+    Binary cross-entropy of the first logit against the stored gates, mean over old images' units.
+    """
+    full = F.interpolate(stored, size=logits.shape[-2:])  # nearest neighbour
+    losses = F.binary_cross_entropy_with_logits(logits[:, :, 0], full, reduction="none")
+    per_image = losses.mean(dim=(1, 2, 3)).masked_fill(~is_old, 0.0)
+    return per_image.sum() / is_old.sum().clamp(min=1)
+
+
+def stored_size(size: int) -> int:
+    """The side at which gates of a map of `size` x `size` are stored."""
+    return size // 2 if size >= HALVED_FROM else size
+
+
+def to_stored_size(gate: Tensor) -> Tensor:
+    """The gates `[N, C, H, W]` at the size they are stored at, by nearest neighbour."""
+    return gate[:, :, ::2, ::2] if gate.shape[-1] >= HALVED_FROM else gate

@@ -1,0 +1,315 @@
+"""`params.yaml` as types: what may stand in it, and what is said of a mistake.
+
+With `twf.study`, which expands it to runs, this is the one definition of everything that is run.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, create_model, model_validator
+
+from twf.errors import UserError
+from twf.hyperparameters import METHODS, Hyperparameters, NonNegative, Positive, Strict
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+Count = Annotated[int, Field(gt=0)]
+Seed = Annotated[int, Field(ge=0)]
+Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
+Protocol = Literal["class-il", "task-il"]
+PROTOCOLS: tuple[Protocol, Protocol] = ("class-il", "task-il")
+
+
+class Augmentation(Strict):
+    """What an image passes before the network: crop after zero padding, flip, normalisation."""
+
+    padding: Annotated[int, Field(ge=0)] = 4
+    flip: bool = True
+    mean: Channels
+    std: Channels
+
+
+class _Dataset(Strict):
+    title: str
+    classes: Count
+    size: Annotated[int, Field(ge=16)]  # pixels along a side
+    augmentation: Augmentation
+
+
+class DigitsData(_Dataset):
+    """UCI handwritten digits, as scikit-learn carries them (8 x 8 pixels, enlarged)."""
+
+    reader: Literal["digits"]
+    test_share: Annotated[float, Field(gt=0, lt=1)]
+    seed: Seed
+
+
+class DrawnData(_Dataset):
+    """Letters from matplotlib's fonts, or textures; drawn from a seed."""
+
+    reader: Literal["letters", "textures"]
+    train_per_class: Count
+    test_per_class: Count
+    seed: Seed
+
+
+class ArchiveData(_Dataset):
+    """Arrays of a user's own: a NumPy archive with `x_train, y_train, x_test, y_test`."""
+
+    reader: Literal["archive"]
+    file: str
+
+
+Dataset = Annotated[DigitsData | DrawnData | ArchiveData, Field(discriminator="reader")]
+
+
+class Network(Strict):
+    """A ResNet; `width` is the channels of its first stage."""
+
+    architecture: Literal["resnet18", "resnet50"]
+    width: Count = 64
+
+
+class Pretraining(Strict):
+    """Plain cross-entropy with SGD; the paper names the epochs alone."""
+
+    epochs: Count
+    batch_size: Count
+    lr: Positive
+    momentum: NonNegative = 0.0
+    weight_decay: NonNegative = 0.0
+    schedule: Literal["constant", "cosine"]
+    seed: Seed = 0
+
+
+class Source(Strict):
+    """Where a pretrained network comes from: trained here on `data`, or read from `weights`."""
+
+    network: Network
+    data: Name | None = None
+    pretraining: Pretraining | None = None
+    weights: str | None = None
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Source:
+        trained = self.data is not None and self.pretraining is not None
+        given = self.data is not None or self.pretraining is not None
+        if (self.weights is None) != trained or (self.weights is not None and given):
+            raise ValueError("give either both 'data' and 'pretraining', or 'weights' alone")
+        return self
+
+
+class LrDecay(Strict):
+    """The learning rate is multiplied by `factor` after each of `epochs`, anew in every task."""
+
+    factor: Positive
+    epochs: list[Count]
+
+
+def _settings_model(name: str, hyperparameters: type[Hyperparameters]) -> type[Hyperparameters]:
+    """A method's entry under a benchmark: its hyperparameters, and `overrides` for some cells."""
+    optional: dict[str, Any] = {
+        key: (Annotated[(field.annotation, *field.metadata)] | None, None)  # type: ignore[misc]
+        for key, field in hyperparameters.model_fields.items()
+    }
+    override = create_model(
+        f"{name}Override",
+        __base__=Strict,
+        buffer=(Count | None, None),
+        protocol=(Protocol | None, None),
+        **optional,
+    )
+    return create_model(
+        f"{name}Settings",
+        __base__=hyperparameters,
+        overrides=(list[override], Field(default_factory=list)),  # type: ignore[valid-type]
+    )
+
+
+Methods: type[Strict] = create_model(
+    "Methods",
+    __base__=Strict,
+    **{  # type: ignore[call-overload]
+        name: (_settings_model(name.title().replace("-", ""), info.hyperparameters) | None, None)
+        for name, info in METHODS.items()
+    },
+)
+
+
+class Benchmark(Strict):
+    """A stream of tasks, and the hyperparameters of each method on it."""
+
+    title: str
+    data: Name
+    tasks: Annotated[int, Field(ge=2)]
+    source: Name
+    epochs: Count  # per task
+    batch_size: Count
+    lr_decay: LrDecay | None = None
+    buffers: list[Count]
+    methods: Methods  # type: ignore[valid-type]
+
+    def hyperparameters(
+        self, method: str, buffer: int | None, protocol: Protocol
+    ) -> Hyperparameters:
+        """The hyperparameters of one cell: the method's, changed by each override that matches."""
+        settings = getattr(self.methods, method)
+        values = settings.model_dump(exclude={"overrides"})
+        for override in settings.overrides:
+            if override.buffer in (None, buffer) and override.protocol in (None, protocol):
+                values |= override.model_dump(exclude={"buffer", "protocol"}, exclude_none=True)
+        return METHODS[method].hyperparameters(**values)
+
+
+class Experiment(Strict):
+    """One question: every method on every benchmark, one table per benchmark."""
+
+    title: str
+    benchmarks: Annotated[list[Name], Field(min_length=1)]
+    methods: Annotated[list[Literal[tuple(METHODS)]], Field(min_length=1)]  # type: ignore[valid-type]
+    source: Name | None = None  # in place of the benchmarks' own
+    seeds: list[Seed] | None = None  # in place of the study's own
+
+
+class Study(Strict):
+    """What is run together and reported together."""
+
+    title: str
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    experiments: Annotated[dict[Name, Experiment], Field(min_length=1)]
+
+
+class Tracking(Strict):
+    """Weights & Biases: `auto` is online where a key is found, offline elsewhere."""
+
+    mode: Literal["auto", "online", "offline", "off"] = "auto"
+    project: str = "twf"
+    entity: str | None = None
+
+
+class Params(Strict):
+    """The whole of `params.yaml`."""
+
+    study: Name
+    tracking: Tracking = Tracking()
+    datasets: dict[Name, Dataset]
+    sources: dict[Name, Source]
+    benchmarks: dict[Name, Benchmark]
+    studies: dict[Name, Study]
+
+    def named_study(self, name: str) -> Study:
+        """The study called `name`, or an error that says which there are."""
+        if name not in self.studies:
+            raise UserError(f"no study {name!r} in params.yaml; there is {', '.join(self.studies)}")
+        return self.studies[name]
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """Plain YAML would let a second key of one name silently replace the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise UserError(f"line {key_node.start_mark.line + 1}: key {key!r} twice")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load(path: Path) -> Params:
+    """Read and check `params.yaml`. Each problem is a `UserError` line: key path, value, remedy."""
+    try:
+        values = yaml.load(path.read_text(), Loader=_UniqueKeyLoader)
+    except FileNotFoundError:
+        raise UserError(
+            f"no {path} in {Path.cwd()}: go to the project's folder, or name it with --params"
+        ) from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from None
+    return check(values, str(path))
+
+
+def check(values: Any, path: str = "params.yaml") -> Params:
+    """Make `Params` of plain values, or raise a `UserError` that lists every problem."""
+    try:
+        params = Params.model_validate(values)
+    except ValidationError as error:
+        problems = [_explain(e) for e in error.errors(include_url=False)]
+        raise UserError(f"{path} is wrong:\n  " + "\n  ".join(dict.fromkeys(problems))) from None
+    problems = _cross_check(params)
+    if problems:
+        raise UserError(f"{path} is wrong:\n  " + "\n  ".join(problems))
+    return params
+
+
+def _explain(error: Any) -> str:
+    """`key.path: what is wrong (is: value)`; what is allowed is part of pydantic's message."""
+    parts = [str(part) for part in error["loc"]]
+    if parts[0] == "datasets" and len(parts) > 3:
+        del parts[2]  # the reader, which pydantic puts in to say which kind it checked against
+    where = ".".join(parts)
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] in ("float_type", "int_type") and isinstance(error["input"], str):
+        message += "; without quotes, and 1.0e-4 rather than 1e-4, which YAML reads as text"
+    shown = "" if isinstance(error["input"], dict) else f" (is: {error['input']!r})"
+    return f"{where}: {message}{shown}"
+
+
+def _cross_check(params: Params) -> list[str]:
+    """What no single key can tell: names that must exist, classes that must divide."""
+    problems: list[str] = []
+
+    def known(where: str, name: str | None, names: Any) -> bool:
+        if name is not None and name not in names:
+            problems.append(f"{where}: {name!r} does not exist; allowed: {', '.join(names)}")
+            return False
+        return name is not None
+
+    known("study", params.study, params.studies)
+    for name, source in params.sources.items():
+        known(f"sources.{name}.data", source.data, params.datasets)
+    for name, benchmark in params.benchmarks.items():
+        where = f"benchmarks.{name}"
+        known(f"{where}.source", benchmark.source, params.sources)
+        if known(f"{where}.data", benchmark.data, params.datasets):
+            classes = params.datasets[benchmark.data].classes
+            if classes % benchmark.tasks:
+                allowed = [n for n in range(2, classes + 1) if classes % n == 0]
+                problems.append(
+                    f"{where}.tasks: {benchmark.tasks} does not divide the {classes} classes of "
+                    f"{benchmark.data}; allowed: {', '.join(map(str, allowed))}"
+                )
+        for method in METHODS:
+            settings = getattr(benchmark.methods, method)
+            for i, override in enumerate(settings.overrides if settings else []):
+                if override.buffer is not None and override.buffer not in benchmark.buffers:
+                    problems.append(
+                        f"{where}.methods.{method}.overrides.{i}.buffer: {override.buffer} is not "
+                        f"among {where}.buffers; allowed: {', '.join(map(str, benchmark.buffers))}"
+                    )
+    for study_name, study in params.studies.items():
+        for experiment_name, experiment in study.experiments.items():
+            where = f"studies.{study_name}.experiments.{experiment_name}"
+            known(f"{where}.source", experiment.source, params.sources)
+            for name in experiment.benchmarks:
+                if not known(f"{where}.benchmarks", name, params.benchmarks):
+                    continue
+                for method in experiment.methods:
+                    if getattr(params.benchmarks[name].methods, method) is None:
+                        problems.append(
+                            f"{where}.methods: {method!r} has no hyperparameters; add "
+                            f"benchmarks.{name}.methods.{method}"
+                        )
+    return problems
+
+
+def schema() -> str:
+    """The JSON schema of `params.yaml`, for Snakemake's `validate` and for editors."""
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(dialect | Params.model_json_schema(), indent=2) + "\n"

@@ -1,0 +1,44 @@
+"""Progress of long work: a bar on a terminal, a plain line now and then in a log."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+LINE_EVERY = 10.0  # seconds between two lines in a log
+
+Advance = Callable[[int, str], None]
+
+
+@contextlib.contextmanager
+def progress(title: str, total: int) -> Iterator[Advance]:
+    """Yield `advance(steps, note)`; `total` steps are the whole work."""
+    if sys.stderr.isatty():
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task(title, total=total, note="")
+            yield lambda steps, note: bar.update(task, advance=steps, note=note)
+        return
+    done, start, last = 0, time.monotonic(), -LINE_EVERY
+
+    def line(steps: int, note: str) -> None:
+        nonlocal done, last
+        done += steps
+        now = time.monotonic()
+        if now - last >= LINE_EVERY or done >= total:
+            last = now
+            print(f"{title}: {done}/{total} after {now - start:.0f} s  {note}", file=sys.stderr)
+            sys.stderr.flush()
+
+    yield line

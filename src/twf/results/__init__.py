@@ -1,0 +1,1 @@
+"""From a run to tables and a report: everything here is a function of the runs' records."""

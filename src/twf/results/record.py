@@ -1,0 +1,94 @@
+"""The record of a run: one Parquet file of one row. The truth that tables and figures come from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from twf.errors import UserError
+from twf.files import atomic
+
+VERSION = 1  # of the schema below; raised by each change of it
+
+_matrix = pa.list_(pa.list_(pa.float64()))
+_epoch = pa.struct(
+    [
+        ("phase", pa.int32()),  # the task trained, from 0; Joint has one phase
+        ("epoch", pa.int32()),
+        ("seconds", pa.float64()),
+        ("loss", pa.float64()),  # mean over the epoch's steps of the sum of the terms
+        ("terms", pa.map_(pa.string(), pa.float64())),  # each weighted as in the sum
+    ]
+)
+
+SCHEMA = pa.schema(
+    [
+        ("run", pa.string()),
+        ("study", pa.string()),
+        ("benchmark", pa.string()),
+        ("source", pa.string()),
+        ("method", pa.string()),
+        ("buffer", pa.int64()),  # null without rehearsal
+        ("seed", pa.int64()),
+        ("status", pa.string()),  # finished, or diverged
+        ("reason", pa.string()),  # why it diverged; null where it did not
+        # accuracy[i][j]: per cent on task j after phase i, from 0 to 100; every task, seen or not
+        ("accuracy_class_il", _matrix),
+        ("accuracy_task_il", _matrix),
+        ("history", pa.list_(_epoch)),
+        ("seconds", pa.float64()),  # the whole run, start-up excluded
+        ("peak_memory_mib", pa.float64()),  # of the device on CUDA, of the process on CPU
+        ("started", pa.timestamp("us", tz="UTC")),
+        ("device", pa.string()),
+        ("host", pa.string()),
+        ("digest", pa.string()),  # SHA-256 of the resolved parameters
+        ("provenance", pa.string()),  # JSON: parameters, code, inputs, versions
+    ],
+    metadata={"twf_record_version": str(VERSION)},
+)
+
+
+def write(path: Path, row: dict[str, Any]) -> None:
+    """Write one record; every column of `SCHEMA` must be there, and no other."""
+    if row.keys() != set(SCHEMA.names):
+        raise ValueError(f"record and schema differ in {row.keys() ^ set(SCHEMA.names)}")
+    with atomic(path) as partial:
+        pq.write_table(pa.Table.from_pylist([row], schema=SCHEMA), partial)
+
+
+def read(path: Path) -> pa.Table:
+    """Read a record or a table of records; refuse another version of the schema, or a torn file."""
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise UserError(f"no record {path}: its run has not been done; `twf plan` shows it") from None
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
+    version = (table.schema.metadata or {}).get(b"twf_record_version", b"none").decode()
+    if version != str(VERSION):
+        raise UserError(
+            f"{path} has record version {version}, this code reads {VERSION}; delete it and run "
+            "again, or use the version of twf that wrote it"
+        )
+    return table
+
+
+def read_digest(path: Path) -> str:
+    """The digest of the parameters that a record was made with."""
+    return str(read(path)["digest"][0].as_py())
+
+
+def collect(records: list[Path], output: Path) -> None:
+    """Put the records of a study into one table, a row each, ordered by run."""
+    tables = [read(path) for path in records]
+    with atomic(output) as partial:
+        pq.write_table(pa.concat_tables(tables).sort_by("run"), partial)
+
+
+def provenance(row: dict[str, Any]) -> dict[str, Any]:
+    """The decoded provenance of a record's row."""
+    return dict(json.loads(row["provenance"]))

@@ -1,0 +1,297 @@
+"""Tables in the shape of the paper's Tables 1-3, from the runs' records.
+
+`cells` gives the long form, one row per cell; `method_rows` the wide form as text, from which the
+Markdown, LaTeX and HTML templates are filled. A planned run that is missing, diverged, or made
+with other parameters than the plan's is a hole: it is counted, and never averaged.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from twf.errors import UserError
+from twf.evaluation import metrics
+from twf.files import PUBLISHED, atomic, runs_file, table_file
+from twf.hyperparameters import METHODS
+from twf.params import PROTOCOLS, Protocol
+from twf.results import record, statistics
+from twf.study import Cell, Plan, Table
+
+PROTOCOL_TITLES: dict[Protocol, str] = {"class-il": "Class-IL", "task-il": "Task-IL"}
+
+SCHEMA = pa.schema(
+    [
+        ("table", pa.string()),
+        ("benchmark", pa.string()),
+        ("source", pa.string()),
+        ("method", pa.string()),
+        ("buffer", pa.int64()),  # null without rehearsal
+        ("protocol", pa.string()),
+        ("n", pa.int64()),  # finished runs: those that the means are over
+        ("n_planned", pa.int64()),
+        ("n_diverged", pa.int64()),
+        # All in per cent; null where there is none: no run, one run's spread, Joint's forgetting.
+        ("faa_mean", pa.float64()),
+        ("faa_std", pa.float64()),
+        ("ff_mean", pa.float64()),  # by metrics.forgetting
+        ("ff_std", pa.float64()),
+        ("ff_paper_mean", pa.float64()),  # by metrics.forgetting_paper
+        ("published_faa", pa.float64()),
+        ("published_ff", pa.float64()),
+        ("runs", pa.list_(pa.string())),  # the finished ones, by seed
+    ]
+)
+
+# The paper's number is of one pretraining; another source's cell has none to stand beside.
+_PUBLISHED_NAMES = {
+    ("split-cifar10", "cifar100"): "split-cifar10",
+    ("split-cifar100", "tiny-imagenet"): "split-cifar100",
+    ("split-cub200", "imagenet"): "split-cub200",
+    ("split-cifar100", "svhn"): "split-cifar100-from-svhn",
+}
+
+FORGETTING = (
+    "FF is the best accuracy on each task but the last, after any phase from its own on, the last "
+    "phase included, minus its final accuracy, averaged over these tasks (as the published code "
+    "computes it; the paper's formula leaves the last phase out)."
+)
+
+
+def records(plan: Plan, runs: pa.Table) -> dict[str, dict[str, Any]]:
+    """The records of the planned runs by identifier; those not in `runs` are absent.
+
+    A record made with other parameters than the plan's has its status changed to `stale`.
+    """
+    found = {}
+    for row in runs.drop_columns(["history"]).to_pylist():
+        planned = plan.runs.get(row["run"])
+        if planned is not None:
+            stale = row["digest"] != planned.digest
+            found[planned.id] = row | {"status": "stale"} if stale else row
+    return found
+
+
+def accuracy(row: dict[str, Any], protocol: Protocol) -> list[list[float]]:
+    """A record's accuracy matrix under a protocol: (phases, tasks), per cent."""
+    matrix: list[list[float]] = row[f"accuracy_{protocol.replace('-', '_')}"]
+    return matrix
+
+
+def cells(plan: Plan, table_name: str, runs: pa.Table) -> pd.DataFrame:
+    """The long form of a table: the columns of `SCHEMA`, one row per cell, integers as Int64.
+
+    Raises `UserError` where the plan has no such table, or the published numbers are missing.
+    """
+    if table_name not in plan.tables:
+        known = ", ".join(plan.tables)
+        raise UserError(f"no table {table_name!r} in study {plan.study}; there is {known}")
+    table = plan.tables[table_name]
+    rows = records(plan, runs)
+    published = _published(table)
+    long = [_measured(table, cell, rows) | published.get(_key(cell), {}) for cell in table.cells]
+    frame: pd.DataFrame = pa.Table.from_pylist(long, schema=SCHEMA).to_pandas(
+        types_mapper={pa.int64(): pd.Int64Dtype()}.get
+    )
+    return frame
+
+
+def _key(cell: Cell) -> tuple[str, Protocol, int | None]:
+    return cell.method, cell.protocol, cell.buffer
+
+
+def _measured(table: Table, cell: Cell, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What a cell's runs give: a row of `SCHEMA` without the published columns."""
+    found = [rows[run] for run in cell.runs.values() if run in rows]
+    finished = [row for row in found if row["status"] == "finished"]
+    matrices = [accuracy(row, cell.protocol) for row in finished]
+    faa = [metrics.final_average_accuracy(matrix) for matrix in matrices]
+    ff = [x for matrix in matrices if (x := metrics.forgetting(matrix)) is not None]
+    ff_paper = [x for matrix in matrices if (x := metrics.forgetting_paper(matrix)) is not None]
+    return {
+        "table": table.name,
+        "benchmark": table.benchmark,
+        "source": table.source,
+        "method": cell.method,
+        "buffer": cell.buffer,
+        "protocol": cell.protocol,
+        "n": len(finished),
+        "n_planned": len(cell.runs),
+        "n_diverged": sum(row["status"] == "diverged" for row in found),
+        "faa_mean": statistics.mean(faa),
+        "faa_std": statistics.standard_deviation(faa),
+        "ff_mean": statistics.mean(ff),
+        "ff_std": statistics.standard_deviation(ff),
+        "ff_paper_mean": statistics.mean(ff_paper),
+        "runs": [row["run"] for row in finished],
+    }
+
+
+def _published(table: Table) -> dict[tuple[str, Protocol, int | None], dict[str, float]]:
+    """The paper's numbers for a table's benchmark and source, by cell."""
+    try:
+        frame = pd.read_csv(PUBLISHED)
+    except FileNotFoundError:
+        raise UserError(f"no {PUBLISHED}: it is part of the project; take it from there") from None
+    name = _PUBLISHED_NAMES.get((table.benchmark, table.source))
+    rows = frame[(frame["benchmark"] == name) & frame["variant"].isna()].to_dict("records")
+    return {
+        (row["method"], row["protocol"], _integer(row["buffer_size"])): {
+            "published_faa": row["final_average_accuracy"],
+            "published_ff": row["final_forgetting"],
+        }
+        for row in rows
+    }
+
+
+def _integer(value: Any) -> int | None:
+    return None if pd.isna(value) else int(value)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell as text; `span` is the number of columns it stands for."""
+
+    accuracy: str  # '71.20 ± 1.30', or a dash
+    forgetting: str  # '(12.30)', or nothing
+    hole: str  # 'n=2/3, 1 diverged', or nothing
+    published: str  # '83.65 (11.59)', or nothing
+    best: bool
+    span: int
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """A row of the wide form: Class-IL's entries, then Task-IL's."""
+
+    title: str
+    entries: list[Entry]
+
+
+def method_rows(table: Table, long: pd.DataFrame, rehearsal: bool) -> list[MethodRow]:
+    """The wide form's rows of the methods with or without rehearsal, in `METHODS`' order.
+
+    An entry of a method without rehearsal spans the columns of all buffers.
+    """
+    rows = {
+        (row["method"], row["protocol"], _integer(row["buffer"])): row
+        for row in long.to_dict("records")
+    }
+    planned = {cell.method for cell in table.cells}
+    methods = [n for n, info in METHODS.items() if n in planned and info.rehearsal == rehearsal]
+    buffers = table.buffers if rehearsal else [None]
+    places = [(protocol, buffer) for protocol in PROTOCOLS for buffer in buffers]
+    best = {
+        place: pd.Series([rows[method, *place]["faa_mean"] for method in methods]).max()
+        for place in places
+        if rehearsal
+    }
+    span = 1 if rehearsal else len(columns(table))
+    return [
+        MethodRow(
+            METHODS[method].title,
+            [_entry(rows[method, *place], best.get(place), span) for place in places],
+        )
+        for method in methods
+    ]
+
+
+def columns(table: Table) -> list[str]:
+    """The headings of the columns under each protocol: the buffer sizes."""
+    return [str(buffer) for buffer in table.buffers] or ["—"]
+
+
+def _entry(row: dict[Any, Any], best: float | None, span: int) -> Entry:
+    shown = f"{row['faa_mean']:.2f}" if row["n"] else "—"
+    is_best = best is not None and shown == f"{best:.2f}"  # all that look the same
+    if row["n"] > 1:
+        shown += f" ± {row['faa_std']:.2f}"
+    forgetting = "" if pd.isna(row["ff_mean"]) else f"({row['ff_mean']:.2f})"
+    hole = ""
+    if row["n"] < row["n_planned"] and row["n"] + row["n_diverged"]:
+        hole = f"n={row['n']}/{row['n_planned']}"
+    if row["n_diverged"]:
+        hole += f", {row['n_diverged']} diverged"
+    published = "" if pd.isna(row["published_faa"]) else f"{row['published_faa']:.2f}"
+    published += "" if pd.isna(row["published_ff"]) else f" ({row['published_ff']:.2f})"
+    return Entry(shown, forgetting, hole, published, is_best, span)
+
+
+def caption(table: Table, long: pd.DataFrame) -> str:
+    """What the numbers of a table are, in plain text; `FORGETTING` adds what FF is."""
+    seeds = max(len(cell.runs) for cell in table.cells)
+    spread = f" ± sample standard deviation over {seeds} seeds" if seeds > 1 else ""
+    parts = [
+        f"Pretrained on {table.source}.",
+        f"Final average accuracy{spread}, and final forgetting (FF) in parentheses, in per cent"
+        + ("." if spread else " (one seed: no spread)."),
+    ]
+    if table.buffers:
+        parts.append("Bold: the highest accuracy among the methods with a buffer.")
+    if (long["n"] < long["n_planned"]).any():
+        parts.append("n=a/b: only a of b planned runs finished; —: none did.")
+    return " ".join(parts)
+
+
+_TEX = {character: f"\\{character}" for character in "&%$#_{}"}
+_TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
+_TEX |= {"±": r"$\pm$", "—": "---"}
+
+
+def escape_tex(text: str) -> str:
+    """Plain text as LaTeX source."""
+    return "".join(_TEX.get(character, character) for character in text)
+
+
+def escape_markdown(text: str) -> str:
+    """Plain text as Markdown source, fit for a cell of a table too."""
+    return re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", text)
+
+
+_markdown = Environment(
+    loader=PackageLoader("twf.results"),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_markdown.filters |= {"md": escape_markdown, "tex": escape_tex}
+_tex = _markdown.overlay(  # braces and per cent signs mean something else in LaTeX
+    block_start_string="<%",
+    block_end_string="%>",
+    variable_start_string="<<",
+    variable_end_string=">>",
+    comment_start_string="<#",
+    comment_end_string="#>",
+)
+
+
+def write(plan: Plan, table_name: str) -> None:
+    """Write a table of the study from its runs' records, in each of `files.TABLE_FORMATS`.
+
+    Parquet and CSV have the long form, Markdown and LaTeX (with booktabs) the wide one.
+    """
+    long = cells(plan, table_name, record.read(runs_file(plan.study)))
+    table = plan.tables[table_name]
+    values = {
+        "name": table_name,
+        "caption": f"{table.title}. {caption(table, long)} {FORGETTING}",
+        "protocols": [PROTOCOL_TITLES[protocol] for protocol in PROTOCOLS],
+        "columns": columns(table),
+        "groups": [method_rows(table, long, rehearsal) for rehearsal in (False, True)],
+    }
+    with atomic(table_file(plan.study, table_name, "parquet")) as partial:
+        pq.write_table(pa.Table.from_pandas(long, schema=SCHEMA, preserve_index=False), partial)
+    with atomic(table_file(plan.study, table_name, "csv")) as partial:
+        long.assign(runs=long["runs"].map(" ".join)).to_csv(partial, index=False)
+    with atomic(table_file(plan.study, table_name, "md")) as partial:
+        partial.write_text(_markdown.get_template("table.md.j2").render(values))
+    with atomic(table_file(plan.study, table_name, "tex")) as partial:
+        partial.write_text(_tex.get_template("table.tex.j2").render(values))

@@ -1,0 +1,1 @@
+"""Pretraining, and the continual-learning loop."""

@@ -1,0 +1,77 @@
+"""Networks as safetensors files, with what made them as metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from twf.errors import UserError
+from twf.files import atomic, tidy_safetensors
+from twf.models.resnet import ResNet
+from twf.params import Network
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A pretrained network: its tensors by name, and how it was made."""
+
+    tensors: dict[str, Tensor]
+    about: dict[str, Any]
+    sha256: str
+
+    def into(self, network: ResNet) -> None:
+        """Load into a network of the same architecture, width and number of source classes."""
+        network.load_state_dict(self.tensors)
+
+    @property
+    def classes(self) -> int:
+        """The number of classes of the source."""
+        return self.tensors["classifier.weight"].shape[0]
+
+
+def save(path: Path, network: ResNet, about: dict[str, Any]) -> None:
+    """Write a network, and `about` (plain values) into the file's metadata."""
+    tensors = {name: tensor.contiguous().cpu() for name, tensor in network.state_dict().items()}
+    with atomic(path) as partial:
+        save_file(tensors, partial, metadata={"about": json.dumps(about)})
+        tidy_safetensors(partial)
+
+
+def load(path: Path, network: Network) -> Checkpoint:
+    """Read a checkpoint and check that it holds a `network`."""
+    tensors, metadata = _read(path, remedy=f"make it with `twf pretrain train {path.stem}`")
+    about = json.loads(metadata["about"])
+    if about["network"] != network.model_dump():
+        raise UserError(
+            f"{path} holds a {about['network']}, params.yaml asks for {network.model_dump()}; "
+            f"make it again with `twf pretrain train {path.stem}`"
+        )
+    return Checkpoint(tensors, about, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def read_published(path: Path) -> dict[str, Tensor]:
+    """Read weights with torchvision's names, and give them ours."""
+    tensors, _ = _read(path, remedy="put the weights there, as safetensors with torchvision's names")
+    renamed = {}
+    for name, tensor in tensors.items():
+        name = re.sub(r"\.downsample\.", ".shortcut.", name)
+        renamed[re.sub(r"^fc\.", "classifier.", name)] = tensor
+    return renamed
+
+
+def _read(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    if not path.exists():
+        raise UserError(f"no {path}; {remedy}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}); delete it; {remedy}") from None

@@ -1,0 +1,84 @@
+"""One run from its inputs to its record."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from datetime import UTC, datetime
+
+import torch
+
+from twf import files
+from twf.data import store
+from twf.errors import UserError
+from twf.params import Params
+from twf.progress import progress
+from twf.results import record
+from twf.study import Run
+from twf.tracking import start_tracking
+from twf.training import checkpoints, loop
+from twf.training.provenance import code, environment, host
+
+
+def execute(params: Params, run: Run, device: torch.device) -> None:
+    """Train, evaluate, and write the record."""
+    dataset = store.load(files.data_file(run.data))
+    checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
+    if len(dataset.train_images) < run.tasks * run.batch_size:
+        raise UserError(
+            f"run {run.id}: {len(dataset.train_images)} training images in {run.tasks} tasks do "
+            f"not fill a batch of {run.batch_size}; lower benchmarks.{run.benchmark}.batch_size"
+        )
+    started, clock = datetime.now(UTC), time.monotonic()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    phases = 1 if run.method == "joint" else run.tasks
+    with (
+        start_tracking(params.tracking, run) as tracker,
+        progress(run.id, phases * run.epochs) as advance,
+    ):
+        outcome = loop.train(run, dataset, checkpoint, device, tracker, advance)
+        seconds = time.monotonic() - clock
+        tracker.finish(outcome.status, outcome.accuracy_class_il, outcome.accuracy_task_il)
+    made_in = environment(device)
+    row = {
+        "run": run.id,
+        "study": run.study,
+        "benchmark": run.benchmark,
+        "source": run.source,
+        "method": run.method,
+        "buffer": run.buffer,
+        "seed": run.seed,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "accuracy_class_il": outcome.accuracy_class_il,
+        "accuracy_task_il": outcome.accuracy_task_il,
+        "history": outcome.history,
+        "seconds": seconds,
+        "peak_memory_mib": peak_memory_mib(device),
+        "started": started,
+        "device": made_in["device"],
+        "host": host(),
+        "digest": run.digest,
+        "provenance": json.dumps(
+            {
+                "parameters": json.loads(run.parameters),
+                "code": code(),
+                "inputs": {
+                    "checkpoint_sha256": checkpoint.sha256,
+                    "train_fingerprint": dataset.train_fingerprint,
+                    "test_fingerprint": dataset.test_fingerprint,
+                },
+                "versions": made_in["versions"],
+            }
+        ),
+    }
+    record.write(files.record_file(run.study, run.id), row)
+
+
+def peak_memory_mib(device: torch.device) -> float:
+    """The most memory held at once: PyTorch's tensors on a GPU, the whole process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10

@@ -1,0 +1,99 @@
+"""Synthetic records of the plan of a small study, written where the pipeline would."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from twf import params, study
+from twf.files import PUBLISHED, record_file, runs_file
+from twf.results import record
+from twf.study import Plan
+
+PROJECT = Path(__file__).parents[2]
+
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
+    """Expand params.yaml with one study of one experiment, in an empty project folder."""
+    values = yaml.safe_load((PROJECT / "params.yaml").read_text())
+    monkeypatch.chdir(tmp_path)
+    PUBLISHED.parent.mkdir()
+    shutil.copy(PROJECT / PUBLISHED, PUBLISHED)
+
+    def make(seeds: list[int], study_title: str = "A small study", **experiment: Any) -> Plan:
+        main = {
+            "title": "Accuracy",
+            "benchmarks": ["split-cifar10"],
+            "methods": ["joint", "finetune", "er", "derpp", "twf"],
+        }
+        values["study"] = "small"
+        values["studies"] = {
+            "small": {
+                "title": study_title,
+                "seeds": seeds,
+                "experiments": {"main": main | experiment},
+            }
+        }
+        return study.expand(params.check(values), "small")
+
+    return make
+
+
+@pytest.fixture
+def write_record() -> Write:
+    """Write the record of a planned run; keywords replace columns."""
+
+    def write(plan: Plan, run_id: str, **columns: Any) -> None:
+        run = plan.runs[run_id]
+        matrix = [[80.0] * run.tasks] * (1 if run.method == "joint" else run.tasks)
+        provenance = {
+            "parameters": json.loads(run.parameters),
+            "code": {"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
+            "inputs": {"data": "d00d"},
+            "versions": {"torch": "2.13.0"},
+        }
+        row = {
+            "run": run.id,
+            "study": plan.study,
+            "benchmark": run.benchmark,
+            "source": run.source,
+            "method": run.method,
+            "buffer": run.buffer,
+            "seed": run.seed,
+            "status": "finished",
+            "reason": None,
+            "accuracy_class_il": matrix,
+            "accuracy_task_il": matrix,
+            "history": [],
+            "seconds": 1800.0,
+            "peak_memory_mib": 100.0,
+            "started": datetime(2026, 1, 1, tzinfo=UTC),
+            "device": "cpu",
+            "host": "here",
+            "digest": run.digest,
+            "provenance": json.dumps(provenance),
+        }
+        record.write(record_file(plan.study, run.id), row | columns)
+
+    return write
+
+
+@pytest.fixture
+def collect() -> Callable[[Plan], None]:
+    """Collect the records that exist of a plan's runs."""
+
+    def gather(plan: Plan) -> None:
+        files = [record_file(plan.study, run) for run in plan.runs]
+        record.collect([file for file in files if file.exists()], runs_file(plan.study))
+
+    return gather

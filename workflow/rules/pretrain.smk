@@ -1,0 +1,18 @@
+rule pretrain:
+    input:
+        pretrain_input,
+    output:
+        files.CHECKPOINT,
+    log:
+        "logs/pretrain/{source}.log",
+    benchmark:
+        "logs/pretrain/{source}.tsv"
+    retries: 2
+    conda:
+        "../../environment.yml"
+    resources:
+        gpu=GPU,
+    params:
+        source=pretrain_parameters,
+    shell:
+        "twf pretrain train {wildcards.source} --threads {threads} > {log} 2>&1"

@@ -1,0 +1,19 @@
+rule report:
+    input:
+        runs=files.RUNS,
+        tables=lambda w: [
+            files.table_file(w.study, table, "parquet")
+            for table in PLANS[w.study].tables
+        ],
+    output:
+        files.REPORT,
+    log:
+        "logs/{study}/report.log",
+    benchmark:
+        "logs/{study}/report.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        title=lambda w: PLANS[w.study].title,
+    shell:
+        "twf report {wildcards.study} > {log} 2>&1"

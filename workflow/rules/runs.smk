@@ -1,0 +1,20 @@
+rule run:
+    input:
+        data=lambda w: files.data_file(run_of(w).data),
+        checkpoint=lambda w: files.checkpoint_file(run_of(w).source),
+    output:
+        files.RECORD,
+    log:
+        "logs/{study}/runs/{run}.log",
+    benchmark:
+        "logs/{study}/runs/{run}.tsv"
+    retries: 2
+    conda:
+        "../../environment.yml"
+    resources:
+        gpu=GPU,
+    params:
+        # all that decides the result: Snakemake runs again what has changed here
+        parameters=lambda w: run_of(w).parameters,
+    shell:
+        "twf run {wildcards.study} {wildcards.run} --threads {threads} > {log} 2>&1"
