@@ -112,7 +112,7 @@ class LrDecay(Strict):
 def _settings_model(name: str, hyperparameters: type[Hyperparameters]) -> type[Hyperparameters]:
     """A method's entry under a benchmark: its hyperparameters, and `overrides` for some cells."""
     optional: dict[str, Any] = {
-        key: (Annotated[(field.annotation, *field.metadata)] | None, None)  # type: ignore[misc]
+        key: (Annotated[(field.annotation, *field.metadata)] | None, None)
         for key, field in hyperparameters.model_fields.items()
     }
     override = create_model(
@@ -125,7 +125,7 @@ def _settings_model(name: str, hyperparameters: type[Hyperparameters]) -> type[H
     return create_model(
         f"{name}Settings",
         __base__=hyperparameters,
-        overrides=(list[override], Field(default_factory=list)),  # type: ignore[valid-type]
+        overrides=(list[override], Field(default_factory=list)),
     )
 
 
@@ -150,7 +150,7 @@ class Benchmark(Strict):
     batch_size: Count
     lr_decay: LrDecay | None = None
     buffers: list[Count]
-    methods: Methods  # type: ignore[valid-type]
+    methods: Methods
 
     def hyperparameters(
         self, method: str, buffer: int | None, protocol: Protocol

@@ -80,7 +80,9 @@ def test_sampled_gates_have_the_gradient_of_the_gumbel_softmax():
     gate = gates.sample_gate(logits, torch.Generator().manual_seed(1))
     weights = torch.randn_like(gate)
     (gate * weights).sum().backward()
-    uniform = torch.rand(gate.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    uniform = torch.rand(
+        gate.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     noise = torch.stack([torch.log(uniform) - torch.log1p(-uniform), torch.zeros_like(uniform)], 2)
     reference = logits.detach().clone().requires_grad_()
     soft = torch.softmax((reference + noise) / gates.GUMBEL_TEMPERATURE, dim=2)[:, :, 0]

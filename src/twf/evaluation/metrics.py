@@ -35,5 +35,7 @@ def _forgetting(accuracy: Matrix, last: int) -> float | None:
     tasks = len(accuracy)
     if tasks < 2:
         return None
-    drops = [max(accuracy[t][i] for t in range(i, last)) - accuracy[-1][i] for i in range(tasks - 1)]
+    drops = [
+        max(accuracy[t][i] for t in range(i, last)) - accuracy[-1][i] for i in range(tasks - 1)
+    ]
     return sum(drops) / len(drops)

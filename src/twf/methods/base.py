@@ -58,11 +58,11 @@ class Task:
 
 
 class Batch(NamedTuple):
-    """Images as stored (uint8 `[B, 3, H, W]`), labels, and their positions in the training set."""
+    """Images as stored (uint8 `[B, 3, H, W]`), labels, and positions in the training set."""
 
     images: Tensor
     labels: Tensor
-    index: Tensor
+    positions: Tensor
 
 
 class Step(NamedTuple):
@@ -84,7 +84,7 @@ class Method(ABC, Generic[H]):
         self.buffer: ReservoirBuffer | None = None
         self.setup()
 
-    def setup(self) -> None:  # noqa: B027 (not every method has something to set up)
+    def setup(self) -> None:
         """Make what the method needs beside the network, once."""
 
     def phases(self, tasks: list[Task]) -> list[Task]:
@@ -107,7 +107,7 @@ class Method(ABC, Generic[H]):
     def loss(self, batch: Batch) -> Step:
         """The loss of one stream batch."""
 
-    def end_task(self, task: Task) -> None:  # noqa: B027 (most methods do nothing)
+    def end_task(self, task: Task) -> None:
         """After a task's last step."""
 
     def logits(self, images: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch.nn.functional as F
+from torch import Tensor
 
 from twf.hyperparameters import DerppHyperparameters
 from twf.methods.base import Batch, Rehearsal, Step
@@ -29,7 +30,7 @@ class Derpp(Rehearsal[DerppHyperparameters]):
         store = {"images": batch.images, "labels": batch.labels, "logits": logits.detach()}
         return Step(terms, store)
 
-    def _logits(self, images):  # type: ignore[no-untyped-def]
+    def _logits(self, images: Tensor) -> Tensor:
         augmented = self.learner.augment(images, self.learner.generators["augmentation"])
         return self.learner.network(augmented)
 

@@ -100,9 +100,7 @@ class Twf(Rehearsal[TwfHyperparameters]):
         generator = self.learner.generators["gates"]
         losses = [
             propagation(s, t, task, is_old, m, generator)
-            for propagation, s, t, m in zip(
-                self.propagation, student, teacher, stored, strict=True
-            )
+            for propagation, s, t, m in zip(self.propagation, student, teacher, stored, strict=True)
         ]
         weight = self.hyperparameters.lambda_fp / len(losses)
         replay = weight * self.hyperparameters.lambda_fp_replay

@@ -33,8 +33,7 @@ class MaskPacker:
         bits = (packed[:, :, None] >> _shifts(packed.device)) & 1
         parts = bits.flatten(1)[:, : sum(self.units)].split(self.units, dim=1)
         return [
-            part.unflatten(1, shape).float()
-            for part, shape in zip(parts, self.shapes, strict=True)
+            part.unflatten(1, shape).float() for part, shape in zip(parts, self.shapes, strict=True)
         ]
 
 

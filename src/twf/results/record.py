@@ -65,7 +65,9 @@ def read(path: Path) -> pa.Table:
     try:
         table = pq.read_table(path)
     except FileNotFoundError:
-        raise UserError(f"no record {path}: its run has not been done; `twf plan` shows it") from None
+        raise UserError(
+            f"no record {path}: its run has not been done; `twf plan` shows it"
+        ) from None
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
     version = (table.schema.metadata or {}).get(b"twf_record_version", b"none").decode()

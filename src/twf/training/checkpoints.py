@@ -59,7 +59,9 @@ def load(path: Path, network: Network) -> Checkpoint:
 
 def read_published(path: Path) -> dict[str, Tensor]:
     """Read weights with torchvision's names, and give them ours."""
-    tensors, _ = _read(path, remedy="put the weights there, as safetensors with torchvision's names")
+    tensors, _ = _read(
+        path, remedy="put the weights there, as safetensors with torchvision's names"
+    )
     renamed = {}
     for name, tensor in tensors.items():
         name = re.sub(r"\.downsample\.", ".shortcut.", name)
@@ -72,6 +74,7 @@ def _read(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise UserError(f"no {path}; {remedy}")
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors, file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it; {remedy}") from None

@@ -66,17 +66,18 @@ def train(
         for epoch in range(run.epochs):
             start = time.monotonic()
             terms = _epoch(method, parameters, learning_rate(run, epoch), images, labels)
-            entry = {
+            loss = sum(terms.values())
+            entry: dict[str, Any] = {
                 "phase": task.number,
                 "epoch": epoch,
                 "seconds": time.monotonic() - start,
-                "loss": sum(terms.values()),
+                "loss": loss,
                 "terms": terms,
             }
             outcome.history.append(entry)
             tracker.epoch(entry)
-            advance(1, f"task {task.number} loss {entry['loss']:.3f}")
-            if not math.isfinite(entry["loss"]):
+            advance(1, f"task {task.number} loss {loss:.3f}")
+            if not math.isfinite(loss):
                 bad = [name for name, value in terms.items() if not math.isfinite(value)]
                 outcome.reason = (
                     f"loss term {', '.join(bad)} not finite in epoch {epoch} of task {task.number}"
@@ -145,7 +146,7 @@ def _epoch(
     sums: dict[str, Tensor] = {}
     for index in batches:
         step = method.loss(Batch(images[index], labels[index], index))
-        torch.stack(list(step.terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+        torch.stack(list(step.terms.values())).sum().backward()
         sgd_step(parameters, rate)
         if method.buffer is not None and step.store is not None:
             method.buffer.insert(**step.store)
@@ -161,7 +162,11 @@ def sgd_step(parameters: list[torch.nn.Parameter], rate: float) -> None:
     All methods use SGD without momentum or decay. `torch.optim` would do the same, at the cost of
     seconds per run for importing its compiler.
     """
-    trained = [p for p in parameters if p.grad is not None]
-    torch._foreach_add_(trained, [p.grad for p in trained], alpha=-rate)
-    for parameter in trained:
-        parameter.grad = None
+    trained: list[Tensor] = []
+    gradients: list[Tensor] = []
+    for parameter in parameters:
+        if parameter.grad is not None:
+            trained.append(parameter)
+            gradients.append(parameter.grad)
+            parameter.grad = None
+    torch._foreach_add_(trained, gradients, alpha=-rate)

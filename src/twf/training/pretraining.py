@@ -74,7 +74,7 @@ def _train(params: Params, name: str, source: Source, device: torch.device) -> N
                 inputs = augment(images[index], generators["augmentation"])
                 loss = F.cross_entropy(network(inputs), labels[index])
                 optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 optimizer.step()
                 total += loss.detach()
             mean = total.item() / steps
@@ -84,7 +84,10 @@ def _train(params: Params, name: str, source: Source, device: torch.device) -> N
                     "pretraining.lr"
                 )
             advance(1, f"loss {mean:.3f}")
-    test_images, test_labels = to_device(dataset.test_images, device), dataset.test_labels.to(device)
+    test_images, test_labels = (
+        to_device(dataset.test_images, device),
+        dataset.test_labels.to(device),
+    )
     network.eval()
     about = {
         "network": source.network.model_dump(),

@@ -1,0 +1,56 @@
+# Set-up and the commands that users and CI call. Everything lives in .venv; nothing is installed
+# elsewhere. `make demo` first.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo reproduce test test-all lint format constraints clean-venv
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORES ?= all
+
+# A machine that offers its own torch build to pip offers it to uv too.
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+# Commands find each other in the environment, also where it is not activated.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup: $(VENV)/installed ## Make the environment in .venv
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else f"Python {v[0]}.{v[1]} found; this needs 3.11 or 3.12: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[pipeline,report,dev]'
+	@touch $@
+
+demo: setup ## The demo study: data, pretraining, runs, tables and a report, on two CPU cores
+	snakemake --cores $(CORES) results/demo/report.html
+	@echo "The report: results/demo/report.html   The tables: results/demo/tables/"
+
+reproduce: setup ## The paper's whole study (GPU weeks; see README)
+	snakemake --cores $(CORES) results/paper/report.html
+
+test: setup ## The fast tests, in minutes
+	pytest --numprocesses auto -m "not slow and not service"
+
+test-all: setup ## Every test, the slow ones and those that need services too
+	pytest --numprocesses auto
+
+lint: setup ## Formatting, types, and the workflow's style
+	ruff format --check
+	ruff check
+	mypy
+	snakefmt --check Snakefile workflow
+	snakemake --lint
+
+format: setup ## Format the code
+	ruff format
+	ruff check --fix
+	snakefmt Snakefile workflow
+
+constraints: setup ## Resolve constraints.txt anew from pyproject.toml
+	env -u UV_FIND_LINKS -u PIP_FIND_LINKS uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --no-annotate --no-header --quiet --upgrade --output-file constraints.txt
