@@ -1,0 +1,247 @@
+"""Snakemake and DVC keep their promises to each other, on a miniature of the demo study."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from twf import params, study
+from twf.results import record
+
+PROJECT = Path(__file__).parents[2]
+REPORT = "results/demo/report.html"
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("engines")]
+
+
+def call(folder: Path, *words: str, fails: bool = False) -> str:
+    """Run a command of this environment in `folder`; its output, both streams."""
+    path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
+    environment = os.environ | {"PATH": path, "TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
+    assert (done.returncode != 0) == fails, done.stdout
+    return done.stdout
+
+
+def snakemake(folder: Path, *words: str) -> str:
+    return call(folder, "snakemake", REPORT, "--cores", "2", *words)
+
+
+def repro(folder: Path) -> str:
+    return call(folder, "dvc", "repro", "report@demo")
+
+
+def idle(folder: Path) -> bool:
+    """Whether Snakemake finds nothing to do."""
+    return "Nothing to be done" in snakemake(folder, "--dry-run")
+
+
+def outputs(folder: Path) -> dict[str, int]:
+    """When each of the pipeline's outputs was last written, in nanoseconds."""
+    made = [
+        *folder.glob("data/*"),
+        *folder.glob("checkpoints/*"),
+        *folder.glob("results/demo/**/*"),
+    ]
+    return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in made if p.is_file()}
+
+
+def written(before: dict[str, int], after: dict[str, int]) -> set[str]:
+    """The outputs that are new, or were written again."""
+    return {name for name, time in after.items() if before.get(name) != time}
+
+
+def change(folder: Path, **hyperparameters: float) -> None:
+    """Change TwF's hyperparameters on Split Digits."""
+    path = folder / "params.yaml"
+    values = yaml.safe_load(path.read_text())
+    values["benchmarks"]["split-digits"]["methods"]["twf"] |= hyperparameters
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+
+
+def what_follows_from_twf(folder: Path) -> set[str]:
+    """TwF's runs, and everything made of all runs."""
+    planned = study.expand(params.load(folder / "params.yaml"), "demo")
+    runs = {
+        f"results/demo/runs/{run.id}.parquet"
+        for run in planned.runs.values()
+        if run.method == "twf"
+    }
+    tables = {
+        f"results/demo/tables/{name}.{ending}"
+        for name in planned.tables
+        for ending in ("parquet", "csv", "md", "tex")
+    }
+    return runs | tables | {"results/demo/runs.parquet", REPORT}
+
+
+def miniature() -> dict:
+    """The project's params.yaml with a demo study of seconds."""
+    values = yaml.safe_load((PROJECT / "params.yaml").read_text())
+    for name in ("letters", "textures"):
+        values["datasets"][name] |= {"train_per_class": 4, "test_per_class": 2}
+        values["sources"][name]["pretraining"]["epochs"] = 1
+    benchmark = values["benchmarks"]["split-digits"]
+    benchmark |= {"epochs": 1, "batch_size": 64, "buffers": [16]}
+    experiments = values["studies"]["demo"]["experiments"]
+    experiments["main"] |= {"methods": ["finetune", "er", "twf"], "seeds": [0]}
+    experiments["dissimilar"] |= {"methods": ["twf"]}
+    return values
+
+
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of the project's pipeline with the miniature study, nothing made yet."""
+    folder = tmp_path_factory.mktemp("engines") / "project"
+    folder.mkdir()
+    for name in ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", "environment.yml"):
+        shutil.copy2(PROJECT / name, folder)
+    shutil.copytree(PROJECT / "workflow", folder / "workflow")
+    (folder / "results").mkdir()
+    shutil.copy2(PROJECT / "results/published.csv", folder / "results")
+    (folder / ".dvc").mkdir()
+    for name in ("config", ".gitignore"):
+        shutil.copy2(PROJECT / ".dvc" / name, folder / ".dvc")
+    (folder / "params.yaml").write_text(yaml.safe_dump(miniature(), sort_keys=False))
+    for words in (
+        ("init", "--quiet"),
+        ("config", "user.name", "x"),
+        ("config", "user.email", "x@example.org"),
+        ("add", "--all"),
+        ("commit", "--quiet", "--message", "start"),
+    ):
+        call(folder, "git", *words)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def made(empty: Path) -> Path:
+    """The same after `snakemake` and `dvc repro`, which did not train anything."""
+    folder = empty.with_name("made")
+    shutil.copytree(empty, folder)
+    snakemake(folder)
+    before = outputs(folder)
+    repro(folder)
+    assert written(before, outputs(folder)) == set()
+    assert idle(folder)
+    return folder
+
+
+@pytest.fixture
+def project(made: Path, tmp_path: Path) -> Path:
+    """A copy of `made` for one test, with its modification times."""
+    folder = tmp_path / "project"
+    shutil.copytree(made, folder)
+    return folder
+
+
+def test_after_snakemake_dvc_repro_trains_nothing(project: Path) -> None:
+    """The first `dvc repro` is held by the fixture; a second finds all stages as they were."""
+    before = outputs(project)
+    said = repro(project)
+    assert written(before, outputs(project)) == set()
+    assert "Running stage" not in said
+    records = {p.stem for p in (project / "results/demo/runs").iterdir()}
+    assert records == {
+        "split-digits.finetune.s0",
+        "split-digits.er.16.s0",
+        "split-digits.twf.16.s0",
+        "split-digits.twf.16.from-textures.s0",
+    }
+
+
+def test_after_dvc_repro_snakemake_has_nothing_to_do(empty: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    shutil.copytree(empty, folder)
+    repro(folder)
+    assert (folder / REPORT).exists()
+    assert idle(folder)
+
+
+@pytest.mark.parametrize("engine", [snakemake, repro])
+def test_a_changed_hyperparameter_reruns_its_methods_runs_and_what_follows(
+    project: Path, engine
+) -> None:
+    before = outputs(project)
+    change(project, lambda_fp=0.5)
+    engine(project)
+    after = outputs(project)
+    assert written(before, after) == what_follows_from_twf(project)
+    other = repro if engine is snakemake else snakemake
+    other(project)
+    assert written(after, outputs(project)) == set()
+    assert idle(project)
+
+
+def test_a_wrong_value_stops_before_the_first_job(project: Path) -> None:
+    before = outputs(project)
+    change(project, lambda_fp=-1.0, lambda_pf=0.1)
+    said = call(project, "snakemake", REPORT, "--cores", "2", fails=True)
+    assert "benchmarks.split-digits.methods.twf" in said
+    assert "'lambda_pf' (did you mean 'lambda_fp'?)" in said
+    assert "Traceback" not in said
+    assert written(before, outputs(project)) == set()
+
+
+def test_config_may_choose_the_study_and_nothing_else(project: Path) -> None:
+    said = call(project, "snakemake", "--cores", "2", "--config", "study=demo", "--dry-run")
+    assert "Nothing to be done" in said
+    words = ("snakemake", "--cores", "2", "--dry-run", "--config")
+    assert "no study 'dmeo'" in call(project, *words, "study=dmeo", fails=True)
+    said = call(project, *words, "tracking={'mode': 'off'}", fails=True)
+    assert "change anything else in params.yaml" in said
+
+
+def test_a_run_can_be_done_alone_with_the_same_words_and_the_same_result(project: Path) -> None:
+    path = project / "results/demo/runs/split-digits.twf.16.s0.parquet"
+    first = record.read(path).to_pylist()[0]
+    path.unlink()
+    call(project, "twf", "run", "demo", "split-digits.twf.16.s0")
+    second = record.read(path).to_pylist()[0]
+    for column in ("accuracy_class_il", "accuracy_task_il", "digest"):
+        assert first[column] == second[column]
+    losses = [[entry["loss"] for entry in row["history"]] for row in (first, second)]
+    assert losses[0] == losses[1]
+
+
+def test_a_fresh_clone_after_dvc_pull_needs_neither_engine(project: Path, tmp_path: Path) -> None:
+    remote, clone = tmp_path / "remote", tmp_path / "clone"
+    call(project, "dvc", "remote", "add", "--default", "shared", str(remote))
+    call(project, "dvc", "push", "--quiet", "report@demo", "--with-deps")
+    call(project, "git", "add", "--all")
+    call(project, "git", "commit", "--quiet", "--message", "made")
+    call(tmp_path, "git", "clone", "--quiet", str(project), str(clone))
+    call(clone, "dvc", "pull", "--quiet", "report@demo", "--with-deps")
+    snakemake(clone, "--touch", "--forceall")
+    assert idle(clone)
+    before = outputs(clone)
+    repro(clone)
+    assert written(before, outputs(clone)) == set()
+    change(clone, alpha=0.7)
+    snakemake(clone)
+    assert written(before, outputs(clone)) == what_follows_from_twf(clone)
+
+
+def test_every_target_is_a_file_that_plan_names(project: Path) -> None:
+    """What `twf plan --json` calls done is there; and Snakemake makes any one run as a target."""
+    plan = json.loads(call(project, "twf", "plan", "demo", "--json"))
+    assert {run["status"] for run in plan["runs"].values()} == {"done"}
+    target = project / "results/demo/runs/split-digits.er.16.s0.parquet"
+    target.unlink()
+    call(project, "snakemake", str(target.relative_to(project)), "--cores", "1")
+    assert target.exists()
