@@ -18,7 +18,7 @@ from twf.results import record
 PROJECT = Path(__file__).parents[2]
 REPORT = "results/demo/report.html"
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("engines")]
+pytestmark = pytest.mark.slow
 
 
 def call(folder: Path, *words: str, fails: bool = False) -> str:

@@ -34,25 +34,20 @@ wildcard_constraints:
     table="[^/]+",
 
 
-def known(kind, names, name):
-    """`names[name]`, or an error that says which names there are."""
+def known(kind, names, name, remedy="params.yaml has {}"):
+    """`names[name]`, or an error that says where to look."""
     if name not in names:
-        raise WorkflowError(
-            f"no {kind} {name!r} in params.yaml; there is {', '.join(names)}"
-        )
+        raise WorkflowError(f"no {kind} {name!r}: " + remedy.format(", ".join(names)))
     return names[name]
 
 
 def run_of(wildcards):
-    return known(
-        f"run of {wildcards.study}", PLANS[wildcards.study].runs, wildcards.run
-    )
+    plan = PLANS[wildcards.study]
+    return known("run", plan.runs, wildcards.run, f"`twf plan {plan.study}` lists them")
 
 
 def table_of(wildcards):
-    return known(
-        f"table of {wildcards.study}", PLANS[wildcards.study].tables, wildcards.table
-    )
+    return known("table", PLANS[wildcards.study].tables, wildcards.table, "there is {}")
 
 
 def data_of(wildcards):

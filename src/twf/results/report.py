@@ -82,7 +82,7 @@ def _summary(plan: Plan, rows: Rows) -> dict[str, str]:
         "Time of all runs": f"{hours:.2f} hours",
         "Device": _distinct(row["device"] for row in rows.values()),
         "torch": _distinct(provenance["versions"].get("torch") for provenance in provenances),
-        "twf": _distinct(f"{c.get('version')}, commit {c.get('commit')}" for c in codes),
+        "twf": _distinct(f"{c['version']}, commit {c['commit'] or 'unknown'}" for c in codes),
     } | ({"Code differs within": _distinct(mixed)} if mixed else {})
 
 
