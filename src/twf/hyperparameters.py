@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -28,6 +28,8 @@ class Strict(BaseModel):
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(gt=0)]
+Fidelity = Literal["paper", "published"]
 
 
 class Hyperparameters(Strict):
@@ -36,11 +38,62 @@ class Hyperparameters(Strict):
     lr: Positive
 
 
+class OewcHyperparameters(Hyperparameters):
+    """oEWC: the penalty's weight (the paper's lambda) and the decay of past Fisher information."""
+
+    lambda_ewc: NonNegative
+    gamma: NonNegative
+
+
+class LwfHyperparameters(Hyperparameters):
+    """LwF: the distillation's weight and temperature (tau), and the weight of `sum theta^2`."""
+
+    alpha: NonNegative
+    tau: Positive
+    weight_decay: NonNegative
+
+
+class Co2lHyperparameters(Hyperparameters):
+    """CO2L: a batch of its own, temperatures, and the linear classifier's rate.
+
+    `lambda_ird` is the weight of the relation distillation; `chunks` cuts a batch into parts that
+    are contrasted apart.
+    """
+
+    batch_size: Count
+    tau: Positive
+    kappa: Positive
+    kappa_star: Positive
+    lambda_ird: NonNegative
+    lr_linear: Positive
+    lr_linear_decay: Positive
+    chunks: Count = 1
+
+
+class IcarlHyperparameters(Hyperparameters):
+    """iCaRL: the weight of `sum theta^2`."""
+
+    weight_decay: NonNegative
+
+
 class DerppHyperparameters(Hyperparameters):
     """DER++: weights of the replayed logits (alpha) and of the replayed labels (beta)."""
 
     alpha: NonNegative
     beta: NonNegative
+
+
+class DerppEwcHyperparameters(DerppHyperparameters):
+    """DER++ anchored to its initialization: the penalty's weight, and images for its Fisher."""
+
+    lambda_ewc: NonNegative
+    fisher_images: Count
+
+
+class DerppPretrainingHyperparameters(DerppHyperparameters):
+    """DER++ that keeps a `share` of its buffer for images of the source."""
+
+    share: Annotated[float, Field(gt=0, lt=1)]
 
 
 class TwfHyperparameters(DerppHyperparameters):
@@ -55,6 +108,27 @@ class TwfHyperparameters(DerppHyperparameters):
     lambda_fp_replay: NonNegative
 
 
+# Where the published code parts from the paper. F8 chooses what tables show, F9 is a value of
+# params.yaml; methods ask for the others.
+SWITCHES: dict[str, str] = {
+    "F1": "sibling's batch normalisation",
+    "F2": "stored masks at a task's end",
+    "F3": "diversity vectors",
+    "F4": "gate",
+    "F5": "mask replay",
+    "F6": "stream loss of TwF",
+    "F7": "distance",
+    "F8": "forgetting",
+    "F9": "lambda_FP on Split CIFAR-10, buffer 500",
+    "F10": "diversity over replay",
+    "F11": "CO2L's schedules",
+    "F12": "LwF's distillation targets",
+    "F13": "iCaRL's exemplars in training",
+    "F14": "weights in TwF",
+    "F15": "oEWC's Fisher",
+}
+
+
 @dataclass(frozen=True)
 class MethodInfo:
     """What planning and tables need to know of a method; `twf.methods` has its code."""
@@ -62,13 +136,34 @@ class MethodInfo:
     title: str
     hyperparameters: type[Hyperparameters]
     rehearsal: bool = False
+    switches: tuple[str, ...] = ()  # of `SWITCHES`: those that its code asks for
+    source_data: bool = False  # it needs the source's images while it learns
 
 
 # In the order of the paper's tables. `twf.methods` has a module of each name (with _ for -).
 METHODS: dict[str, MethodInfo] = {
     "joint": MethodInfo("Joint (UB)", Hyperparameters),
     "finetune": MethodInfo("Finetune", Hyperparameters),
+    "oewc": MethodInfo("oEWC", OewcHyperparameters, switches=("F15",)),
+    "lwf": MethodInfo("LwF", LwfHyperparameters, switches=("F12",)),
     "er": MethodInfo("ER", Hyperparameters, rehearsal=True),
+    "co2l": MethodInfo("CO2L", Co2lHyperparameters, rehearsal=True, switches=("F11",)),
+    "icarl": MethodInfo("iCaRL", IcarlHyperparameters, rehearsal=True, switches=("F13",)),
     "derpp": MethodInfo("DER++", DerppHyperparameters, rehearsal=True),
-    "twf": MethodInfo("TwF", TwfHyperparameters, rehearsal=True),
+    "derpp-ewc": MethodInfo(
+        "DER++ with EWC", DerppEwcHyperparameters, rehearsal=True, source_data=True
+    ),
+    "derpp-pretraining": MethodInfo(
+        "DER++ with pretraining images",
+        DerppPretrainingHyperparameters,
+        rehearsal=True,
+        source_data=True,
+    ),
+    "er-ace": MethodInfo("ER-ACE", Hyperparameters, rehearsal=True),
+    "twf": MethodInfo(
+        "TwF",
+        TwfHyperparameters,
+        rehearsal=True,
+        switches=("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F10", "F14"),
+    ),
 }

@@ -13,13 +13,23 @@ import yaml
 from pydantic import Field, ValidationError, create_model, model_validator
 
 from twf.errors import UserError
-from twf.hyperparameters import METHODS, Hyperparameters, NonNegative, Positive, Strict
+from twf.hyperparameters import (
+    METHODS,
+    SWITCHES,
+    Count,
+    Fidelity,
+    Hyperparameters,
+    NonNegative,
+    Positive,
+    Strict,
+)
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
-Count = Annotated[int, Field(gt=0)]
 Seed = Annotated[int, Field(ge=0)]
 Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
 Protocol = Literal["class-il", "task-il"]
+MethodName = Literal[tuple(METHODS)]  # type: ignore[valid-type]
+Switch = Literal[tuple(SWITCHES)]  # type: ignore[valid-type]
 PROTOCOLS: tuple[Protocol, Protocol] = ("class-il", "task-il")
 
 
@@ -120,6 +130,7 @@ def _settings_model(name: str, hyperparameters: type[Hyperparameters]) -> type[H
         __base__=Strict,
         buffer=(Count | None, None),
         protocol=(Protocol | None, None),
+        fidelity=(dict[Switch, Fidelity], Field(default_factory=dict)),
         **optional,
     )
     return create_model(
@@ -153,23 +164,47 @@ class Benchmark(Strict):
     methods: Methods
 
     def hyperparameters(
-        self, method: str, buffer: int | None, protocol: Protocol
-    ) -> Hyperparameters:
+        self,
+        method: str,
+        buffer: int | None,
+        protocol: Protocol,
+        fidelity: dict[str, Fidelity],
+    ) -> dict[str, int | float]:
         """The hyperparameters of one cell: the method's, changed by each override that matches."""
         settings = getattr(self.methods, method)
         values = settings.model_dump(exclude={"overrides"})
         for override in settings.overrides:
-            if override.buffer in (None, buffer) and override.protocol in (None, protocol):
-                values |= override.model_dump(exclude={"buffer", "protocol"}, exclude_none=True)
-        return METHODS[method].hyperparameters(**values)
+            if (
+                override.buffer in (None, buffer)
+                and override.protocol in (None, protocol)
+                and override.fidelity.items() <= fidelity.items()
+            ):
+                selectors = {"buffer", "protocol", "fidelity"}
+                values |= override.model_dump(exclude=selectors, exclude_none=True)
+        return values
+
+
+class Variant(Strict):
+    """How some runs of an experiment differ from what params.yaml says elsewhere."""
+
+    title: str
+    methods: list[MethodName] | None = None  # those it is about; all of the experiment's
+    without_buffer: bool = False  # run it without a buffer too
+    pretrained: bool = True  # false: from random weights
+    fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)
+    hyperparameters: dict[str, int | float] = Field(default_factory=dict)
 
 
 class Experiment(Strict):
-    """One question: every method on every benchmark, one table per benchmark."""
+    """One question: methods, or variants of them, on benchmarks; one table per benchmark."""
 
     title: str
     benchmarks: Annotated[list[Name], Field(min_length=1)]
-    methods: Annotated[list[Literal[tuple(METHODS)]], Field(min_length=1)]  # type: ignore[valid-type]
+    methods: Annotated[list[MethodName], Field(min_length=1)]
+    protocols: Annotated[list[Protocol], Field(min_length=1)] = list(PROTOCOLS)
+    buffers: list[Count] | None = None  # in place of the benchmarks' own
+    probes: bool = False  # follow how the initialization is forgotten: CKA and k-NN accuracy
+    variants: dict[Name, Variant] = Field(default_factory=dict)
     source: Name | None = None  # in place of the benchmarks' own
     seeds: list[Seed] | None = None  # in place of the study's own
 
@@ -195,6 +230,7 @@ class Params(Strict):
 
     study: Name
     tracking: Tracking = Tracking()
+    fidelity: dict[Switch, Fidelity]
     datasets: dict[Name, Dataset]
     sources: dict[Name, Source]
     benchmarks: dict[Name, Benchmark]
@@ -213,6 +249,8 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue  # `<<: *anchor`, whose keys may be replaced
             key = self.construct_object(key_node, deep=True)
             if key in seen:
                 raise UserError(f"line {key_node.start_mark.line + 1}: key {key!r} twice")
@@ -272,6 +310,9 @@ def _cross_check(params: Params) -> list[str]:
         return name is not None
 
     known("study", params.study, params.studies)
+    missing = [switch for switch in SWITCHES if switch not in params.fidelity]
+    if missing:
+        problems.append(f"fidelity: say 'paper' or 'published' for {', '.join(missing)}")
     for name, source in params.sources.items():
         known(f"sources.{name}.data", source.data, params.datasets)
     for name, benchmark in params.benchmarks.items():
@@ -300,12 +341,32 @@ def _cross_check(params: Params) -> list[str]:
             for name in experiment.benchmarks:
                 if not known(f"{where}.benchmarks", name, params.benchmarks):
                     continue
+                problems += _check_variants(where, experiment)
                 for method in experiment.methods:
                     if getattr(params.benchmarks[name].methods, method) is None:
                         problems.append(
                             f"{where}.methods: {method!r} has no hyperparameters; add "
                             f"benchmarks.{name}.methods.{method}"
                         )
+    return problems
+
+
+def _check_variants(where: str, experiment: Experiment) -> list[str]:
+    """A variant may only change what the methods that it is about have."""
+    problems = []
+    for name, variant in experiment.variants.items():
+        for method in variant.methods or experiment.methods:
+            at = f"{where}.variants.{name}"
+            if method not in experiment.methods:
+                allowed = ", ".join(experiment.methods)
+                problems.append(f"{at}.methods: {method!r} is not among methods; allowed: {allowed}")
+            fields = METHODS[method].hyperparameters.model_fields
+            for key in variant.hyperparameters:
+                if key not in fields:
+                    problems.append(
+                        f"{at}.hyperparameters: {method} has no {key!r}; "
+                        f"allowed: {', '.join(fields)}"
+                    )
     return problems
 
 

@@ -8,18 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 from twf.errors import UserError
-from twf.hyperparameters import METHODS, Strict
-from twf.params import (
-    PROTOCOLS,
-    Augmentation,
-    Experiment,
-    LrDecay,
-    Network,
-    Params,
-    Protocol,
-)
+from twf.hyperparameters import METHODS, Fidelity, Strict
+from twf.params import Augmentation, Experiment, LrDecay, Network, Params, Protocol, Variant
 
 
 class Run(Strict):
@@ -36,7 +29,12 @@ class Run(Strict):
     augmentation: Augmentation
     method: str
     buffer: int | None
-    hyperparameters: dict[str, float]
+    pretrained: bool
+    probes: bool
+    source_data: str | None  # where the run needs the source's images too
+    source_augmentation: Augmentation | None
+    fidelity: dict[str, Fidelity]  # of the switches that the method's code asks for
+    hyperparameters: dict[str, int | float]
     epochs: int
     batch_size: int
     lr_decay: LrDecay | None
@@ -55,24 +53,45 @@ class Run(Strict):
 
 
 class Cell(Strict):
-    """A cell of a table: one method with one buffer under one protocol, and its runs by seed."""
+    """A cell of a table: one row and column under one protocol, and its runs by seed."""
 
     method: str
+    variant: str | None
     buffer: int | None
     protocol: Protocol
     runs: dict[int, str]
 
 
 class Table(Strict):
-    """A table in the shape of the paper's Tables 1-3."""
+    """A table in the shape of the paper's Tables 1-3: methods, or variants of them, by buffer."""
 
     name: str
     title: str
     experiment: str
     benchmark: str
     source: str
-    buffers: list[int]
     cells: list[Cell]
+    variants: dict[str, str]  # their titles
+
+    @property
+    def protocols(self) -> list[Protocol]:
+        """The protocols of its cells."""
+        return list(dict.fromkeys(cell.protocol for cell in self.cells))
+
+    @property
+    def buffers(self) -> list[int | None]:
+        """The buffers of its rehearsal methods, in order; None is without one."""
+        found = {cell.buffer for cell in self.cells if METHODS[cell.method].rehearsal}
+        return sorted(found, key=lambda buffer: buffer or 0)
+
+    @property
+    def rows(self) -> dict[tuple[str, str | None], str]:
+        """The title of each row, by method and variant."""
+        return {
+            (cell.method, cell.variant): METHODS[cell.method].title
+            + ("" if cell.variant is None else f", {self.variants[cell.variant]}")
+            for cell in self.cells
+        }
 
 
 class Plan(Strict):
@@ -90,58 +109,106 @@ class Plan(Strict):
 
     @property
     def data(self) -> list[str]:
-        """The data sets its runs train on."""
-        return sorted({run.data for run in self.runs.values()})
+        """The data sets its runs need."""
+        needed = {run.data for run in self.runs.values()}
+        needed |= {run.source_data for run in self.runs.values() if run.source_data is not None}
+        return sorted(needed)
 
 
 def expand(params: Params, study_name: str) -> Plan:
     """Expand a study to its runs and tables.
 
     A run serves each cell that needs exactly its parameters, under both protocols and in any
-    experiment. Its identifier says benchmark, method, buffer, source where it is not the
-    benchmark's own, `task-il` where it has Task-IL's hyperparameters and they differ from
-    Class-IL's, and seed.
+    experiment; it is probed where one of them asks for it. Its identifier says benchmark, method,
+    buffer (0 where a rehearsal method has none), source where it is not the benchmark's own,
+    variant where that changes something, `task-il` where it has Task-IL's hyperparameters and they
+    differ from Class-IL's, and seed.
     """
     study = params.named_study(study_name)
     runs: dict[str, Run] = {}
     known: dict[str, str] = {}  # parameters -> identifier
     tables: dict[str, Table] = {}
+    probed: set[str] = set()
 
-    def run_for(*cell: object) -> str:
-        run = _run(params, study_name, *cell)  # type: ignore[arg-type]
+    def run_for(run: Run) -> str:
         identifier = known.setdefault(run.parameters, run.id)
         if runs.setdefault(identifier, run).parameters != run.parameters:
-            raise UserError(f"two different runs are both called {identifier}")
+            raise UserError(
+                f"studies.{study_name}: two different runs are both called {identifier}; give "
+                "variants of different experiments different names"
+            )
         return identifier
 
     for experiment_name, experiment in study.experiments.items():
         for name in experiment.benchmarks:
-            benchmark = params.benchmarks[name]
-            cells = [
-                Cell(
-                    method=method,
-                    buffer=buffer,
-                    protocol=protocol,
-                    runs={
-                        seed: run_for(experiment, name, method, buffer, protocol, seed)
+            cells = []
+            for method, variant, buffer in _rows(params, experiment, name):
+                for protocol in experiment.protocols:
+                    of_cell = (study_name, experiment, name, method, variant, buffer, protocol)
+                    made = {
+                        seed: run_for(_run(params, *of_cell, seed))
                         for seed in experiment.seeds or study.seeds
-                    },
-                )
-                for method in experiment.methods
-                for buffer in (benchmark.buffers if METHODS[method].rehearsal else [None])
-                for protocol in PROTOCOLS
-            ]
+                    }
+                    cells.append(
+                        Cell(
+                            method=method,
+                            variant=variant,
+                            buffer=buffer,
+                            protocol=protocol,
+                            runs=made,
+                        )
+                    )
+                    if experiment.probes:
+                        probed.update(made.values())
             table = Table(
                 name=f"{experiment_name}.{name}",
-                title=f"{experiment.title}: {benchmark.title}",
+                title=f"{experiment.title}: {params.benchmarks[name].title}",
                 experiment=experiment_name,
                 benchmark=name,
-                source=experiment.source or benchmark.source,
-                buffers=benchmark.buffers,
+                source=experiment.source or params.benchmarks[name].source,
                 cells=cells,
+                variants={key: variant.title for key, variant in experiment.variants.items()},
             )
             tables[table.name] = table
+    runs = {i: _with_probes(params, r) if i in probed else r for i, r in runs.items()}
     return Plan(study=study_name, title=study.title, runs=runs, tables=tables)
+
+
+def _with_probes(params: Params, run: Run) -> Run:
+    """The same run, followed by probes, for which it needs the source's images."""
+    return run.model_copy(update={"probes": True} | _source_data(params, run.source, "a probe"))
+
+
+def _source_data(params: Params, source: str, who: str) -> dict[str, Any]:
+    """What a run that needs the source's images has to know of them."""
+    data = params.sources[source].data
+    if data is None:
+        raise UserError(
+            f"{who} needs the images of {source}, which has published weights and no data; leave "
+            "it out, or give the experiment another source"
+        )
+    return {"source_data": data, "source_augmentation": params.datasets[data].augmentation}
+
+
+def _rows(
+    params: Params, experiment: Experiment, benchmark: str
+) -> list[tuple[str, str | None, int | None]]:
+    """Method, variant and buffer of each row and column of an experiment's table."""
+    rows: list[tuple[str, str | None, int | None]] = []
+    for method in experiment.methods:
+        for variant in experiment.variants or [None]:
+            changed = _variant(experiment, variant)
+            if changed.methods is not None and method not in changed.methods:
+                continue
+            sizes = experiment.buffers or params.benchmarks[benchmark].buffers
+            buffers: list[int | None] = [None] if changed.without_buffer else []
+            buffers = [*buffers, *sizes] if METHODS[method].rehearsal else [None]
+            rows += [(method, variant, buffer) for buffer in buffers]
+    return rows
+
+
+def _variant(experiment: Experiment, name: str | None) -> Variant:
+    return Variant(title="") if name is None else experiment.variants[name]
 
 
 def _run(
@@ -150,6 +217,7 @@ def _run(
     experiment: Experiment,
     benchmark_name: str,
     method: str,
+    variant_name: str | None,
     buffer: int | None,
     protocol: Protocol,
     seed: int,
@@ -157,15 +225,23 @@ def _run(
     """The run that one cell needs for one seed."""
     benchmark = params.benchmarks[benchmark_name]
     source = experiment.source or benchmark.source
+    variant = _variant(experiment, variant_name)
+    fidelity = params.fidelity | variant.fidelity
+    hyperparameters = benchmark.hyperparameters(method, buffer, protocol, fidelity)
     parts = [benchmark_name, method]
-    if buffer is not None:
-        parts.append(str(buffer))
+    if METHODS[method].rehearsal:
+        parts.append(str(buffer or 0))
     if source != benchmark.source:
         parts.append(f"from-{source}")
+    if variant.fidelity or variant.hyperparameters or not variant.pretrained:
+        parts.append(str(variant_name))
     if protocol == "task-il":  # dropped by `expand` where Class-IL's run is the same
         parts.append(protocol)
     parts.append(f"s{seed}")
     data = params.datasets[benchmark.data]
+    source_data: dict[str, Any] = {"source_data": None, "source_augmentation": None}
+    if METHODS[method].source_data:
+        source_data = _source_data(params, source, method)
     return Run(
         id=".".join(parts),
         study=study,
@@ -178,7 +254,11 @@ def _run(
         augmentation=data.augmentation,
         method=method,
         buffer=buffer,
-        hyperparameters=benchmark.hyperparameters(method, buffer, protocol).model_dump(),
+        pretrained=variant.pretrained,
+        probes=False,
+        **source_data,
+        fidelity={switch: fidelity[switch] for switch in METHODS[method].switches},
+        hyperparameters=hyperparameters | variant.hyperparameters,
         epochs=benchmark.epochs,
         batch_size=benchmark.batch_size,
         lr_decay=benchmark.lr_decay,

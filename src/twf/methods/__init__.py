@@ -9,7 +9,7 @@ from twf.hyperparameters import METHODS
 from twf.methods.base import Learner, Method
 
 
-def make(name: str, learner: Learner, hyperparameters: dict[str, float]) -> Method[Any]:
+def make(name: str, learner: Learner, hyperparameters: dict[str, int | float]) -> Method[Any]:
     """The method called `name`, ready to train `learner`.
 
     Only its own module is imported, so that a record's hash of the code in use covers no other.

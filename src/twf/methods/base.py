@@ -20,12 +20,23 @@ import torch
 from torch import Tensor, nn
 
 from twf.data.augmentation import Augment
-from twf.hyperparameters import Hyperparameters
+from twf.hyperparameters import Fidelity, Hyperparameters
 from twf.models.resnet import ResNet
+from twf.params import LrDecay
 from twf.replay.buffer import ReservoirBuffer
 from twf.training.randomness import Generators
 
 H = TypeVar("H", bound=Hyperparameters)
+
+
+@dataclass(frozen=True)
+class SourceData:
+    """The source's training images (uint8 `[N, 3, H, W]`), labels, normalisation and network."""
+
+    images: Tensor
+    labels: Tensor
+    augment: Augment
+    network: ResNet  # as pretrained, with the source's classifier
 
 
 @dataclass
@@ -42,6 +53,9 @@ class Learner:
     epochs: int  # per task
     buffer: int | None  # how many examples rehearsal may keep
     image_size: int  # pixels along a side
+    fidelity: dict[str, Fidelity]  # of the method's switches
+    lr_decay: LrDecay | None = None
+    source: SourceData | None = None  # where the method asks for it
 
     @property
     def classes_per_task(self) -> int:
@@ -87,6 +101,21 @@ class Method(ABC, Generic[H]):
     def setup(self) -> None:
         """Make what the method needs beside the network, once."""
 
+    @property
+    def batch_size(self) -> int:
+        """Stream images in a step."""
+        return self.learner.batch_size
+
+    def learning_rate(self, epoch: float) -> float:
+        """The rate at a point of a task, in epochs from its start: the benchmark's steps."""
+        decay = self.learner.lr_decay
+        steps = [] if decay is None else [e for e in decay.epochs if epoch >= e]
+        return self.hyperparameters.lr * (1.0 if decay is None else decay.factor ** len(steps))
+
+    def published(self, switch: str) -> bool:
+        """Whether a switch (F1 to F15) stands at what the published code does."""
+        return self.learner.fidelity[switch] == "published"
+
     def phases(self, tasks: list[Task]) -> list[Task]:
         """What is trained one after another."""
         return tasks
@@ -117,9 +146,12 @@ class Method(ABC, Generic[H]):
 
 
 class Rehearsal(Method[H]):
-    """A method with a reservoir, filled after each step from what `loss` stores."""
+    """A method with a reservoir, filled after each step from what `loss` stores.
+
+    Without a buffer the reservoir has no slot and stays empty.
+    """
 
     def setup(self) -> None:
-        assert self.learner.buffer is not None
-        self.reservoir = ReservoirBuffer(self.learner.buffer, self.learner.generators["replay"])
+        size = self.learner.buffer or 0
+        self.reservoir = ReservoirBuffer(size, self.learner.generators["replay"])
         self.buffer = self.reservoir

@@ -1,7 +1,7 @@
 """Feature propagation: which units of the sibling's map the learner should match, and the loss.
 
 One `FeaturePropagation` per tap. `N` images, `T` tasks, `C` channels; equation numbers are the
-paper's. Where the published code parts from the paper, this follows the code (F3 to F5, F7, F10).
+paper's. Where paper and published code differ, a switch decides (F3 to F5, F7, F10).
 """
 
 from __future__ import annotations
@@ -102,43 +102,59 @@ class PropagationLoss(NamedTuple):
 
 
 class FeaturePropagation(nn.Module):
-    """The gates of one tap and their loss terms."""
+    """The gates of one tap and their loss terms.
 
-    def __init__(self, tasks: int, channels: int) -> None:
+    `paper` are the switches that stand at what the paper says; the others follow the published
+    code.
+    """
+
+    def __init__(self, tasks: int, channels: int, paper: frozenset[str] = frozenset()) -> None:
         super().__init__()
+        self.paper = paper
         self.channel = ChannelAttention(tasks, channels)
         self.spatial = SpatialAttention(tasks, channels)
         # F4: a task's own map to two logits per unit; rows 2c and 2c + 1 are those of channel c
-        self.to_logits = TaskLinear(tasks, channels, 2 * channels, std=1.0)
+        self.to_logits = None if "F4" in paper else TaskLinear(tasks, channels, 2 * channels, 1.0)
 
     def logits(self, teacher: Tensor, task: Tensor) -> Tensor:
-        """The two gate logits of each unit, `[N, C, 2, H, W]`; the gate opens on the first."""
+        """The two gate logits of each unit, `[N, C, 2, H, W]`; the gate opens on the first.
+
+        F4: the paper has `(a, 0)`, with a the sum of channel and spatial attention.
+        """
         attention = self.channel(teacher, task) + self.spatial(teacher, task)  # [N, C, H, W]
-        result: Tensor = self.to_logits(attention, task).unflatten(1, (-1, 2))
-        return result
+        if self.to_logits is None:
+            return torch.stack([attention, torch.zeros_like(attention)], dim=2)
+        return self.to_logits(attention, task).unflatten(1, (-1, 2))
 
     def forward(
         self,
         student: Tensor,
         teacher: Tensor,
         task: Tensor,
-        is_old: Tensor,
+        replayed: Tensor,
+        current: int,
         stored: Tensor,
         generator: torch.Generator,
     ) -> PropagationLoss:
         """The terms for maps `[N, C, H, W]` of images of `task` (`[N]` int64).
 
-        `is_old` (`[N]` bool) marks replayed images of past tasks; their `stored` gates
-        (`[N, C, h, w]`, full or half size) are replayed, and they do not count for diversity.
+        `replayed` (`[N]` bool) marks images from the buffer, whose gates are `stored`
+        (`[N, C, h, w]`, full or half size). The published code replays the gates of past tasks
+        alone (F5), and lets replayed images of the current task count for diversity (F10).
         """
         logits = self.logits(teacher, task)
         gate = sample_gate(logits, generator)
-        return PropagationLoss(
-            distance(student, margin_relu(teacher), gate),
-            mask_replay(logits, stored, is_old),
-            diversity(gate, ~is_old),
-            gate.detach(),
-        )
+        target = margin_relu(teacher)
+        is_old = task != current
+        by_paper = "F7" in self.paper
+        apart = distance_paper(student, target, gate) if by_paper else distance(student, target, gate)
+        if "F5" in self.paper:
+            remembered = mask_replay(logits[:, :, 0] - logits[:, :, 1], stored, replayed)
+        else:
+            remembered = mask_replay(logits[:, :, 0], stored, is_old)
+        counts = ~replayed if "F10" in self.paper else ~is_old
+        spread = diversity(gate, counts, normalise="F3" in self.paper)
+        return PropagationLoss(apart, remembered, spread, gate.detach())
 
 
 def sample_gate(logits: Tensor, generator: torch.Generator) -> Tensor:
@@ -180,16 +196,25 @@ def distance(student: Tensor, target: Tensor, gate: Tensor) -> Tensor:
     return (gate * counts * (student - target) ** 2).mean(dim=(2, 3)).sum(dim=1).mean()
 
 
+def distance_paper(student: Tensor, target: Tensor, gate: Tensor) -> Tensor:
+    """Eq. 3 as printed (F7): the squared norm of the gated difference, mean over images."""
+    return (gate * (student - target) ** 2).sum(dim=(1, 2, 3)).mean()
+
+
 def _unit_norm(maps: Tensor) -> Tensor:
     return maps / (torch.linalg.vector_norm(maps, dim=(2, 3), keepdim=True) + 1e-6)
 
 
-def diversity(gate: Tensor, counts: Tensor) -> Tensor:
-    """Eq. 7 as the published code has it (F3, F10), over the images that `counts` (`[N]` bool).
+def diversity(gate: Tensor, counts: Tensor, normalise: bool = False) -> Tensor:
+    """Eq. 7 over the images that `counts` (`[N]` bool).
 
-    `mean_i logsumexp_j(u_i . u_j / 2) - 1/2 - log n`, with `u` the spatially averaged gate.
+    `mean_i logsumexp_j(u_i . u_j / 2) - |u_i|^2 / 2 - log n`, with `u` the spatially averaged gate.
+    F3: the paper normalises `u`, so that `|u_i|` is 1; the published code does not, and subtracts
+    1/2 all the same.
     """
     average = gate.mean(dim=(2, 3))  # [N, C]
+    if normalise:
+        average = F.normalize(average, dim=1)
     similarity = average @ average.T / DIVERSITY_TEMPERATURE
     similarity = similarity.masked_fill(~counts, -math.inf)
     n = counts.sum()
@@ -197,15 +222,15 @@ def diversity(gate: Tensor, counts: Tensor) -> Tensor:
     return spread - 1 / DIVERSITY_TEMPERATURE - torch.log(n.to(spread.dtype))
 
 
-def mask_replay(logits: Tensor, stored: Tensor, is_old: Tensor) -> Tensor:
-    """Eq. 8's second term as the published code has it (F5): zero where no image is old.
+def mask_replay(logits: Tensor, stored: Tensor, counts: Tensor) -> Tensor:
+    """Eq. 8's second term: binary cross-entropy of `logits` `[N, C, H, W]` against stored gates.
 
-    Binary cross-entropy of the first logit against the stored gates, mean over old images' units.
+    Mean over the units of the images that `counts` (`[N]` bool); zero where none does.
     """
     full = F.interpolate(stored, size=logits.shape[-2:])  # nearest neighbour
-    losses = F.binary_cross_entropy_with_logits(logits[:, :, 0], full, reduction="none")
-    per_image = losses.mean(dim=(1, 2, 3)).masked_fill(~is_old, 0.0)
-    return per_image.sum() / is_old.sum().clamp(min=1)
+    losses = F.binary_cross_entropy_with_logits(logits, full, reduction="none")
+    per_image = losses.mean(dim=(1, 2, 3)).masked_fill(~counts, 0.0)
+    return per_image.sum() / counts.sum().clamp(min=1)
 
 
 def stored_size(size: int) -> int:

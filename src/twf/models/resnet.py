@@ -131,3 +131,9 @@ def freeze(network: nn.Module) -> None:
 def parameters_of(network: nn.Module) -> Tensor:
     """All parameters as one vector."""
     return torch.cat([p.flatten() for p in network.parameters()])
+
+
+def backbone_of(network: ResNet) -> Tensor:
+    """All parameters but the classifier's as one vector, in the order of `parameters_of`."""
+    named = network.named_parameters()
+    return torch.cat([p.flatten() for n, p in named if not n.startswith("classifier.")])

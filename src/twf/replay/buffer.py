@@ -11,6 +11,8 @@ Rows = dict[str, Tensor]
 class ReservoirBuffer:
     """At most `size` examples, each kept with equal probability out of all that were offered.
 
+    Beside them, `pinned` examples may be set once that stay, and are replayed with the others.
+
     An example is a row of several named tensors (images, labels, ...), allocated when the first
     batch is offered. Vitter's algorithm R: the n-th example offered (from 0) takes slot n while
     slots are free, and later slot r, drawn uniformly from 0..n, if r < size.
@@ -18,13 +20,14 @@ class ReservoirBuffer:
 
     def __init__(self, size: int, generator: torch.Generator) -> None:
         self.size = size
+        self.pinned: Rows = {}
         self.generator = generator
         self.seen = torch.zeros((), dtype=torch.int64, device=generator.device)
-        self.rows: Rows = {}  # each [size + 1, ...]; the last row takes what is not kept
+        self.rows: Rows = {}  # [size + pinned + 1, ...]; the last row takes what is not kept
 
     @property
     def empty(self) -> bool:
-        """True until something was offered."""
+        """True until something was kept."""
         return not self.rows
 
     @property
@@ -33,13 +36,22 @@ class ReservoirBuffer:
         return self.seen.clamp(max=self.size)
 
     def insert(self, **batch: Tensor) -> None:
-        """Offer a batch, in the order of its rows; `[N, ...]` each."""
+        """Offer a batch, in the order of its rows; `[N, ...]` each. Without slots, forget it."""
+        if self.size == 0:
+            return
         if self.empty:
             self.rows = {
-                name: values.new_zeros((self.size + 1, *values.shape[1:]))
+                name: torch.cat(
+                    [
+                        values.new_zeros((self.size, *values.shape[1:])),
+                        self.pinned.get(name, values[:0]),
+                        torch.zeros_like(values[:1]),
+                    ]
+                )
                 for name, values in batch.items()
             }
         slots = self.slots(len(next(iter(batch.values()))))
+        slots = torch.where(slots < self.size, slots, -1)
         for name, values in batch.items():
             self.rows[name][slots] = values
 
@@ -66,9 +78,11 @@ class ReservoirBuffer:
         Needs at least that many filled slots, which holds from the first batch on when batches are
         no smaller than `count`.
         """
-        count = min(count, self.size)
+        slots = len(next(iter(self.rows.values()))) - 1
+        count = min(count, slots)
         device = self.generator.device
-        priority = torch.rand(self.size, generator=self.generator, device=device)
-        free = torch.arange(self.size, device=device) >= self.filled
+        priority = torch.rand(slots, generator=self.generator, device=device)
+        order = torch.arange(slots, device=device)
+        free = (order >= self.filled) & (order < self.size)
         chosen = priority.masked_fill(free, 2.0).topk(count, largest=False).indices
         return {name: values[chosen] for name, values in self.rows.items()}

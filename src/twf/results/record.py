@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from twf.errors import UserError
 from twf.files import atomic
 
-VERSION = 1  # of the schema below; raised by each change of it
+VERSION = 2  # of the schema below; raised by each change of it
 
 _matrix = pa.list_(pa.list_(pa.float64()))
 _epoch = pa.struct(
@@ -32,13 +32,20 @@ SCHEMA = pa.schema(
         ("benchmark", pa.string()),
         ("source", pa.string()),
         ("method", pa.string()),
+        ("pretrained", pa.bool_()),
         ("buffer", pa.int64()),  # null without rehearsal
         ("seed", pa.int64()),
         ("status", pa.string()),  # finished, or diverged
         ("reason", pa.string()),  # why it diverged; null where it did not
+        # per cent on each task before training, by the network with its fresh classifier
+        ("initial_class_il", pa.list_(pa.float64())),
+        ("initial_task_il", pa.list_(pa.float64())),
         # accuracy[i][j]: per cent on task j after phase i, from 0 to 100; every task, seen or not
         ("accuracy_class_il", _matrix),
         ("accuracy_task_il", _matrix),
+        # before training and after each phase, where the run is probed; empty elsewhere
+        ("cka", _matrix),  # of each tap with the initial network, from 0 to 1
+        ("nearest_neighbours", _matrix),  # per cent on the source over Layers 3 and 4
         ("history", pa.list_(_epoch)),
         ("seconds", pa.float64()),  # the whole run, start-up excluded
         ("peak_memory_mib", pa.float64()),  # of the device on CUDA, of the process on CPU

@@ -102,6 +102,7 @@ def _section(plan: Plan, table: Table, rows: Rows) -> dict[str, Any]:
     return {
         "title": table.title,
         "caption": tables.caption(table, long),
+        "protocols": [tables.PROTOCOL_TITLES[protocol] for protocol in table.protocols],
         "columns": tables.columns(table),
         "groups": [tables.method_rows(table, long, rehearsal) for rehearsal in (False, True)],
         "charts": [{"buffer": buffer, "svg": _chart(table, buffer, rows)} for buffer in buffers],
@@ -160,16 +161,17 @@ def _chart(table: Table, buffer: int | None, rows: Rows) -> Markup | None:
         if not finished:
             continue
         means = np.mean([_curve(tables.accuracy(row, cell.protocol)) for row in finished], axis=0)
-        style = list(METHODS).index(cell.method)
+        styles = list(table.rows) if table.variants else [(m, None) for m in METHODS]
+        style = styles.index((cell.method, cell.variant))
         axes.plot(
             np.arange(1, len(means) + 1),
             means,
             color=_COLOURS[style % len(_COLOURS)],
             marker=_MARKERS[style % len(_MARKERS)],
             linestyle="none" if np.isnan(means[0]) else "-",
-            markersize=10 if _MARKERS[style] == "*" else 6,
-            zorder=len(METHODS) + 2 - style,  # Joint is one point: on top
-            label=METHODS[cell.method].title,
+            markersize=10 if style == 0 else 6,
+            zorder=len(styles) + 2 - style,  # Joint is one point: on top
+            label=table.rows[cell.method, cell.variant],
         )
     if not axes.lines:
         return None

@@ -20,7 +20,7 @@ from twf.errors import UserError
 from twf.evaluation import metrics
 from twf.files import PUBLISHED, atomic, runs_file, table_file
 from twf.hyperparameters import METHODS
-from twf.params import PROTOCOLS, Protocol
+from twf.params import Protocol
 from twf.results import record, statistics
 from twf.study import Cell, Plan, Table
 
@@ -32,6 +32,7 @@ SCHEMA = pa.schema(
         ("benchmark", pa.string()),
         ("source", pa.string()),
         ("method", pa.string()),
+        ("variant", pa.string()),  # of the experiment; null where it has none
         ("buffer", pa.int64()),  # null without rehearsal
         ("protocol", pa.string()),
         ("n", pa.int64()),  # finished runs: those that the means are over
@@ -48,6 +49,17 @@ SCHEMA = pa.schema(
         ("runs", pa.list_(pa.string())),  # the finished ones, by seed
     ]
 )
+
+# What Table 4's rows are called in the published numbers, by the names of our variants.
+_PUBLISHED_VARIANTS = {
+    "all": "cl=on fp=on aux=on",
+    "cl": "cl=on fp=off aux=off",
+    "cl-fp": "cl=on fp=on aux=off",
+    "fp": "cl=off fp=on aux=off",
+    "fp-aux": "cl=off fp=on aux=on",
+}
+
+Key = tuple[str, str | None, Protocol, int | None]  # method, variant, protocol, buffer
 
 # The paper's number is of one pretraining; another source's cell has none to stand beside.
 _PUBLISHED_NAMES = {
@@ -102,8 +114,8 @@ def cells(plan: Plan, table_name: str, runs: pa.Table) -> pd.DataFrame:
     return frame
 
 
-def _key(cell: Cell) -> tuple[str, Protocol, int | None]:
-    return cell.method, cell.protocol, cell.buffer
+def _key(cell: Cell) -> Key:
+    return cell.method, cell.variant, cell.protocol, cell.buffer
 
 
 def _measured(table: Table, cell: Cell, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -119,6 +131,7 @@ def _measured(table: Table, cell: Cell, rows: dict[str, dict[str, Any]]) -> dict
         "benchmark": table.benchmark,
         "source": table.source,
         "method": cell.method,
+        "variant": cell.variant,
         "buffer": cell.buffer,
         "protocol": cell.protocol,
         "n": len(finished),
@@ -133,21 +146,24 @@ def _measured(table: Table, cell: Cell, rows: dict[str, dict[str, Any]]) -> dict
     }
 
 
-def _published(table: Table) -> dict[tuple[str, Protocol, int | None], dict[str, float]]:
+def _published(table: Table) -> dict[Key, dict[str, float]]:
     """The paper's numbers for a table's benchmark and source, by cell."""
     try:
         frame = pd.read_csv(PUBLISHED)
     except FileNotFoundError:
         raise UserError(f"no {PUBLISHED}: it is part of the project; take it from there") from None
     name = _PUBLISHED_NAMES.get((table.benchmark, table.source))
-    rows = frame[(frame["benchmark"] == name) & frame["variant"].isna()].to_dict("records")
-    return {
-        (row["method"], row["protocol"], _integer(row["buffer_size"])): {
-            "published_faa": row["final_average_accuracy"],
-            "published_ff": row["final_forgetting"],
-        }
-        for row in rows
-    }
+    numbers = {}
+    for row in frame[frame["benchmark"] == name].to_dict("records"):
+        printed = None if pd.isna(row["variant"]) else row["variant"]
+        buffer = _integer(row["buffer_size"]) or None  # Table 4 has 0 for none
+        for variant in table.variants or [None]:
+            if _PUBLISHED_VARIANTS.get(variant or "") == printed:
+                numbers[row["method"], variant, row["protocol"], buffer] = {
+                    "published_faa": row["final_average_accuracy"],
+                    "published_ff": row["final_forgetting"],
+                }
+    return numbers
 
 
 def _integer(value: Any) -> int | None:
@@ -175,39 +191,41 @@ class MethodRow:
 
 
 def method_rows(table: Table, long: pd.DataFrame, rehearsal: bool) -> list[MethodRow]:
-    """The wide form's rows of the methods with or without rehearsal, in `METHODS`' order.
+    """The wide form's rows with or without rehearsal, in the order of the plan.
 
-    An entry of a method without rehearsal spans the columns of all buffers.
+    An entry of a method without rehearsal spans the columns of all buffers; one that was not
+    planned is blank.
     """
-    rows = {
-        (row["method"], row["protocol"], _integer(row["buffer"])): row
+    cells = {
+        (row["method"], _text(row["variant"]), row["protocol"], _integer(row["buffer"])): row
         for row in long.to_dict("records")
     }
-    planned = {cell.method for cell in table.cells}
-    methods = [n for n, info in METHODS.items() if n in planned and info.rehearsal == rehearsal]
+    rows = {key: title for key, title in table.rows.items() if METHODS[key[0]].rehearsal == rehearsal}
     buffers = table.buffers if rehearsal else [None]
-    places = [(protocol, buffer) for protocol in PROTOCOLS for buffer in buffers]
-    best = {
-        place: pd.Series([rows[method, *place]["faa_mean"] for method in methods]).max()
-        for place in places
-        if rehearsal
-    }
+    places = [(protocol, buffer) for protocol in table.protocols for buffer in buffers]
+    best = {}
+    for place in places if rehearsal else []:
+        means = [cells[*key, *place]["faa_mean"] for key in rows if (*key, *place) in cells]
+        best[place] = pd.Series(means).max()
     span = 1 if rehearsal else len(columns(table))
     return [
-        MethodRow(
-            METHODS[method].title,
-            [_entry(rows[method, *place], best.get(place), span) for place in places],
-        )
-        for method in methods
+        MethodRow(title, [_entry(cells.get((*key, *p)), best.get(p), span) for p in places])
+        for key, title in rows.items()
     ]
+
+
+def _text(value: Any) -> str | None:
+    return None if pd.isna(value) else str(value)
 
 
 def columns(table: Table) -> list[str]:
     """The headings of the columns under each protocol: the buffer sizes."""
-    return [str(buffer) for buffer in table.buffers] or ["—"]
+    return ["none" if buffer is None else str(buffer) for buffer in table.buffers] or ["—"]
 
 
-def _entry(row: dict[Any, Any], best: float | None, span: int) -> Entry:
+def _entry(row: dict[Any, Any] | None, best: float | None, span: int) -> Entry:
+    if row is None:
+        return Entry("", "", "", "", best=False, span=span)
     shown = f"{row['faa_mean']:.2f}" if row["n"] else "—"
     is_best = best is not None and shown == f"{best:.2f}"  # all that look the same
     if row["n"] > 1:
@@ -283,7 +301,7 @@ def write(plan: Plan, table_name: str) -> None:
     values = {
         "name": table_name,
         "caption": f"{table.title}. {caption(table, long)} {FORGETTING}",
-        "protocols": [PROTOCOL_TITLES[protocol] for protocol in PROTOCOLS],
+        "protocols": [PROTOCOL_TITLES[protocol] for protocol in table.protocols],
         "columns": columns(table),
         "groups": [method_rows(table, long, rehearsal) for rehearsal in (False, True)],
     }

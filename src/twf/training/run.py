@@ -24,6 +24,7 @@ from twf.training.provenance import code, environment, host
 def execute(params: Params, run: Run, device: torch.device) -> None:
     """Train, evaluate, and write the record."""
     dataset = store.load(files.data_file(run.data))
+    source = store.load(files.data_file(run.source_data)) if run.source_data is not None else None
     checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
     if len(dataset.train_images) < run.tasks * run.batch_size:
         raise UserError(
@@ -38,7 +39,7 @@ def execute(params: Params, run: Run, device: torch.device) -> None:
         start_tracking(params.tracking, run) as tracker,
         progress(run.id, phases * run.epochs) as advance,
     ):
-        outcome = loop.train(run, dataset, checkpoint, device, tracker, advance)
+        outcome = loop.train(run, dataset, source, checkpoint, device, tracker, advance)
         seconds = time.monotonic() - clock
         tracker.finish(outcome.status, outcome.accuracy_class_il, outcome.accuracy_task_il)
     made_in = environment(device)
@@ -48,12 +49,17 @@ def execute(params: Params, run: Run, device: torch.device) -> None:
         "benchmark": run.benchmark,
         "source": run.source,
         "method": run.method,
+        "pretrained": run.pretrained,
         "buffer": run.buffer,
         "seed": run.seed,
         "status": outcome.status,
         "reason": outcome.reason,
+        "initial_class_il": outcome.initial_class_il,
+        "initial_task_il": outcome.initial_task_il,
         "accuracy_class_il": outcome.accuracy_class_il,
         "accuracy_task_il": outcome.accuracy_task_il,
+        "cka": outcome.cka,
+        "nearest_neighbours": outcome.nearest_neighbours,
         "history": outcome.history,
         "seconds": seconds,
         "peak_memory_mib": peak_memory_mib(device),
