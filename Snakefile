@@ -25,6 +25,11 @@ rule all:
         files.REPORT.format(study=config["study"]),
 
 
+onstart:
+    if not GPU:
+        warm.start(Path(".snakemake/twf.socket"))
+
+
 include: "workflow/rules/data.smk"
 include: "workflow/rules/pretrain.smk"
 include: "workflow/rules/runs.smk"

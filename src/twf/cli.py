@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from twf import files
+from twf import files, warm
 from twf import params as parameters
 from twf.errors import UserError
 from twf.params import Params
@@ -123,6 +123,8 @@ def run(
 
     Needs the benchmark's data and the source's checkpoint. Next: `twf collect`.
     """
+    if device != "cuda" and (status := warm.hand_over()) is not None:
+        raise typer.Exit(status)
     from twf.training.run import execute
 
     loaded = parameters.load(params)

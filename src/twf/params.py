@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError, create_model, model_validator
@@ -28,8 +28,12 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Seed = Annotated[int, Field(ge=0)]
 Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
 Protocol = Literal["class-il", "task-il"]
-MethodName = Literal[tuple(METHODS)]  # type: ignore[valid-type]
-Switch = Literal[tuple(SWITCHES)]  # type: ignore[valid-type]
+if TYPE_CHECKING:
+    MethodName = str
+    Switch = str
+else:
+    MethodName = Literal[tuple(METHODS)]
+    Switch = Literal[tuple(SWITCHES)]
 PROTOCOLS: tuple[Protocol, Protocol] = ("class-il", "task-il")
 
 
@@ -201,7 +205,7 @@ class Experiment(Strict):
     title: str
     benchmarks: Annotated[list[Name], Field(min_length=1)]
     methods: Annotated[list[MethodName], Field(min_length=1)]
-    protocols: Annotated[list[Protocol], Field(min_length=1)] = list(PROTOCOLS)
+    protocols: list[Protocol] = Field(default=list(PROTOCOLS), min_length=1)
     buffers: list[Count] | None = None  # in place of the benchmarks' own
     probes: bool = False  # follow how the initialization is forgotten: CKA and k-NN accuracy
     variants: dict[Name, Variant] = Field(default_factory=dict)
@@ -359,7 +363,9 @@ def _check_variants(where: str, experiment: Experiment) -> list[str]:
             at = f"{where}.variants.{name}"
             if method not in experiment.methods:
                 allowed = ", ".join(experiment.methods)
-                problems.append(f"{at}.methods: {method!r} is not among methods; allowed: {allowed}")
+                problems.append(
+                    f"{at}.methods: {method!r} is not among methods; allowed: {allowed}"
+                )
             fields = METHODS[method].hyperparameters.model_fields
             for key in variant.hyperparameters:
                 if key not in fields:

@@ -72,6 +72,7 @@ class Table(Strict):
     source: str
     cells: list[Cell]
     variants: dict[str, str]  # their titles
+    forgetting: Fidelity  # F8: the definition that it shows
 
     @property
     def protocols(self) -> list[Protocol]:
@@ -168,6 +169,7 @@ def expand(params: Params, study_name: str) -> Plan:
                 source=experiment.source or params.benchmarks[name].source,
                 cells=cells,
                 variants={key: variant.title for key, variant in experiment.variants.items()},
+                forgetting=params.fidelity["F8"],
             )
             tables[table.name] = table
     runs = {i: _with_probes(params, r) if i in probed else r for i, r in runs.items()}

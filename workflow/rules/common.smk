@@ -4,7 +4,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
-from twf import files, machine, params, study
+from twf import files, machine, params, study, warm
 from twf.errors import UserError
 
 machine.put_own_command_on_path()

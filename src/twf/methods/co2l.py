@@ -1,4 +1,4 @@
-"""CO2L, Contrastive Continual Learning (Cha et al., 2021): learn features by contrast, keep them."""
+"""CO2L, Contrastive Continual Learning (Cha et al., 2021): learn by contrast, keep relations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from twf.hyperparameters import Co2lHyperparameters
 from twf.methods.base import Batch, Method, Step, Task
 from twf.models.contrast import asymmetric_supcon, projection_head, relation_distillation
-from twf.models.resnet import freeze
+from twf.models.resnet import ResNet, freeze
 from twf.replay.balanced import balance
 from twf.training.randomness import seeded
+
 
 class Co2l(Method[Co2lHyperparameters]):
     """`L = L_supcon + lambda L_IRD` over two views of each image of stream and buffer together.
@@ -29,7 +30,7 @@ class Co2l(Method[Co2lHyperparameters]):
         width = learner.network.classifier.in_features
         with seeded(learner.generators.seed, "projection"):
             self.head = projection_head(width).to(learner.device)
-        self.old: nn.ModuleList | None = None  # network and head after the last task
+        self.old: tuple[ResNet, nn.Sequential] | None = None  # after the last task
         side = learner.image_size
         self.images = torch.empty(0, 3, side, side, dtype=torch.uint8, device=learner.device)
         self.labels = torch.empty(0, dtype=torch.int64, device=learner.device)
@@ -92,8 +93,9 @@ class Co2l(Method[Co2lHyperparameters]):
             self.learner.generators["replay"],
         )
         self._fit_linear()
-        self.old = nn.ModuleList([deepcopy(self.learner.network), deepcopy(self.head)]).eval()
-        freeze(self.old)
+        self.old = deepcopy(self.learner.network), deepcopy(self.head).eval()
+        for module in self.old:
+            freeze(module)
 
     def _fit_linear(self) -> None:
         """Train the linear classifier by SGD with momentum 0.9; one epoch, or 100 (F11)."""

@@ -1,4 +1,4 @@
-"""ER-ACE, Asymmetric Cross-Entropy (Caccia et al., 2022): the stream may not push old classes down."""
+"""ER-ACE, Asymmetric Cross-Entropy (Caccia et al., 2022): the stream leaves old classes alone."""
 
 from __future__ import annotations
 

@@ -30,7 +30,9 @@ class Lwf(Method[LwfHyperparameters]):
             self._warm_up(task)
         with torch.no_grad():
             # F12: the published code leaves out the normalisation here
-            as_seen = (lambda x: x / 255) if self.published("F12") else self.learner.augment.normalise
+            as_seen = (
+                (lambda x: x / 255) if self.published("F12") else self.learner.augment.normalise
+            )
             parts = task.images.split(self.learner.batch_size)
             self.answers = torch.cat([self.learner.network(as_seen(part)) for part in parts])
         self.learner.network.train()

@@ -147,7 +147,9 @@ class FeaturePropagation(nn.Module):
         target = margin_relu(teacher)
         is_old = task != current
         by_paper = "F7" in self.paper
-        apart = distance_paper(student, target, gate) if by_paper else distance(student, target, gate)
+        apart = (
+            distance_paper(student, target, gate) if by_paper else distance(student, target, gate)
+        )
         if "F5" in self.paper:
             remembered = mask_replay(logits[:, :, 0] - logits[:, :, 1], stored, replayed)
         else:

@@ -78,7 +78,9 @@ class Propagation(nn.Module):
         )
 
     @torch.no_grad()
-    def recompute(self, masks: Tensor, images: Tensor, task: Tensor, current: int, size: int) -> None:
+    def recompute(
+        self, masks: Tensor, images: Tensor, task: Tensor, current: int, size: int
+    ) -> None:
         """F2: after a task, recompute its gates and store them astray, in place.
 
         Rows are walked in chunks of `size`, the last partial one left out. Of a chunk's n examples
@@ -93,7 +95,7 @@ class Propagation(nn.Module):
             if len(own):
                 teacher = self.teach(images[own])
                 likeliest = [
-                    gates.to_stored_size(gates.likeliest_gate(tap.logits(t, task[own])))
+                    gates.to_stored_size(gates.likeliest_gate(tap.logits(t, task[own])))  # type: ignore[operator]
                     for tap, t in zip(self.taps, teacher, strict=True)
                 ]
                 masks[rows] = self.packer.pack(likeliest)[rows % len(own)]

@@ -29,4 +29,6 @@ def balance(kept: Examples, new: Examples, size: int, generator: torch.Generator
         order = torch.randperm(len(candidates), generator=generator, device=generator.device)
         chosen.append(candidates[order[: each + int(one_more[i] < spare)]])
     picked = torch.cat(chosen)
-    return torch.cat([images[rows], new_images[picked]]), torch.cat([labels[rows], new_labels[picked]])
+    return torch.cat([images[rows], new_images[picked]]), torch.cat(
+        [labels[rows], new_labels[picked]]
+    )

@@ -98,14 +98,19 @@ def _section(plan: Plan, table: Table, rows: Rows) -> dict[str, Any]:
         long = pd.read_parquet(path)
     except FileNotFoundError:
         raise UserError(f"no {path}: make the study's tables before its report") from None
-    buffers: list[int | None] = [*table.buffers] or [None]
+    charts = []
+    for buffer in table.buffers or [None]:
+        of = f"; methods with rehearsal have a buffer of {buffer}" if buffer else ""
+        caption = f"Class-IL accuracy over the tasks seen so far, mean over seeds{of}."
+        charts.append({"svg": _chart(table, buffer, rows), "caption": caption})
+    charts += _probe_charts(table, rows)
     return {
         "title": table.title,
         "caption": tables.caption(table, long),
         "protocols": [tables.PROTOCOL_TITLES[protocol] for protocol in table.protocols],
         "columns": tables.columns(table),
         "groups": [tables.method_rows(table, long, rehearsal) for rehearsal in (False, True)],
-        "charts": [{"buffer": buffer, "svg": _chart(table, buffer, rows)} for buffer in buffers],
+        "charts": charts,
     }
 
 
@@ -161,7 +166,8 @@ def _chart(table: Table, buffer: int | None, rows: Rows) -> Markup | None:
         if not finished:
             continue
         means = np.mean([_curve(tables.accuracy(row, cell.protocol)) for row in finished], axis=0)
-        styles = list(table.rows) if table.variants else [(m, None) for m in METHODS]
+        named: list[tuple[str, str | None]] = [(method, None) for method in METHODS]
+        styles = list(table.rows) if table.variants else named
         style = styles.index((cell.method, cell.variant))
         axes.plot(
             np.arange(1, len(means) + 1),
@@ -181,6 +187,41 @@ def _chart(table: Table, buffer: int | None, rows: Rows) -> Markup | None:
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper left", ncols=3, frameon=False)
     return _svg(figure)
+
+
+def _probe_charts(table: Table, rows: Rows) -> list[dict[str, Any]]:
+    """How the initialization is forgotten, of each row whose runs were probed; mean over seeds."""
+    charts = []
+    for cell in table.cells:
+        found = [rows[run] for run in cell.runs.values() if run in rows]
+        probed = [row for row in found if row["status"] == "finished" and row["cka"]]
+        if not probed:
+            continue
+        figure = Figure(figsize=(4.6, 5.6), layout="constrained")
+        upper, lower = figure.subplots(2, sharex=True)
+        panels = (
+            (upper, "cka", ("stem", *(f"Layer {i}" for i in range(1, 5)))),
+            (lower, "nearest_neighbours", ("Layer 3", "Layer 4")),
+        )
+        for axes, column, names in panels:
+            means = np.mean([row[column] for row in probed], axis=0)  # [phases + 1, layers]
+            offset = 5 - len(names)  # a layer looks the same in both panels
+            for i, name in enumerate(names):
+                style = {"color": _COLOURS[i + offset], "marker": _MARKERS[i + offset]}
+                axes.plot(means[:, i], label=name, **style)
+            axes.grid(alpha=0.3)
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        upper.set(ylabel="CKA with the initial network")
+        lower.set(xlabel="tasks trained", ylabel="k-NN accuracy on the source, per cent")
+        figure.legend(
+            *upper.get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False
+        )
+        title = table.rows[cell.method, cell.variant]
+        charts.append(
+            {"svg": _svg(figure), "caption": f"{title}: how the initialization is forgotten."}
+        )
+    return charts
 
 
 def _svg(figure: Figure) -> Markup:

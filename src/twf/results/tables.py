@@ -8,6 +8,7 @@ with other parameters than the plan's is a hole: it is counted, and never averag
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from twf.errors import UserError
 from twf.evaluation import metrics
 from twf.files import PUBLISHED, atomic, runs_file, table_file
-from twf.hyperparameters import METHODS
+from twf.hyperparameters import METHODS, Fidelity
 from twf.params import Protocol
 from twf.results import record, statistics
 from twf.study import Cell, Plan, Table
@@ -44,6 +45,11 @@ SCHEMA = pa.schema(
         ("ff_mean", pa.float64()),  # by metrics.forgetting
         ("ff_std", pa.float64()),
         ("ff_paper_mean", pa.float64()),  # by metrics.forgetting_paper
+        ("ff_paper_std", pa.float64()),
+        ("learning_accuracy_mean", pa.float64()),
+        ("average_incremental_accuracy_mean", pa.float64()),
+        ("backward_transfer_mean", pa.float64()),
+        ("forward_transfer_mean", pa.float64()),
         ("published_faa", pa.float64()),
         ("published_ff", pa.float64()),
         ("runs", pa.list_(pa.string())),  # the finished ones, by seed
@@ -69,11 +75,18 @@ _PUBLISHED_NAMES = {
     ("split-cifar100", "svhn"): "split-cifar100-from-svhn",
 }
 
-FORGETTING = (
-    "FF is the best accuracy on each task but the last, after any phase from its own on, the last "
-    "phase included, minus its final accuracy, averaged over these tasks (as the published code "
-    "computes it; the paper's formula leaves the last phase out)."
-)
+FORGETTING: dict[Fidelity, str] = {
+    "published": (
+        "FF is the best accuracy on each task but the last, after any phase from its own on, the "
+        "last phase included, minus its final accuracy, averaged over these tasks (as the "
+        "published code computes it; the paper's formula leaves the last phase out)."
+    ),
+    "paper": (
+        "FF is the best accuracy on each task but the last, after any phase from its own on but "
+        "the last, minus its final accuracy, averaged over these tasks (the paper's formula; the "
+        "published code includes the last phase)."
+    ),
+}
 
 
 def records(plan: Plan, runs: pa.Table) -> dict[str, dict[str, Any]]:
@@ -123,9 +136,18 @@ def _measured(table: Table, cell: Cell, rows: dict[str, dict[str, Any]]) -> dict
     found = [rows[run] for run in cell.runs.values() if run in rows]
     finished = [row for row in found if row["status"] == "finished"]
     matrices = [accuracy(row, cell.protocol) for row in finished]
-    faa = [metrics.final_average_accuracy(matrix) for matrix in matrices]
-    ff = [x for matrix in matrices if (x := metrics.forgetting(matrix)) is not None]
-    ff_paper = [x for matrix in matrices if (x := metrics.forgetting_paper(matrix)) is not None]
+    initial = f"initial_{cell.protocol.replace('-', '_')}"
+
+    def each(metric: Callable[[metrics.Matrix], float | None]) -> list[float]:
+        return [value for matrix in matrices if (value := metric(matrix)) is not None]
+
+    faa, ff = each(metrics.final_average_accuracy), each(metrics.forgetting)
+    ff_paper = each(metrics.forgetting_paper)
+    forward = [
+        value
+        for row, matrix in zip(finished, matrices, strict=True)
+        if (value := metrics.forward_transfer(matrix, row[initial])) is not None
+    ]
     return {
         "table": table.name,
         "benchmark": table.benchmark,
@@ -142,6 +164,13 @@ def _measured(table: Table, cell: Cell, rows: dict[str, dict[str, Any]]) -> dict
         "ff_mean": statistics.mean(ff),
         "ff_std": statistics.standard_deviation(ff),
         "ff_paper_mean": statistics.mean(ff_paper),
+        "ff_paper_std": statistics.standard_deviation(ff_paper),
+        "learning_accuracy_mean": statistics.mean(each(metrics.learning_accuracy)),
+        "average_incremental_accuracy_mean": statistics.mean(
+            each(metrics.average_incremental_accuracy)
+        ),
+        "backward_transfer_mean": statistics.mean(each(metrics.backward_transfer)),
+        "forward_transfer_mean": statistics.mean(forward),
         "runs": [row["run"] for row in finished],
     }
 
@@ -200,7 +229,9 @@ def method_rows(table: Table, long: pd.DataFrame, rehearsal: bool) -> list[Metho
         (row["method"], _text(row["variant"]), row["protocol"], _integer(row["buffer"])): row
         for row in long.to_dict("records")
     }
-    rows = {key: title for key, title in table.rows.items() if METHODS[key[0]].rehearsal == rehearsal}
+    rows = {
+        key: title for key, title in table.rows.items() if METHODS[key[0]].rehearsal == rehearsal
+    }
     buffers = table.buffers if rehearsal else [None]
     places = [(protocol, buffer) for protocol in table.protocols for buffer in buffers]
     best = {}
@@ -209,7 +240,7 @@ def method_rows(table: Table, long: pd.DataFrame, rehearsal: bool) -> list[Metho
         best[place] = pd.Series(means).max()
     span = 1 if rehearsal else len(columns(table))
     return [
-        MethodRow(title, [_entry(cells.get((*key, *p)), best.get(p), span) for p in places])
+        MethodRow(title, [_entry(table, cells.get((*key, *p)), best.get(p), span) for p in places])
         for key, title in rows.items()
     ]
 
@@ -223,14 +254,15 @@ def columns(table: Table) -> list[str]:
     return ["none" if buffer is None else str(buffer) for buffer in table.buffers] or ["—"]
 
 
-def _entry(row: dict[Any, Any] | None, best: float | None, span: int) -> Entry:
+def _entry(table: Table, row: dict[Any, Any] | None, best: float | None, span: int) -> Entry:
     if row is None:
         return Entry("", "", "", "", best=False, span=span)
     shown = f"{row['faa_mean']:.2f}" if row["n"] else "—"
     is_best = best is not None and shown == f"{best:.2f}"  # all that look the same
     if row["n"] > 1:
         shown += f" ± {row['faa_std']:.2f}"
-    forgetting = "" if pd.isna(row["ff_mean"]) else f"({row['ff_mean']:.2f})"
+    ff = row["ff_mean" if table.forgetting == "published" else "ff_paper_mean"]
+    forgetting = "" if pd.isna(ff) else f"({ff:.2f})"
     hole = ""
     if row["n"] < row["n_planned"] and row["n"] + row["n_diverged"]:
         hole = f"n={row['n']}/{row['n_planned']}"
@@ -300,7 +332,7 @@ def write(plan: Plan, table_name: str) -> None:
     table = plan.tables[table_name]
     values = {
         "name": table_name,
-        "caption": f"{table.title}. {caption(table, long)} {FORGETTING}",
+        "caption": f"{table.title}. {caption(table, long)} {FORGETTING[table.forgetting]}",
         "protocols": [PROTOCOL_TITLES[protocol] for protocol in table.protocols],
         "columns": columns(table),
         "groups": [method_rows(table, long, rehearsal) for rehearsal in (False, True)],

@@ -1,0 +1,115 @@
+"""Short runs without the seconds that Python, PyTorch and Weights & Biases take to start.
+
+The demo's runs train for seconds, and so would their start-up last. A server imports everything
+once and waits; a `twf run` that finds it (`TWF_WARM` is the path of its socket) hands over its
+words, folder, environment and output streams, and a fork of the server does the work. Each run
+keeps a process, a log and an output of its own. Where there is no server, `twf run` starts by
+itself as ever. For CPUs alone: a fork cannot use CUDA.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+VARIABLE = "TWF_WARM"
+LOOK = 1.0  # seconds between two looks at whether the owner still lives
+
+
+def start(path: Path) -> None:
+    """Start a server that lives as long as this process, and let `twf run` find it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "twf.warm", str(path), str(os.getpid())]
+    subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+    os.environ[VARIABLE] = str(path.absolute())
+
+
+def serve(path: Path, owner: int) -> None:
+    """Fork for each client that connects to `path`, until the process `owner` is gone."""
+    import torch
+    import wandb  # noqa: F401
+
+    import twf.training.run  # noqa: F401
+
+    torch.set_num_threads(1)  # threads would not survive a fork
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a fork: it tells its client
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(LOOK)
+        with contextlib.suppress(ProcessLookupError):
+            while True:
+                os.kill(owner, 0)  # asks whether it lives
+                with contextlib.suppress(TimeoutError):
+                    client, _ = listener.accept()
+                    if os.fork() == 0:
+                        listener.close()
+                        _work(client)
+                    client.close()
+    path.unlink(missing_ok=True)
+
+
+def _work(client: socket.socket) -> None:
+    """In a fork: do what the client asks for, and send it the exit status as one byte."""
+    from twf.cli import main
+
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    client.settimeout(None)
+    message, streams, _, _ = socket.recv_fds(client, 1 << 20, 2)
+    request = json.loads(message)
+    for stream, number in zip(streams, (1, 2), strict=True):
+        os.dup2(stream, number)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = request["words"]
+
+    def end_with_client() -> None:
+        client.recv(1)  # returns when the client is gone
+        os._exit(1)
+
+    threading.Thread(target=end_with_client, daemon=True).start()
+    status = 1
+    try:
+        main()
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        client.send(bytes([status]))
+        os._exit(status)
+
+
+def hand_over() -> int | None:
+    """Let a server do this process's work; its exit status, or None where no server is there."""
+    path = os.environ.pop(VARIABLE, None)
+    if path is None:
+        return None
+    request = {"words": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ)}
+    with socket.socket(socket.AF_UNIX) as server:
+        try:
+            server.connect(path)
+            socket.send_fds(server, [json.dumps(request).encode()], [1, 2])
+        except OSError:
+            return None
+        answer = server.recv(1)
+    if not answer:
+        print("error: the process of this run was killed", file=sys.stderr)
+        return 1
+    return answer[0]
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), int(sys.argv[2]))
