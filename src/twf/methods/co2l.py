@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from copy import deepcopy
 
@@ -16,6 +15,7 @@ from twf.models.contrast import asymmetric_supcon, projection_head, relation_dis
 from twf.models.resnet import ResNet, freeze
 from twf.replay.balanced import balance
 from twf.training.randomness import seeded
+from twf.training.sgd import cosine, sgd_step
 
 
 class Co2l(Method[Co2lHyperparameters]):
@@ -48,13 +48,8 @@ class Co2l(Method[Co2lHyperparameters]):
         if self.published("F11"):
             return lr
         warm = min(10, epochs // 5)  # of the 50 epochs, the original's 10
-
-        def annealed(at: float) -> float:
-            return lr / 1000 + (lr - lr / 1000) * (1 + math.cos(math.pi * at / epochs)) / 2
-
-        if epoch < warm:
-            return 0.01 + epoch / warm * (annealed(warm) - 0.01)
-        return annealed(epoch)
+        annealed = cosine(max(epoch, warm), epochs, lr, lr / 1000)
+        return annealed if epoch >= warm else 0.01 + epoch / warm * (annealed - 0.01)
 
     def training_set(self, task: Task) -> tuple[Tensor, Tensor]:
         return torch.cat([task.images, self.images]), torch.cat([task.labels, self.labels])
@@ -112,12 +107,8 @@ class Co2l(Method[Co2lHyperparameters]):
             for index in order.split(h.batch_size):
                 with torch.no_grad():
                     features = network.features(learner.augment(self.images[index], generator))
-                error = F.cross_entropy(self.linear(features), self.labels[index])
-                gradients = torch.autograd.grad(error, parameters)
-                with torch.no_grad():
-                    for p, v, g in zip(parameters, velocity, gradients, strict=True):
-                        v.mul_(0.9).add_(g)
-                        p.sub_(rate * v)
+                F.cross_entropy(self.linear(features), self.labels[index]).backward()
+                sgd_step(parameters, rate, velocity)
 
     def logits(self, images: Tensor) -> Tensor:
         return self.linear(self.learner.network.features(images))

@@ -20,6 +20,7 @@ from twf.progress import progress
 from twf.training import checkpoints
 from twf.training.provenance import environment
 from twf.training.randomness import Generators, seeded
+from twf.training.sgd import cosine
 
 
 def pretrain(params: Params, name: str, device: torch.device) -> None:
@@ -105,4 +106,4 @@ def _rate(recipe: Pretraining, epoch: float) -> float:
     """The learning rate at a point in time, in epochs from the start."""
     if recipe.schedule == "constant":
         return recipe.lr
-    return recipe.lr * (1 + math.cos(math.pi * epoch / recipe.epochs)) / 2
+    return cosine(epoch, recipe.epochs, recipe.lr, 0.0)

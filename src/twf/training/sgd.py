@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -22,11 +23,16 @@ def batches(
 
 
 @torch.no_grad()
-def sgd_step(parameters: list[torch.nn.Parameter], rate: float) -> None:
+def sgd_step(
+    parameters: list[torch.nn.Parameter],
+    rate: float,
+    velocity: list[Tensor] | None = None,
+    momentum: float = 0.9,
+) -> None:
     """`theta <- theta - rate * gradient`, and the gradients are gone.
 
-    All methods use SGD without momentum or decay. `torch.optim` would do the same, at the cost of
-    seconds per run for importing its compiler.
+    With a `velocity` for each parameter, `v <- momentum * v + gradient` takes the gradient's place.
+    `torch.optim` would do the same, at the cost of seconds per run for importing its compiler.
     """
     trained: list[Tensor] = []
     gradients: list[Tensor] = []
@@ -35,4 +41,13 @@ def sgd_step(parameters: list[torch.nn.Parameter], rate: float) -> None:
             trained.append(parameter)
             gradients.append(parameter.grad)
             parameter.grad = None
+    if velocity is not None:
+        torch._foreach_mul_(velocity, momentum)
+        torch._foreach_add_(velocity, gradients)
+        gradients = velocity
     torch._foreach_add_(trained, gradients, alpha=-rate)
+
+
+def cosine(epoch: float, epochs: int, start: float, end: float) -> float:
+    """The rate at a point of training, falling from `start` to `end` by half a cosine."""
+    return end + (start - end) * (1 + math.cos(math.pi * epoch / epochs)) / 2
