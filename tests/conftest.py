@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
+import yaml
+
+from twf import data, files, params, study
+from twf.data import store
+from twf.hyperparameters import METHODS
+from twf.models.resnet import ResNet
+from twf.study import Run
+from twf.training.checkpoints import Checkpoint
+from twf.training.pretraining import pretrain
+from twf.training.randomness import seeded
 
 PROJECT = Path(__file__).parent.parent
 
 torch.set_num_threads(1)  # the suite runs one process per core
+hypothesis.settings.register_profile("twf", deadline=None)  # a slow machine is no failure
+hypothesis.settings.load_profile("twf")
 
 
 def golden_folders() -> list[Path]:
@@ -67,3 +85,157 @@ def torchvision():
     import torchvision
 
     return torchvision
+
+
+# A miniature of everything: 4 classes in 2 tasks, 16 pixels, a network of width 4.
+
+TINY: dict[str, Any] = {
+    "study": "tiny",
+    "tracking": {"mode": "off"},
+    "datasets": {
+        name: {
+            "title": name.title(),
+            "reader": "archive",
+            "file": f"archives/{name}.npz",
+            "classes": classes,
+            "size": 16,
+            "augmentation": {"padding": 2, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]},
+        }
+        for name, classes in {"target": 4, "origin": 3}.items()
+    },
+    "sources": {
+        "origin": {
+            "network": {"architecture": "resnet18", "width": 4},
+            "data": "origin",
+            "pretraining": {"epochs": 1, "batch_size": 8, "lr": 0.05, "schedule": "cosine"},
+        }
+    },
+    "benchmarks": {
+        "split-target": {
+            "title": "Split Target",
+            "data": "target",
+            "tasks": 2,
+            "source": "origin",
+            "epochs": 2,
+            "batch_size": 8,
+            "buffers": [16],
+            "methods": {
+                name: {key: 0.05 if key == "lr" else 0.5 for key in m.hyperparameters.model_fields}
+                for name, m in METHODS.items()
+            },
+        }
+    },
+    "studies": {
+        "tiny": {
+            "title": "A miniature",
+            "seeds": [0],
+            "experiments": {
+                "main": {
+                    "title": "Accuracy",
+                    "benchmarks": ["split-target"],
+                    "methods": list(METHODS),
+                }
+            },
+        }
+    },
+}
+
+
+def pictures(classes: int, per_class: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Learnable images uint8 `[N, 16, 16, 3]`, all different: a pattern per class, and noise."""
+    patterns = np.random.default_rng(1000 + classes).integers(40, 216, (classes, 4, 4, 3))
+    labels = np.tile(np.arange(classes), per_class)
+    noise = np.random.default_rng(seed).integers(-40, 40, (len(labels), 16, 16, 3))
+    images = patterns[labels].repeat(4, axis=1).repeat(4, axis=2) + noise
+    return images.astype(np.uint8), labels
+
+
+def split_pictures(classes: int) -> dict[str, np.ndarray]:
+    """A miniature archive: 11 training and 4 test images of each class."""
+    x_train, y_train = pictures(classes, 11, seed=0)
+    x_test, y_test = pictures(classes, 4, seed=1)
+    return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+
+
+@pytest.fixture
+def tiny_values() -> dict[str, Any]:
+    """The miniature `params.yaml` as plain values, for a test to change."""
+    return copy.deepcopy(TINY)
+
+
+@pytest.fixture
+def tiny_run() -> Callable[..., Run]:
+    """`tiny_run(method, **changes)`: the miniature study's run of a method; keywords change it."""
+
+    def make(method: str, **changes: Any) -> Run:
+        planned = study.expand(params.check(TINY), "tiny")
+        (run,) = [run for run in planned.runs.values() if run.method == method]
+        return run.model_copy(update=changes)
+
+    return make
+
+
+@pytest.fixture
+def tiny_dataset() -> store.Dataset:
+    """The miniature benchmark's data, as `twf.data.store.load` gives them."""
+    arrays = split_pictures(4)
+    return store.Dataset(
+        name="target",
+        classes=["0", "1", "2", "3"],
+        train_images=torch.from_numpy(arrays["x_train"]),
+        train_labels=torch.from_numpy(arrays["y_train"]),
+        test_images=torch.from_numpy(arrays["x_test"]),
+        test_labels=torch.from_numpy(arrays["y_test"]),
+        train_fingerprint="",
+        test_fingerprint="",
+    )
+
+
+@pytest.fixture
+def tiny_checkpoint(tiny_run: Callable[..., Run]) -> Checkpoint:
+    """A network of random weights, always the same, in place of a pretrained one."""
+    with seeded(0, "tiny checkpoint"):
+        network = ResNet(tiny_run("finetune").network, classes=3)
+    return Checkpoint(network.state_dict(), about={}, sha256="")
+
+
+def write_tiny_project(folder: Path) -> None:
+    """The miniature `params.yaml` and its archives."""
+    (folder / "archives").mkdir(parents=True)
+    for dataset in TINY["datasets"].values():
+        np.savez(folder / dataset["file"], **split_pictures(dataset["classes"]))
+    (folder / "params.yaml").write_text(yaml.safe_dump(TINY, sort_keys=False))
+
+
+@pytest.fixture
+def tiny_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project folder with the miniature study, nothing made yet; the test is in it."""
+    folder = tmp_path / "project"
+    write_tiny_project(folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("TWF_TRACKING", raising=False)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def _tiny_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny") / "project"
+    write_tiny_project(folder)
+    loaded = params.load(folder / "params.yaml")
+    with contextlib.chdir(folder):
+        for name, dataset in loaded.datasets.items():
+            data.prepare(name, dataset, files.data_file(name))
+        pretrain(loaded, "origin", torch.device("cpu"))
+    return folder
+
+
+@pytest.fixture
+def tiny_inputs(
+    _tiny_inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> params.Params:
+    """The parameters of the miniature project, its data and checkpoint made; the test is in it."""
+    folder = tmp_path / "project"
+    shutil.copytree(_tiny_inputs, folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("TWF_TRACKING", raising=False)
+    return params.load(Path("params.yaml"))

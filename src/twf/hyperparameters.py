@@ -10,20 +10,25 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Strict(BaseModel):
-    """A part of `params.yaml`: immutable, no conversions, no unknown keys."""
+    """A part of `params.yaml`: immutable, no conversions, no unknown keys, no infinite numbers."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
     def _no_unknown_keys(cls, values: Any) -> Any:
         if isinstance(values, dict):
-            for key in [k for k in values if k not in cls.model_fields]:
-                near = get_close_matches(str(key), cls.model_fields, n=1)
-                meant = f" (did you mean {near[0]!r}?)" if near else ""
+            unknown = [_with_near_miss(key, cls) for key in values if key not in cls.model_fields]
+            if unknown:
                 allowed = ", ".join(cls.model_fields)
-                raise ValueError(f"unknown key {key!r}{meant}; allowed: {allowed}")
+                raise ValueError(f"unknown key {', '.join(unknown)}; allowed: {allowed}")
         return values
+
+
+def _with_near_miss(key: Any, model: type[BaseModel]) -> str:
+    """An unknown key, and the known one that is most like it."""
+    near = get_close_matches(str(key), model.model_fields, n=1)
+    return f"{key!r} (did you mean {near[0]!r}?)" if near else repr(key)
 
 
 Positive = Annotated[float, Field(gt=0)]

@@ -6,6 +6,7 @@ With `twf.study`, which expands it to runs, this is the one definition of everyt
 from __future__ import annotations
 
 import json
+from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -254,8 +255,10 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         seen: set[Any] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
-                continue  # `<<: *anchor`, whose keys may be replaced
+                continue  # `<<: *anchor` is no key
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                continue  # an error, which the loader below words
             if key in seen:
                 raise UserError(f"line {key_node.start_mark.line + 1}: key {key!r} twice")
             seen.add(key)
@@ -265,14 +268,14 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 def load(path: Path) -> Params:
     """Read and check `params.yaml`. Each problem is a `UserError` line: key path, value, remedy."""
     try:
-        values = yaml.load(path.read_text(), Loader=_UniqueKeyLoader)
-    except FileNotFoundError:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
+    except (FileNotFoundError, IsADirectoryError):
         raise UserError(
             f"no {path} in {Path.cwd()}: go to the project's folder, or name it with --params"
         ) from None
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not valid YAML: {error}") from None
     return check(values, str(path))
 
@@ -292,15 +295,15 @@ def check(values: Any, path: str = "params.yaml") -> Params:
 
 def _explain(error: Any) -> str:
     """`key.path: what is wrong (is: value)`; what is allowed is part of pydantic's message."""
-    parts = [str(part) for part in error["loc"]]
-    if parts[0] == "datasets" and len(parts) > 3:
+    parts = [str(part) for part in error["loc"]]  # none where the whole is wrong
+    if parts[:1] == ["datasets"] and len(parts) > 2 and parts[2] != "[key]":
         del parts[2]  # the reader, which pydantic puts in to say which kind it checked against
-    where = ".".join(parts)
+    where = ".".join(parts) + ": " if parts else ""
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] in ("float_type", "int_type") and isinstance(error["input"], str):
         message += "; without quotes, and 1.0e-4 rather than 1e-4, which YAML reads as text"
     shown = "" if isinstance(error["input"], dict) else f" (is: {error['input']!r})"
-    return f"{where}: {message}{shown}"
+    return f"{where}{message}{shown}"
 
 
 def _cross_check(params: Params) -> list[str]:

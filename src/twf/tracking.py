@@ -51,8 +51,9 @@ class NoTracker:
 class WandbTracker:
     """Tells Weights & Biases; its first failure ends the telling, never the run."""
 
-    def __init__(self, wandb_run: Any) -> None:
+    def __init__(self, wandb_run: Any, phases: int) -> None:
         self._run = wandb_run
+        self._phases = phases
         self._alive = True
 
     def _tell(self, action: Callable[[], object]) -> None:
@@ -71,7 +72,8 @@ class WandbTracker:
     def task(self, task: int, class_il: list[float], task_il: list[float]) -> None:
         values: dict[str, float] = {"phase": task}
         for protocol, accuracies in (("class-il", class_il), ("task-il", task_il)):
-            seen = accuracies[: task + 1] if len(accuracies) > 1 else accuracies
+            # Joint has seen all tasks after its only phase
+            seen = accuracies if task == self._phases - 1 else accuracies[: task + 1]
             values[f"accuracy/{protocol}/seen"] = sum(seen) / len(seen)
             values |= {f"accuracy/{protocol}/task-{i}": a for i, a in enumerate(accuracies)}
         self._tell(lambda: self._run.log(values))
@@ -118,7 +120,8 @@ def start_tracking(settings: Tracking, run: Run) -> Iterator[Tracker]:
                 config=json.loads(run.parameters) | {"digest": run.digest},
                 resume="allow" if mode == "online" else None,
                 settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
-            )
+            ),
+            phases=1 if run.method == "joint" else run.tasks,
         )
     except Exception as error:  # no wandb, no network, no disk: the run goes on without it
         _warn(f"tracking is off for this run: {error}")
@@ -133,7 +136,10 @@ def _has_key() -> bool:
     if os.environ.get("WANDB_API_KEY"):
         return True
     netrc = Path(os.environ.get("NETRC", Path.home() / ".netrc"))
-    return netrc.exists() and "wandb" in netrc.read_text()
+    try:
+        return "wandb" in netrc.read_text()
+    except (OSError, UnicodeDecodeError):  # none there, or not for us to read
+        return False
 
 
 def _warn(message: str) -> None:

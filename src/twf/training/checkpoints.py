@@ -48,6 +48,11 @@ def save(path: Path, network: ResNet, about: dict[str, Any]) -> None:
 def load(path: Path, network: Network) -> Checkpoint:
     """Read a checkpoint and check that it holds a `network`."""
     tensors, metadata = _read(path, remedy=f"make it with `twf pretrain train {path.stem}`")
+    if "about" not in metadata:
+        raise UserError(
+            f"{path} does not say what made it; make it with `twf pretrain train {path.stem}`, "
+            "which also takes published weights"
+        )
     about = json.loads(metadata["about"])
     if about["network"] != network.model_dump():
         raise UserError(

@@ -37,6 +37,8 @@ def pretrain(params: Params, name: str, device: torch.device) -> None:
 def _take(source: Source, weights: Path, output: Path) -> None:
     """Published weights, renamed and checked against the architecture."""
     tensors = checkpoints.read_published(weights)
+    if "classifier.weight" not in tensors:
+        raise UserError(f"{weights} does not fit a {source.network}: it has no fc.weight")
     network = ResNet(source.network, classes=tensors["classifier.weight"].shape[0])
     try:
         network.load_state_dict(tensors)
@@ -64,6 +66,11 @@ def _train(params: Params, name: str, source: Source, device: torch.device) -> N
     )
     start = time.monotonic()
     steps = len(images) // recipe.batch_size  # the last incomplete batch is dropped
+    if steps == 0:
+        raise UserError(
+            f"{len(images)} training images of {source.data} do not fill a batch of "
+            f"{recipe.batch_size}; lower sources.{name}.pretraining.batch_size"
+        )
     with progress(f"pretrain {name}", recipe.epochs) as advance:
         for epoch in range(recipe.epochs):
             network.train()

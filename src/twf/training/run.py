@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import torch
 
 from twf import files
-from twf.data import store
+from twf.data import store, tasks
 from twf.errors import UserError
 from twf.params import Params
 from twf.progress import progress
@@ -26,11 +26,17 @@ def execute(params: Params, run: Run, device: torch.device) -> None:
     dataset = store.load(files.data_file(run.data))
     source = store.load(files.data_file(run.source_data)) if run.source_data is not None else None
     checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
-    if len(dataset.train_images) < run.tasks * run.batch_size:
+    if len(dataset.classes) != run.classes:
         raise UserError(
-            f"run {run.id}: {len(dataset.train_images)} training images in {run.tasks} tasks do "
-            f"not fill a batch of {run.batch_size}; lower benchmarks.{run.benchmark}.batch_size"
+            f"{files.data_file(run.data)} has {len(dataset.classes)} classes, params.yaml says "
+            f"{run.classes}; `twf data prepare {run.data}` makes it anew"
         )
+    for task, positions in enumerate(tasks.split(dataset.train_labels, run.tasks, run.classes)):
+        if len(positions) < run.batch_size:
+            raise UserError(
+                f"run {run.id}: the {len(positions)} training images of task {task} do not fill a "
+                f"batch of {run.batch_size}; lower benchmarks.{run.benchmark}.batch_size"
+            )
     started, clock = datetime.now(UTC), time.monotonic()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -1,0 +1,372 @@
+"""The `twf` command: what it says of a user's mistake, its help, and what it plans."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+
+from twf import cli, files
+from twf.params import Params
+
+RUN = "split-target.er.16.s0"
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def twf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """`twf(words)` calls the command in this process."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the command would leave its own behind
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("TWF_PARAMS", raising=False)
+
+    def call(words: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["twf", *words.split()])
+        capsys.readouterr()
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as left:
+            code = int(left.code or 0)
+        return Said(code, *capsys.readouterr())
+
+    return call
+
+
+def mistake(said: Said) -> str:
+    """The message of a user's mistake, which is all that is said."""
+    assert said.code == 2
+    assert said.err.startswith("error: ")
+    assert "Traceback" not in said.err
+    assert said.out == ""
+    return said.err
+
+
+def change_params(change: Callable[[dict], object]) -> None:
+    values = yaml.safe_load(files.PARAMS.read_text())
+    change(values)
+    files.PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
+
+
+def set_width(values: dict) -> None:
+    values["sources"]["origin"]["network"]["width"] = 8
+
+
+def tear(path: Path) -> None:
+    """Leave half of a file."""
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+COMMANDS = [
+    "plan",
+    "data prepare target",
+    "pretrain train origin",
+    f"run tiny {RUN}",
+    "collect tiny",
+    "table tiny main.split-target",
+    "report tiny",
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_outside_a_project_folder_every_command_says_so(twf, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    message = mistake(twf(words))
+    assert f"no params.yaml in {tmp_path}" in message and "--params" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+UNKNOWN = {
+    "plan large": ["no study 'large'", "there is tiny"],
+    f"run large {RUN}": ["no study 'large'", "there is tiny"],
+    "collect large": ["no study 'large'", "there is tiny"],
+    "table large main.split-target": ["no study 'large'", "there is tiny"],
+    "report large": ["no study 'large'", "there is tiny"],
+    "run tiny split-target.er.99.s0": ["no run 'split-target.er.99.s0'", "`twf plan tiny`"],
+    "table tiny other": ["no table 'other'", "there is main.split-target"],
+    "data prepare nothing": ["no data set 'nothing'", "there is target, origin"],
+    "pretrain train nothing": ["no source 'nothing'", "there is origin"],
+}
+
+
+@pytest.mark.parametrize("words", UNKNOWN)
+def test_an_unknown_name_is_answered_with_those_there_are(twf, tiny_project, words):
+    message = mistake(twf(words))
+    for part in UNKNOWN[words]:
+        assert part in message
+
+
+def test_a_wrong_params_file_is_explained(twf, tiny_project):
+    change_params(lambda values: values.update(study="large"))
+    assert "study: 'large' does not exist; allowed: tiny" in mistake(twf("plan"))
+
+
+MISSING = {
+    "data prepare target": ("archives/target.npz", ["no archive archives/target.npz", "x_train"]),
+    "pretrain train origin": (
+        "data/origin.safetensors",
+        ["no data set data/origin.safetensors", "`twf data prepare origin`"],
+    ),
+    f"run tiny {RUN}": (
+        "data/target.safetensors",
+        ["no data set data/target.safetensors", "`twf data prepare target`"],
+    ),
+    f"run tiny {RUN} ": (
+        "checkpoints/origin.safetensors",
+        ["no checkpoints/origin.safetensors", "`twf pretrain train origin`"],
+    ),
+    "collect tiny": (
+        None,
+        ["no record results/tiny/runs/split-target.joint.s0.parquet", "`twf plan`"],
+    ),
+    "table tiny main.split-target": (None, ["no", "results/tiny/runs.parquet"]),
+    "report tiny": (None, ["no", "results/tiny/runs.parquet"]),
+}
+
+
+@pytest.mark.parametrize("words", MISSING)
+def test_a_missing_input_is_named_with_the_command_that_makes_it(twf, tiny_inputs, words):
+    path, parts = MISSING[words]
+    if path is not None:
+        Path(path).unlink()
+    message = mistake(twf(words))
+    for part in parts:
+        assert part in message
+
+
+TORN = {
+    "data prepare target": "archives/target.npz",
+    "pretrain train origin": "data/origin.safetensors",
+    f"run tiny {RUN}": "data/target.safetensors",
+    f"run tiny {RUN} ": "checkpoints/origin.safetensors",
+}
+
+
+@pytest.mark.parametrize("words", TORN)
+def test_a_torn_input_is_named(twf, tiny_inputs, words):
+    tear(Path(TORN[words]))
+    assert TORN[words] in mistake(twf(words))
+
+
+def test_a_torn_record_is_named_and_planned_anew(twf, tiny_inputs):
+    assert twf(f"run tiny {RUN}").code == 0
+    path = files.record_file("tiny", RUN)
+    change_params(lambda v: v["studies"]["tiny"]["experiments"]["main"].update(methods=["er"]))
+    tear(path)
+    message = mistake(twf("collect tiny"))
+    assert str(path) in message and "delete it and run again" in message
+    assert json.loads(twf("plan --json").out)["runs"][RUN]["status"] == "unreadable"
+    assert "1 unreadable" in twf("plan").out
+
+
+def test_a_checkpoint_of_another_network_is_refused(twf, tiny_inputs):
+    change_params(set_width)
+    message = mistake(twf(f"run tiny {RUN}"))
+    assert "checkpoints/origin.safetensors" in message
+    assert "'width': 4" in message and "'width': 8" in message
+    assert "`twf pretrain train origin`" in message
+
+
+def test_a_checkpoint_that_twf_did_not_write_is_refused(twf, tiny_inputs):
+    path = files.checkpoint_file("origin")
+    save_file(load_file(path), path)  # without what made it
+    message = mistake(twf(f"run tiny {RUN}"))
+    assert "checkpoints/origin.safetensors" in message and "`twf pretrain train origin`" in message
+
+
+def test_weights_that_do_not_fit_are_refused(twf, tiny_project):
+    save_file({"conv1.weight": torch.zeros(2)}, "mine.safetensors")
+
+    def take_weights(values: dict) -> None:
+        network = {"architecture": "resnet50", "width": 4}
+        values["sources"]["origin"] = {"network": network, "weights": "mine.safetensors"}
+
+    change_params(take_weights)
+    assert "mine.safetensors does not fit" in mistake(twf("pretrain train origin"))
+
+
+def test_data_of_other_classes_than_params_says_are_refused(twf, tiny_inputs):
+    def fewer(values: dict) -> None:
+        values["datasets"]["target"]["classes"] = 2
+
+    change_params(fewer)
+    message = mistake(twf("run tiny split-target.finetune.s0"))
+    assert "data/target.safetensors" in message and "`twf data prepare target`" in message
+
+
+def test_too_few_images_for_a_batch_are_a_users_mistake(twf, tiny_inputs):
+    """Two tasks of 22 images: a batch of 23 is never full."""
+    change_params(lambda v: v["benchmarks"]["split-target"].update(batch_size=22))
+    assert twf("run tiny split-target.finetune.s0").code == 0
+    change_params(lambda v: v["benchmarks"]["split-target"].update(batch_size=23))
+    message = mistake(twf("run tiny split-target.finetune.s0"))
+    assert "lower benchmarks.split-target.batch_size" in message
+
+
+def test_a_small_task_among_large_ones_is_a_users_mistake(twf, tiny_inputs):
+    """One task of 40 images and one of 4: no batch of 8 in the second."""
+    labels = np.repeat([0, 1, 2, 3], [20, 20, 2, 2])
+    images = np.zeros((44, 16, 16, 3), np.uint8)
+    test = {"x_test": images[:4], "y_test": np.arange(4)}
+    np.savez("archives/target.npz", x_train=images, y_train=labels, **test)
+    assert twf("data prepare target").code == 0
+    message = mistake(twf("run tiny split-target.finetune.s0"))
+    assert "task 1" in message and "lower benchmarks.split-target.batch_size" in message
+
+
+def test_too_few_images_to_pretrain_on_are_a_users_mistake(twf, tiny_inputs):
+    change_params(lambda v: v["sources"]["origin"]["pretraining"].update(batch_size=64))
+    message = mistake(twf("pretrain train origin"))
+    assert "lower sources.origin.pretraining.batch_size" in message
+
+
+def test_a_diverging_pretraining_is_a_users_mistake(twf, tiny_inputs):
+    change_params(lambda v: v["sources"]["origin"]["pretraining"].update(lr=1e30))
+    made = files.checkpoint_file("origin").read_bytes()
+    assert "lower sources.origin.pretraining.lr" in mistake_after_progress(
+        twf("pretrain train origin")
+    )
+    assert files.checkpoint_file("origin").read_bytes() == made
+
+
+def mistake_after_progress(said: Said) -> str:
+    """A mistake that shows only after lines of progress."""
+    assert said.code == 2 and "Traceback" not in said.err
+    last = said.err.splitlines()[-1]
+    assert last.startswith("error: ")
+    return last
+
+
+@pytest.mark.parametrize("words", ["pretrain train origin", f"run tiny {RUN}"])
+def test_cuda_without_a_cuda_device_is_refused(twf, tiny_inputs, monkeypatch, words):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "no CUDA device here" in mistake(twf(f"{words} --device cuda"))
+
+
+def test_a_wrong_tracking_mode_in_the_environment_is_refused(twf, tiny_inputs, monkeypatch):
+    monkeypatch.setenv("TWF_TRACKING", "sometimes")
+    message = mistake(twf(f"run tiny {RUN}"))
+    assert "TWF_TRACKING is 'sometimes'; allowed: auto, online, offline, off" in message
+
+
+@pytest.mark.parametrize("words", ["nothing", "run tiny", f"run tiny {RUN} --threads 0"])
+def test_words_that_the_command_does_not_know_exit_with_2(twf, tiny_project, words):
+    said = twf(words)
+    assert said.code == 2 and "Usage: twf" in said.err and "Traceback" not in said.err
+
+
+def test_a_mistake_reaches_the_shell_without_a_traceback(tmp_path):
+    """The same through a real process, by the entry that needs no installed script."""
+    words = [sys.executable, "-m", "twf", "plan", "large"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert mistake(Said(done.returncode, done.stdout, done.stderr)).count("\n") == 1
+
+
+NEXT = {
+    "": "twf plan",
+    "plan": "snakemake --cores all results/STUDY/report.html",
+    "data prepare": "twf pretrain train",
+    "pretrain train": "twf run",
+    "run": "twf collect",
+    "collect": "twf table",
+    "table": "twf report",
+}
+
+
+@pytest.mark.parametrize("command", NEXT)
+def test_help_names_the_next_step(twf, command):
+    said = twf(f"{command} --help")
+    assert said.code == 0
+    assert NEXT[command] in " ".join(said.out.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("command", ["report", "schema", "data", "pretrain"])
+def test_every_other_command_has_help(twf, command):
+    said = twf(f"{command} --help")
+    assert said.code == 0 and f"Usage: twf {command}" in said.out
+
+
+def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny_project):
+    def status() -> dict:
+        said = twf("plan --json")
+        assert said.code == 0 and said.err == ""
+        return json.loads(said.out)
+
+    def keep_two(values: dict) -> None:
+        main = values["studies"]["tiny"]["experiments"]["main"]
+        main["methods"] = ["finetune", "er"]
+
+    change_params(keep_two)
+    planned = status()
+    assert planned["study"] == "tiny"
+    assert planned["data"] == {"origin": "to do", "target": "to do"}
+    assert planned["sources"] == {"origin": "to do"}
+    runs = {name: run["status"] for name, run in planned["runs"].items()}
+    assert runs == {"split-target.finetune.s0": "to do", RUN: "to do"}
+    assert "next: snakemake --cores all results/tiny/report.html" in twf("plan").out
+
+    for words in ("data prepare target", "data prepare origin", "pretrain train origin"):
+        assert twf(words).code == 0
+    for run in runs:
+        assert twf(f"run tiny {run}").code == 0
+    planned = status()
+    assert planned["data"] == {"origin": "done", "target": "done"}
+    assert planned["sources"] == {"origin": "done"}
+    assert {run["status"] for run in planned["runs"].values()} == {"done"}
+    assert "next:" not in twf("plan").out
+
+    (tiny_project / files.PUBLISHED).write_text(
+        "benchmark,method,protocol,buffer_size,variant,final_average_accuracy,final_forgetting\n"
+    )
+    for words in ("collect tiny", "table tiny main.split-target", "report tiny"):
+        assert twf(words).code == 0
+    for extension in files.TABLE_FORMATS:
+        assert files.table_file("tiny", "main.split-target", extension).exists()
+    assert "Split Target" in files.report_file("tiny").read_text()
+
+    change_params(lambda v: v["benchmarks"]["split-target"]["methods"]["er"].update(lr=0.06))
+    runs = {name: run["status"] for name, run in status()["runs"].items()}
+    assert runs == {"split-target.finetune.s0": "done", RUN: "stale"}
+    assert "1 done, 1 stale" in twf("plan").out
+
+
+def test_params_may_lie_elsewhere(twf, tiny_project, tmp_path, monkeypatch):
+    files.PARAMS.rename(tmp_path / "mine.yaml")
+    assert twf(f"plan tiny --json --params {tmp_path}/mine.yaml").code == 0
+    monkeypatch.setenv("TWF_PARAMS", f"{tmp_path}/mine.yaml")
+    assert twf("plan tiny --json").code == 0
+
+
+def test_schema_writes_the_projects_schema(twf, tmp_path):
+    assert twf(f"schema {tmp_path}/folder/schema.json").code == 0
+    project = Path(__file__).parents[1]
+    text = (tmp_path / "folder/schema.json").read_text()
+    assert text == (project / files.SCHEMA).read_text()
+
+
+def test_planning_imports_no_torch(twf, tiny_inputs: Params):
+    """Not even where a record is read to tell whether it is stale."""
+    assert twf(f"run tiny {RUN}").code == 0
+    code = (
+        "import sys; sys.argv = ['twf', 'plan', '--json']\n"
+        "from twf import cli; cli.app(standalone_mode=False)\n"
+        "sys.exit(str({'torch', 'sklearn', 'matplotlib', 'wandb'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert json.loads(done.stdout)["runs"][RUN]["status"] == "done"
+    assert done.stderr.strip() == "set()"

@@ -1,0 +1,96 @@
+"""What is installed for whom: pyproject.toml is the one definition, and nothing contradicts it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+import twf
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+REQUIREMENTS = {
+    canonicalize_name(r.name): r
+    for r in map(Requirement, [*PROJECT["dependencies"], *(x for e in EXTRAS.values() for x in e)])
+}
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+
+
+def constraints() -> list[Requirement]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+
+
+def test_the_conda_environment_pins_as_pyproject_does():
+    packages = [Requirement(line) for line in CONDA if isinstance(line, str)]
+    pip = [line for part in CONDA if isinstance(part, dict) for line in part["pip"]]
+    packages += [Requirement(line) for line in pip if not line.startswith("-")]
+    names = {canonicalize_name(package.name) for package in packages}
+    assert "python" in names
+    for package in packages:
+        name = canonicalize_name(package.name)
+        if name == "python":
+            assert package.specifier == SpecifierSet(PROJECT["requires-python"])
+        elif name != "pip":
+            assert package.specifier == REQUIREMENTS[name].specifier, package
+
+
+def test_the_conda_environment_installs_the_project_with_what_the_pipeline_needs():
+    (pip,) = [part["pip"] for part in CONDA if isinstance(part, dict)]
+    (editable,) = [line for line in pip if line.startswith("-e")]
+    match = re.fullmatch(r"-e \.\[([a-z,]+)\]", editable)
+    assert match, editable
+    extras = set(match[1].split(","))
+    assert extras <= EXTRAS.keys()
+    assert extras >= {"pipeline", "report"}
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12"])
+def test_the_constraints_pin_everything_that_pyproject_asks_for(version):
+    here = default_environment() | {
+        "python_version": version,
+        "python_full_version": f"{version}.1",
+        "sys_platform": "linux",
+    }
+    pinned: dict[str, str] = {}
+    for constraint in constraints():
+        if constraint.marker is None or constraint.marker.evaluate(here):
+            (pin,) = constraint.specifier
+            assert pin.operator == "==", constraint
+            name = canonicalize_name(constraint.name)
+            assert name not in pinned, f"{name} is pinned twice for Python {version}"
+            pinned[name] = pin.version
+    for name, requirement in REQUIREMENTS.items():
+        assert requirement.specifier.contains(pinned[name]), requirement
+
+
+def test_the_constraints_name_packages_and_versions_alone():
+    """No host, no path: they serve on any machine, with its own index."""
+    text = (ROOT / "constraints.txt").read_text()
+    assert not re.search(r"://|\.whl|--|@|file:", text)
+    assert all(constraint.url is None for constraint in constraints())
+
+
+def test_the_version_is_the_same_everywhere():
+    assert twf.__version__ == PROJECT["version"]
+
+
+def test_the_licence_is_mit_everywhere():
+    assert PROJECT["license"] == "MIT"
+    assert (ROOT / "LICENSE").read_text().startswith("MIT License")
+
+
+def test_the_citation_names_this_version_and_licence():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "title", "version", "license"} <= citation.keys()
+    assert str(citation["version"]) == twf.__version__
+    assert citation["license"] == "MIT"

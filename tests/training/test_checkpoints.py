@@ -1,0 +1,132 @@
+"""Checkpoints as files: what is saved is loaded, and only by the network it is of."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from twf.errors import UserError
+from twf.models.resnet import ResNet
+from twf.params import Network
+from twf.training import checkpoints
+from twf.training.randomness import seeded
+
+SMALL = Network(architecture="resnet18", width=4)
+
+
+def network(seed: int = 0, shape: Network = SMALL, classes: int = 3) -> ResNet:
+    with seeded(seed, "test"):
+        return ResNet(shape, classes)
+
+
+def about(shape: Network = SMALL) -> dict:
+    return {"network": shape.model_dump(), "data": "letters", "test_accuracy": 98.5}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A checkpoint of `network()`."""
+    path = tmp_path / "checkpoints" / "mine.safetensors"
+    checkpoints.save(path, network(), about())
+    return path
+
+
+def test_what_is_saved_is_loaded(path):
+    loaded = checkpoints.load(path, SMALL)
+    assert loaded.about == about()
+    assert loaded.classes == 3
+    assert loaded.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    other = network(seed=1)
+    loaded.into(other)
+    expected = network().state_dict()
+    assert other.state_dict().keys() == expected.keys()
+    assert all(torch.equal(t, expected[name]) for name, t in other.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Network(architecture="resnet18", width=8),
+        Network(architecture="resnet50", width=4),
+    ],
+)
+def test_another_network_is_refused_with_both_named(path, asked):
+    with pytest.raises(UserError) as caught:
+        checkpoints.load(path, asked)
+    message = str(caught.value)
+    assert "mine.safetensors" in message and "`twf pretrain train mine`" in message
+    assert str(SMALL.model_dump()) in message and str(asked.model_dump()) in message
+
+
+def test_a_checkpoint_has_the_permissions_of_any_new_file(path):
+    (path.parent / "new").touch()
+    assert path.stat().st_mode == (path.parent / "new").stat().st_mode
+    assert path.stat().st_mode & 0o400
+
+
+def test_the_same_network_gives_the_same_bytes_in_any_process(path, tmp_path):
+    """Or DVC would see a change where there is none."""
+    code = (
+        "import sys; from pathlib import Path; from twf.training import checkpoints\n"
+        "from twf.models.resnet import ResNet; from twf.params import Network\n"
+        f"loaded = checkpoints.load(Path({str(path)!r}), n := Network({SMALL!r}))\n"
+        "network = ResNet(n, loaded.classes); loaded.into(network)\n"
+        "checkpoints.save(Path(sys.argv[1]), network, loaded.about)\n"
+    ).replace(f"Network({SMALL!r})", f"Network(**{SMALL.model_dump()!r})")
+    again = tmp_path / "again.safetensors"
+    subprocess.run([sys.executable, "-c", code, str(again)], check=True)
+    assert again.read_bytes() == path.read_bytes()
+    checkpoints.save(again, network(), about())
+    assert again.read_bytes() == path.read_bytes()
+    assert sorted(tmp_path.iterdir()) == [again, path.parent]
+
+
+def test_any_safetensors_reader_can_read_it(path):
+    tensors = load_file(path)
+    assert all(torch.equal(t, tensors[name]) for name, t in network().state_dict().items())
+
+
+def with_torchvisions_names(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Our names turned back into those of torchvision's ResNets."""
+    return {
+        name.replace(".shortcut.", ".downsample.").replace("classifier.", "fc."): tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def test_published_weights_get_our_names(tmp_path):
+    wide = Network(architecture="resnet50", width=4)
+    ours = network(shape=wide, classes=7).state_dict()
+    theirs = with_torchvisions_names(ours)
+    assert "layer1.0.downsample.0.weight" in theirs and "fc.bias" in theirs
+    save_file(theirs, tmp_path / "published.safetensors")
+    read = checkpoints.read_published(tmp_path / "published.safetensors")
+    assert read.keys() == ours.keys()
+    assert all(torch.equal(tensor, ours[name]) for name, tensor in read.items())
+    network(seed=1, shape=wide, classes=7).load_state_dict(read)
+
+
+def test_the_names_turned_back_are_torchvisions(torchvision):
+    """So that the test above speaks of files that exist."""
+    theirs = torchvision.models.resnet50(weights=None).state_dict()
+    with torch.device("meta"):
+        ours = ResNet(Network(architecture="resnet50", width=64), 1000).state_dict()
+    renamed = with_torchvisions_names(ours)
+    assert {n: t.shape for n, t in renamed.items()} == {n: t.shape for n, t in theirs.items()}
+
+
+def test_a_missing_or_torn_file_is_named_with_the_remedy(path):
+    missing = path.with_name("other.safetensors")
+    with pytest.raises(UserError, match=r"no .*other.safetensors; .*`twf pretrain train other`"):
+        checkpoints.load(missing, SMALL)
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(UserError, match=r"mine.safetensors cannot be read .*delete it"):
+        checkpoints.load(path, SMALL)
+    with pytest.raises(UserError, match=r"mine.safetensors cannot be read .*torchvision's names"):
+        checkpoints.read_published(path)

@@ -1,0 +1,345 @@
+"""The continual-learning loop: its step, its schedule, its randomness, and its loss traces."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from twf.data.store import Dataset
+from twf.hyperparameters import METHODS
+from twf.methods.base import Batch, Method, Step
+from twf.params import LrDecay
+from twf.replay.buffer import ReservoirBuffer
+from twf.study import Run
+from twf.tracking import NoTracker
+from twf.training import loop
+from twf.training.checkpoints import Checkpoint
+from twf.training.loop import Outcome, learning_rate, sgd_step
+from twf.training.randomness import Generators, derived_seed, seeded
+
+CPU = torch.device("cpu")
+TRACES = Path(__file__).parent / "traces.json"
+
+Train = Callable[..., Outcome]
+
+
+@pytest.fixture
+def train(
+    tiny_run: Callable[..., Run], tiny_dataset: Dataset, tiny_checkpoint: Checkpoint
+) -> Train:
+    """`train(method, **changes)`: the miniature run of a method; keywords change the run."""
+
+    def once(method: str, **changes: Any) -> Outcome:
+        run = tiny_run(method, **changes)
+        return loop.train(run, tiny_dataset, tiny_checkpoint, CPU, NoTracker(), lambda *_: None)
+
+    return once
+
+
+def result(outcome: Outcome) -> dict[str, Any]:
+    """Everything of an outcome but its clock times."""
+    history = [{k: v for k, v in entry.items() if k != "seconds"} for entry in outcome.history]
+    return vars(outcome) | {"history": history}
+
+
+# The step and the schedule
+
+
+def test_a_step_is_that_of_torchs_sgd():
+    def network() -> nn.Module:
+        with seeded(0, "step"):
+            return nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3), nn.Linear(3, 3))
+
+    ours, theirs = network(), network()
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=1.0)
+    for i, rate in enumerate([0.5, 0.1, 0.01, 0.3, 0.3]):
+        inputs = torch.randn(4, 5, generator=torch.Generator().manual_seed(i))
+        for net in (ours, theirs):
+            # the last layer takes no part: its gradients are None
+            net[2](net[1](net[0](inputs))).square().sum().backward()
+        sgd_step(list(ours.parameters()), rate)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        optimizer.zero_grad()
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(a, b)
+            assert a.grad is None, "the next backward pass must not add to this one's"
+            assert a.requires_grad
+
+
+def test_the_rate_steps_down_after_35_and_45_epochs(tiny_run):
+    run = tiny_run(
+        "er", epochs=50, hyperparameters={"lr": 0.2}, lr_decay=LrDecay(factor=0.1, epochs=[35, 45])
+    )
+    rates = [learning_rate(run, epoch) for epoch in range(50)]
+    assert rates == pytest.approx([0.2] * 35 + [0.02] * 10 + [0.002] * 5)
+
+
+def test_without_decay_the_rate_is_constant(tiny_run):
+    run = tiny_run("er", hyperparameters={"lr": 0.3})
+    assert [learning_rate(run, epoch) for epoch in (0, 35, 49)] == [0.3] * 3
+
+
+def test_the_rate_restarts_in_every_task(train, monkeypatch):
+    rates = []
+    monkeypatch.setattr(loop, "sgd_step", lambda _, rate: rates.append(rate))
+    train("finetune", epochs=3, lr_decay=LrDecay(factor=0.5, epochs=[1, 2]))
+    steps = 2  # of 22 images of a task in batches of 8
+    per_task = [0.05] * steps + [0.025] * steps + [0.0125] * steps
+    assert rates == pytest.approx(per_task * 2)
+
+
+# What a run is made of
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_run_has_a_history_entry_per_epoch_and_an_accuracy_row_per_phase(train, name):
+    outcome = train(name)
+    phases = 1 if name == "joint" else 2
+    assert outcome.status == "finished" and outcome.reason is None
+    expected = [(phase, epoch) for phase in range(phases) for epoch in range(2)]
+    assert [(e["phase"], e["epoch"]) for e in outcome.history] == expected
+    for entry in outcome.history:
+        assert entry["loss"] == pytest.approx(sum(entry["terms"].values()))
+        assert entry["seconds"] > 0
+    for matrix in (outcome.accuracy_class_il, outcome.accuracy_task_il):
+        assert [len(row) for row in matrix] == [2] * phases
+        assert all(0 <= value <= 100 for row in matrix for value in row)
+
+
+def test_a_loss_in_the_history_is_its_mean_over_the_epochs_steps(train, monkeypatch):
+    values = iter([1.0, 3.0, 10.0, 20.0])
+
+    def loss(self: Any, batch: Batch) -> Step:
+        weight = next(self.learner.network.parameters())
+        return Step({"a": weight.sum() * 0 + next(values), "b": torch.tensor(0.5)})
+
+    monkeypatch.setattr("twf.methods.finetune.Finetune.loss", loss)
+    outcome = train("joint", epochs=1, batch_size=11)
+    assert outcome.history[0]["terms"] == {"a": pytest.approx(8.5), "b": pytest.approx(0.5)}
+    assert outcome.history[0]["loss"] == pytest.approx(9.0)
+
+
+def test_the_buffer_is_filled_after_the_update(train, monkeypatch):
+    calls = []
+    insert = ReservoirBuffer.insert
+
+    def spy_on_step(parameters: list[nn.Parameter], rate: float) -> None:
+        calls.append("update")
+        sgd_step(parameters, rate)
+
+    def spy_on_insert(self: ReservoirBuffer, **batch: torch.Tensor) -> None:
+        calls.append("insert")
+        insert(self, **batch)
+
+    monkeypatch.setattr(loop, "sgd_step", spy_on_step)
+    monkeypatch.setattr(ReservoirBuffer, "insert", spy_on_insert)
+    train("er", epochs=1)
+    assert calls == ["update", "insert"] * 4
+
+
+def test_evaluation_is_in_evaluation_mode_and_training_in_training_mode(train, monkeypatch):
+    from twf.models.resnet import ResNet
+
+    modes = []
+    taps = ResNet.taps
+
+    def spy(self: ResNet, images: torch.Tensor) -> list[torch.Tensor]:
+        modes.append("train" if self.training else "evaluate")
+        return taps(self, images)
+
+    monkeypatch.setattr(ResNet, "taps", spy)
+    train("finetune", epochs=1)
+    assert modes == ["train", "train", "evaluate"] * 2
+
+
+def test_the_classifier_is_fresh_and_the_rest_is_the_checkpoint(
+    tiny_run, tiny_dataset, tiny_checkpoint
+):
+    weights = []
+    for seed in (0, 0, 1):
+        run = tiny_run("finetune", seed=seed)
+        learner = loop.make_learner(run, tiny_dataset, tiny_checkpoint, CPU)
+        state = learner.network.state_dict()
+        for name, tensor in tiny_checkpoint.tensors.items():
+            if not name.startswith("classifier."):
+                assert torch.equal(state[name], tensor)
+        weights.append(state["classifier.weight"])
+    assert weights[0].shape == (4, 32)
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_training_leaves_the_checkpoint_as_it_was(train, tiny_checkpoint):
+    before = {name: tensor.clone() for name, tensor in tiny_checkpoint.tensors.items()}
+    train("finetune")
+    assert all(torch.equal(t, before[name]) for name, t in tiny_checkpoint.tensors.items())
+
+
+# Randomness
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_seed_decides_a_run_to_the_last_bit_and_another_seed_differs(train, name):
+    first = result(train(name))
+    torch.manual_seed(12345)  # torch's own generator has no part in it
+    torch.rand(7)
+    assert result(train(name)) == first
+    other = result(train(name, seed=1))
+    losses = [[entry["loss"] for entry in found["history"]] for found in (first, other)]
+    assert all(a != b for a, b in zip(*losses, strict=True))
+
+
+def test_initialisation_has_a_seed_of_its_own_and_leaves_torchs_generator_alone():
+    torch.manual_seed(3)
+    state = torch.random.get_rng_state()
+    weights = []
+    for seed, purpose in ((0, "gates"), (0, "gates"), (1, "gates"), (0, "classifier")):
+        torch.rand(5)
+        before = torch.random.get_rng_state()
+        with seeded(seed, purpose):
+            weights.append(nn.Linear(4, 4).weight)
+        assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2]) and not torch.equal(weights[0], weights[3])
+    assert not torch.equal(torch.random.get_rng_state(), state)  # the draws between show
+
+
+def test_a_run_does_not_depend_on_what_another_purpose_drew(train, monkeypatch):
+    """However much another purpose draws, a method's run is the same to the last bit."""
+    before = result(train("derpp"))
+    epoch = loop._epoch
+
+    def greedy(method: Method[Any], *rest: Any) -> dict[str, float]:
+        torch.rand(100, generator=method.learner.generators["gates"])
+        torch.rand(100, generator=method.learner.generators["something new"])
+        return epoch(method, *rest)
+
+    monkeypatch.setattr(loop, "_epoch", greedy)
+    assert result(train("derpp")) == before
+
+
+def test_two_methods_go_through_the_images_in_the_same_order(train, monkeypatch):
+    """Though one draws replay between the epochs, and the other does not."""
+    epoch, orders = loop._epoch, {}
+
+    def spy(method: Method[Any], *rest: Any) -> dict[str, float]:
+        loss = method.loss
+
+        def tell(batch: Batch) -> Step:
+            orders.setdefault(type(method).__name__, []).append(batch.positions.tolist())
+            return loss(batch)
+
+        method.loss = tell
+        found = epoch(method, *rest)
+        method.loss = loss
+        return found
+
+    monkeypatch.setattr(loop, "_epoch", spy)
+    train("finetune")
+    train("derpp")
+    train("twf")
+    assert orders["Finetune"] == orders["Derpp"] == orders["Twf"]
+    assert len({tuple(order) for order in orders["Finetune"]}) == len(orders["Finetune"])
+
+
+@given(st.integers(0, 2**40), st.lists(st.sampled_from("abc"), max_size=12))
+def test_a_purposes_numbers_do_not_depend_on_other_purposes(seed, draws):
+    """Whatever was drawn in between, `a` gives its own sequence."""
+    generators = Generators(seed, CPU)
+    found = [
+        value
+        for purpose in draws
+        if (value := torch.rand((), generator=generators[purpose]).item()) and purpose == "a"
+    ]
+    alone = torch.Generator().manual_seed(derived_seed(seed, "a"))
+    assert found == [torch.rand((), generator=alone).item() for _ in found]
+
+
+def test_seeds_of_seeds_and_purposes_all_differ():
+    seeds = {derived_seed(seed, purpose) for seed in range(50) for purpose in ("a", "b", "1/a")}
+    assert len(seeds) == 150
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+# Divergence
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_names_term_and_task(train, monkeypatch):
+    """In the second task's second epoch the replayed logits' term is not a number."""
+    from twf.methods.derpp import Derpp
+
+    loss, steps = Derpp.loss, []
+
+    def poisoned(self: Derpp, batch: Batch) -> Step:
+        made = loss(self, batch)
+        steps.append(batch)
+        if len(steps) == 7:  # two steps an epoch, two epochs a task
+            made.terms["replay_logits"] = made.terms["replay_logits"] * math.nan
+        return made
+
+    monkeypatch.setattr(Derpp, "loss", poisoned)
+    outcome = train("derpp")
+    assert outcome.status == "diverged"
+    assert "replay_logits" in outcome.reason and "task 1" in outcome.reason
+    assert "epoch 1" in outcome.reason
+    assert len(steps) == 8  # it goes on to the end of the epoch, as nothing looks before
+    assert len(outcome.accuracy_class_il) == len(outcome.accuracy_task_il) == 1
+    assert math.isnan(outcome.history[-1]["loss"])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_survives_its_own_divergence(train, name):
+    outcome = train(
+        name,
+        hyperparameters={"lr": 1e30}
+        | {key: 0.5 for key in METHODS[name].hyperparameters.model_fields if key != "lr"},
+    )
+    assert outcome.status == "diverged"
+    assert "not finite in epoch 0 of task 0" in outcome.reason
+    assert outcome.accuracy_class_il == []
+
+
+# Traces
+
+
+def traces(train: Train) -> dict[str, dict[str, dict[str, float]]]:
+    """For each method the loss terms by task and epoch, to seven digits."""
+    return {
+        name: {
+            f"task {entry['phase']}, epoch {entry['epoch']}": {
+                term: float(f"{value:.6e}") for term, value in sorted(entry["terms"].items())
+            }
+            for entry in train(name).history
+        }
+        for name in METHODS
+    }
+
+
+def test_losses_follow_the_kept_traces(train):
+    """Each loss term over the first two epochs of two tasks is what it was when it was kept.
+
+    A change that moves a trace changes results: say in its commit why it must. To keep new traces,
+    delete `tests/training/traces.json` and run this test on a CPU: it writes the file anew, and
+    fails once. A new method's trace is made in the same way.
+    """
+    found = traces(train)
+    if not TRACES.exists():
+        TRACES.write_text(json.dumps(found, indent=1) + "\n")
+        pytest.fail(f"{TRACES} was missing and is written anew; look at what changed, and why")
+    kept = json.loads(TRACES.read_text())
+    assert kept.keys() == found.keys()
+    for name, entries in kept.items():
+        assert entries.keys() == found[name].keys()
+        for when, terms in entries.items():
+            now = found[name][when]
+            assert now == pytest.approx(terms, rel=1e-3, abs=1e-6), f"{name}, {when}"

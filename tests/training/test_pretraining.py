@@ -1,0 +1,161 @@
+"""Pretraining on a miniature source, and taking published weights."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from twf import files, params
+from twf.data import store
+from twf.errors import UserError
+from twf.models.resnet import ResNet
+from twf.params import Network, Pretraining
+from twf.training import checkpoints, pretraining
+from twf.training.checkpoints import Checkpoint
+from twf.training.pretraining import pretrain
+
+CPU = torch.device("cpu")
+WIDE = Network(architecture="resnet50", width=4)
+
+
+def train_source(values: dict[str, Any], **recipe: Any) -> Checkpoint:
+    """Pretrain the miniature's source by a changed recipe."""
+    values["sources"]["origin"]["pretraining"] |= recipe
+    pretrain(params.check(values), "origin", CPU)
+    network = Network(**values["sources"]["origin"]["network"])
+    return checkpoints.load(files.checkpoint_file("origin"), network)
+
+
+def test_pretraining_learns_and_records_how_well(tiny_inputs, tiny_values, capsys, monkeypatch):
+    monkeypatch.setattr("twf.progress.LINE_EVERY", 0.0)  # a line an epoch
+    checkpoint = train_source(tiny_values, epochs=10, lr=0.1)
+    losses = [float(line.rsplit(" ", 1)[1]) for line in capsys.readouterr().err.splitlines()]
+    assert len(losses) == 10
+    assert losses[-1] < 0.5 * losses[0]
+    about = checkpoint.about
+    assert about["test_accuracy"] > 80  # of 3 classes: 33 by chance
+    assert about["network"] == {"architecture": "resnet18", "width": 4}
+    assert about["data"] == "origin"
+    assert about["pretraining"]["epochs"] == 10 and about["pretraining"]["lr"] == 0.1
+    dataset = store.load(files.data_file("origin"))
+    assert about["data_fingerprint"] == dataset.train_fingerprint
+    assert about["seconds"] > 0 and about["device"] and about["versions"]["torch"]
+
+
+def test_the_recorded_accuracy_is_the_saved_networks(tiny_inputs, tiny_values):
+    """In evaluation mode, on the source's test images."""
+    checkpoint = train_source(tiny_values, epochs=2)
+    dataset = store.load(files.data_file("origin"))
+    network = ResNet(Network(architecture="resnet18", width=4), checkpoint.classes)
+    checkpoint.into(network)
+    network.eval()
+    images = (dataset.test_images.permute(0, 3, 1, 2) / 255 - 0.5) / 0.25
+    with torch.no_grad():
+        right = network(images).argmax(1) == dataset.test_labels
+    expected = 100 * right.float().mean().item()
+    assert checkpoint.about["test_accuracy"] == pytest.approx(expected)
+
+
+def test_the_same_recipe_gives_the_same_network_and_another_seed_another(tiny_inputs, tiny_values):
+    first = train_source(tiny_values)
+    torch.manual_seed(12345)
+    second = train_source(tiny_values)
+    third = train_source(tiny_values, seed=1)
+    assert all(torch.equal(t, second.tensors[name]) for name, t in first.tensors.items())
+    assert not torch.equal(first.tensors["conv1.weight"], third.tensors["conv1.weight"])
+
+
+def test_momentum_and_weight_decay_take_part(tiny_inputs, tiny_values):
+    found = [
+        train_source(tiny_values, momentum=momentum, weight_decay=decay).tensors["conv1.weight"]
+        for momentum, decay in ((0.0, 0.0), (0.9, 0.0), (0.0, 0.1))
+    ]
+    assert not torch.equal(found[0], found[1])
+    assert found[2].norm() < found[0].norm()
+
+
+def recipe(**changes: Any) -> Pretraining:
+    plain = {"epochs": 10, "batch_size": 8, "lr": 0.4, "schedule": "cosine"}
+    return Pretraining(**(plain | changes))
+
+
+def test_the_cosine_falls_from_the_full_rate_to_almost_nothing():
+    rates = [pretraining._rate(recipe(), epoch / 4) for epoch in range(40)]
+    assert rates[0] == 0.4
+    assert rates[20] == pytest.approx(0.2)  # half the way
+    assert rates[10] == pytest.approx(0.2 + 0.2 * math.sqrt(0.5))
+    assert all(a > b for a, b in pairwise(rates))
+    assert 0 < rates[-1] < 0.01 * 0.4
+
+
+def test_a_constant_rate_is_constant():
+    rates = [pretraining._rate(recipe(schedule="constant"), epoch / 4) for epoch in range(40)]
+    assert set(rates) == {0.4}
+
+
+def test_the_rate_falls_in_every_step(tiny_inputs, tiny_values, monkeypatch):
+    """33 images in batches of 8: 4 steps an epoch, the last image left out."""
+    times = []
+    rate = pretraining._rate
+
+    def spy(recipe: Pretraining, epoch: float) -> float:
+        times.append(epoch)
+        return rate(recipe, epoch)
+
+    monkeypatch.setattr(pretraining, "_rate", spy)
+    train_source(tiny_values, epochs=2)
+    assert times == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75]
+
+
+def published(values: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    """Take published weights as the miniature's source."""
+    save_file(tensors, "published.safetensors")
+    values["sources"]["origin"] = {"network": WIDE.model_dump(), "weights": "published.safetensors"}
+    pretrain(params.check(values), "origin", CPU)
+
+
+def torchvisions(network: ResNet) -> dict[str, torch.Tensor]:
+    return {
+        name.replace(".shortcut.", ".downsample.").replace("classifier.", "fc."): tensor
+        for name, tensor in network.state_dict().items()
+    }
+
+
+def test_published_weights_become_a_checkpoint(tiny_project, tiny_values):
+    network = ResNet(WIDE, classes=5)
+    published(tiny_values, torchvisions(network))
+    loaded = checkpoints.load(files.checkpoint_file("origin"), WIDE)
+    assert loaded.classes == 5
+    assert loaded.about["weights"] == "published.safetensors"
+    expected = network.state_dict()
+    assert all(torch.equal(t, expected[name]) for name, t in loaded.tensors.items())
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda tensors: tensors.pop("layer1.0.conv1.weight"),
+        lambda tensors: tensors.pop("fc.weight"),
+        lambda tensors: tensors.update({"more.weight": torch.zeros(2)}),
+        lambda tensors: tensors.update({"conv1.weight": torch.zeros(8, 3, 7, 7)}),
+    ],
+    ids=["one less", "no classifier", "one more", "another width"],
+)
+def test_weights_that_do_not_fit_are_refused(tiny_project, tiny_values, spoil):
+    tensors = torchvisions(ResNet(WIDE, classes=5))
+    spoil(tensors)
+    with pytest.raises(UserError, match=r"published.safetensors does not fit"):
+        published(tiny_values, tensors)
+    assert not files.checkpoint_file("origin").exists()
+
+
+def test_missing_weights_are_named(tiny_project, tiny_values):
+    values = tiny_values
+    values["sources"]["origin"] = {"network": WIDE.model_dump(), "weights": "absent.safetensors"}
+    with pytest.raises(UserError, match=r"no absent.safetensors; put the weights there"):
+        pretrain(params.check(values), "origin", CPU)
