@@ -18,7 +18,7 @@ import yaml
 
 from twf import data, files, params, study
 from twf.data import store
-from twf.hyperparameters import METHODS
+from twf.hyperparameters import METHODS, SWITCHES
 from twf.models.resnet import ResNet
 from twf.study import Run
 from twf.training.checkpoints import Checkpoint
@@ -87,11 +87,18 @@ def torchvision():
     return torchvision
 
 
+def some_hyperparameters(method: str) -> dict[str, float]:
+    """A rate of 0.05, batches of 8, and 0.5 for all else."""
+    values = {"lr": 0.05, "batch_size": 8, "chunks": 2, "fisher_images": 6}
+    return {key: values.get(key, 0.5) for key in METHODS[method].hyperparameters.model_fields}
+
+
 # A miniature of everything: 4 classes in 2 tasks, 16 pixels, a network of width 4.
 
 TINY: dict[str, Any] = {
     "study": "tiny",
     "tracking": {"mode": "off"},
+    "fidelity": {switch: "paper" if switch == "F9" else "published" for switch in SWITCHES},
     "datasets": {
         name: {
             "title": name.title(),
@@ -119,10 +126,7 @@ TINY: dict[str, Any] = {
             "epochs": 2,
             "batch_size": 8,
             "buffers": [16],
-            "methods": {
-                name: {key: 0.05 if key == "lr" else 0.5 for key in m.hyperparameters.model_fields}
-                for name, m in METHODS.items()
-            },
+            "methods": {name: some_hyperparameters(name) for name in METHODS},
         }
     },
     "studies": {
@@ -175,13 +179,12 @@ def tiny_run() -> Callable[..., Run]:
     return make
 
 
-@pytest.fixture
-def tiny_dataset() -> store.Dataset:
-    """The miniature benchmark's data, as `twf.data.store.load` gives them."""
-    arrays = split_pictures(4)
+def tiny_set(name: str, classes: int) -> store.Dataset:
+    """Miniature data, as `twf.data.store.load` gives them."""
+    arrays = split_pictures(classes)
     return store.Dataset(
-        name="target",
-        classes=["0", "1", "2", "3"],
+        name=name,
+        classes=[str(i) for i in range(classes)],
         train_images=torch.from_numpy(arrays["x_train"]),
         train_labels=torch.from_numpy(arrays["y_train"]),
         test_images=torch.from_numpy(arrays["x_test"]),
@@ -189,6 +192,24 @@ def tiny_dataset() -> store.Dataset:
         train_fingerprint="",
         test_fingerprint="",
     )
+
+
+@pytest.fixture
+def tiny_dataset() -> store.Dataset:
+    """The miniature benchmark's data."""
+    return tiny_set("target", 4)
+
+
+@pytest.fixture
+def tiny_source() -> store.Dataset:
+    """The miniature source's data."""
+    return tiny_set("origin", 3)
+
+
+@pytest.fixture
+def hyperparameters_of() -> Callable[[str], dict[str, float]]:
+    """`hyperparameters_of(method)`: values that any method runs with."""
+    return some_hyperparameters
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ MAIN = "studies.tiny.experiments.main"
 WRONG: list[tuple[str, Any, list[str]]] = [
     # unknown keys, from the top to the deepest
     ("benchmark", {}, ["unknown key 'benchmark' (did you mean 'benchmarks'?)", "allowed: study, "]),
-    ("zzz", 1, ["unknown key 'zzz'; allowed: study, tracking, datasets, "]),
+    ("zzz", 1, ["unknown key 'zzz'; allowed: study, tracking, fidelity, "]),
     ("tracking.mod", "off", ["tracking: unknown key 'mod' (did you mean 'mode'?)", "entity"]),
     (f"{SPLIT}.epoch", 3, [f"{SPLIT}: unknown key 'epoch' (did you mean 'epochs'?)", "lr_decay"]),
     (
@@ -265,7 +265,7 @@ def test_a_power_of_ten_that_yaml_reads_as_text_comes_with_the_remedy(tmp_path, 
     assert "1.0e-4 rather than 1e-4" in str(caught.value)
     assert "(is: '1e-4')" in str(caught.value)
     loaded = load_text(tmp_path, text.replace("0.0625", "1.0e-4"))
-    assert loaded.benchmarks["split-target"].hyperparameters("er", 16, "class-il").lr == 1e-4
+    assert loaded.benchmarks["split-target"].hyperparameters("er", 16, "class-il")["lr"] == 1e-4
 
 
 def test_a_key_given_twice_is_named_with_its_line(tmp_path, tiny_values):
@@ -335,9 +335,7 @@ def test_a_later_override_wins_and_others_do_not_touch_a_cell(tiny_values):
     )
     benchmark = params.check(tiny_values).benchmarks["split-target"]
     found = {
-        (buffer, protocol): tuple(
-            benchmark.hyperparameters("derpp", buffer, protocol).model_dump().values()
-        )
+        (buffer, protocol): tuple(benchmark.hyperparameters("derpp", buffer, protocol).values())
         for buffer in (16, 32)
         for protocol in params.PROTOCOLS
     }
@@ -388,7 +386,12 @@ PRINTED_ROWS = {
     "er-ace": 12,
     "twf": 72,
 }
-OUR_NAMES = {("twf", "lambda"): "lambda_diversity"}  # others are called as in the paper
+OUR_NAMES = {  # others are called as in the paper
+    ("twf", "lambda"): "lambda_diversity",
+    ("oewc", "lambda"): "lambda_ewc",
+    ("co2l", "lambda"): "lambda_ird",
+}
+NOT_THE_PAPERS = ("derpp-ewc", "derpp-pretraining")  # of figures without a table of values
 
 
 def shared_in_params(benchmark: params.Benchmark, source: params.Source) -> dict[str, str]:
@@ -427,7 +430,7 @@ def test_the_hyperparameters_are_those_that_the_paper_prints():
             buffer = int(row["buffer_size"]) if row["buffer_size"] else None
             name = OUR_NAMES.get((method, row["hyperparameter"]), row["hyperparameter"])
             values = benchmark.hyperparameters(method, buffer, row["protocol"])
-            assert getattr(values, name) == float(row["value"]), row
+            assert values[name] == float(row["value"]), row
         compared += 1
     present = {"shared", *METHODS}
     assert compared == sum(count for name, count in PRINTED_ROWS.items() if name in present)
@@ -446,8 +449,10 @@ def test_every_hyperparameter_of_the_papers_cells_is_printed():
     for name in ("split-cifar10", "split-cifar100", "split-cub200"):
         benchmark = loaded.benchmarks[name]
         for method, info in METHODS.items():
+            if method in NOT_THE_PAPERS:
+                continue
             for buffer in benchmark.buffers if info.rehearsal else [None]:
                 for protocol in params.PROTOCOLS:
                     values = benchmark.hyperparameters(method, buffer, protocol)
                     cell = (name, method, str(buffer or ""), protocol)
-                    assert printed[cell] == set(type(values).model_fields), cell
+                    assert printed[cell] == set(values) - {"chunks"}, cell

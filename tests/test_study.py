@@ -179,6 +179,11 @@ def test_a_run_carries_everything_of_its_cell(values):
         },
         "method": "er",
         "buffer": 16,
+        "pretrained": True,
+        "probes": False,
+        "source_data": None,
+        "source_augmentation": None,
+        "fidelity": {},
         "hyperparameters": {"lr": 0.05},
         "epochs": 2,
         "batch_size": 8,
@@ -279,7 +284,7 @@ def test_cells_name_exactly_the_runs_with_their_own_parameters(data):
     for cell in planned.tables["main.split-cifar100"].cells:
         run = planned.runs[cell.runs[0]]
         expected = benchmark.hyperparameters(cell.method, cell.buffer, cell.protocol)
-        assert run.hyperparameters == expected.model_dump()
+        assert run.hyperparameters == expected
         assert (run.method, run.buffer, run.seed) == (cell.method, cell.buffer, 0)
         used.add(run.id)
     assert used == set(planned.runs)

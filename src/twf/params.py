@@ -6,7 +6,7 @@ With `twf.study`, which expands it to runs, this is the one definition of everyt
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -165,7 +165,7 @@ class Benchmark(Strict):
     epochs: Count  # per task
     batch_size: Count
     lr_decay: LrDecay | None = None
-    buffers: list[Count]
+    buffers: Annotated[list[Count], Field(min_length=1)]
     methods: Methods
 
     def hyperparameters(
@@ -173,7 +173,7 @@ class Benchmark(Strict):
         method: str,
         buffer: int | None,
         protocol: Protocol,
-        fidelity: dict[str, Fidelity],
+        fidelity: Mapping[str, Fidelity] | None = None,
     ) -> dict[str, int | float]:
         """The hyperparameters of one cell: the method's, changed by each override that matches."""
         settings = getattr(self.methods, method)
@@ -182,7 +182,7 @@ class Benchmark(Strict):
             if (
                 override.buffer in (None, buffer)
                 and override.protocol in (None, protocol)
-                and override.fidelity.items() <= fidelity.items()
+                and override.fidelity.items() <= dict(fidelity or {}).items()
             ):
                 selectors = {"buffer", "protocol", "fidelity"}
                 values |= override.model_dump(exclude=selectors, exclude_none=True)
@@ -207,11 +207,11 @@ class Experiment(Strict):
     benchmarks: Annotated[list[Name], Field(min_length=1)]
     methods: Annotated[list[MethodName], Field(min_length=1)]
     protocols: list[Protocol] = Field(default=list(PROTOCOLS), min_length=1)
-    buffers: list[Count] | None = None  # in place of the benchmarks' own
+    buffers: Annotated[list[Count], Field(min_length=1)] | None = None  # not the benchmarks' own
     probes: bool = False  # follow how the initialization is forgotten: CKA and k-NN accuracy
     variants: dict[Name, Variant] = Field(default_factory=dict)
     source: Name | None = None  # in place of the benchmarks' own
-    seeds: list[Seed] | None = None  # in place of the study's own
+    seeds: Annotated[list[Seed], Field(min_length=1)] | None = None  # not the study's own
 
 
 class Study(Strict):

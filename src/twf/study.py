@@ -87,11 +87,12 @@ class Table(Strict):
 
     @property
     def rows(self) -> dict[tuple[str, str | None], str]:
-        """The title of each row, by method and variant."""
+        """The title of each row, by method and variant, in the order of `METHODS`."""
+        order = list(METHODS)
         return {
             (cell.method, cell.variant): METHODS[cell.method].title
             + ("" if cell.variant is None else f", {self.variants[cell.variant]}")
-            for cell in self.cells
+            for cell in sorted(self.cells, key=lambda cell: order.index(cell.method))
         }
 
 

@@ -80,7 +80,7 @@ class WandbTracker:
 
     def finish(self, status: str, class_il: Matrix, task_il: Matrix) -> None:
         summary: dict[str, float | str | None] = {"status": status}
-        if class_il:
+        if status == "finished":
             for protocol, accuracy in (("class-il", class_il), ("task-il", task_il)):
                 summary[f"faa/{protocol}"] = final_average_accuracy(accuracy)
                 summary[f"ff/{protocol}"] = forgetting(accuracy)

@@ -13,32 +13,40 @@ from torch import Tensor
 from twf.data.augmentation import Augment
 from twf.hyperparameters import METHODS
 from twf.methods import make
-from twf.methods.base import Batch, Learner, Method, Task
+from twf.methods.base import Batch, Learner, Method, SourceData, Task
 from twf.models.resnet import ResNet
 from twf.params import Augmentation, Network
 from twf.training import loop
 from twf.training.randomness import Generators, seeded
+from twf.training.sgd import sgd_step
 
 CPU = torch.device("cpu")
 TASKS, PER_TASK, BATCH, BUFFER, SIDE = 3, 2, 8, 21, 16
 CLASSES = TASKS * PER_TASK
-REHEARSAL = [name for name, info in METHODS.items() if info.rehearsal]
-
-
-def hyperparameters(name: str, **changes: float) -> dict[str, float]:
-    """A rate of 0.05, and 0.5 for all else."""
-    fields = METHODS[name].hyperparameters.model_fields
-    return {key: 0.05 if key == "lr" else 0.5 for key in fields} | changes
+RESERVOIR = [n for n, i in METHODS.items() if i.rehearsal and n not in ("co2l", "icarl")]
 
 
 @pytest.fixture
-def method() -> Callable[..., Method[Any]]:
+def method(hyperparameters_of) -> Callable[..., Method[Any]]:
     """`method(name, **hyperparameters)`: ready for its first task, in training mode."""
 
-    def make_one(name: str, *, padding: int = 2, flip: bool = True, **changes: float) -> Any:
+    def make_one(
+        name: str,
+        *,
+        padding: int = 2,
+        flip: bool = True,
+        fidelity: dict[str, str] | None = None,
+        **changes: float,
+    ) -> Any:
         with seeded(0, "test network"):
             network = ResNet(Network(architecture="resnet18", width=4), CLASSES)
         plain = Augmentation(padding=padding, flip=flip, mean=[0.5] * 3, std=[0.25] * 3)
+        source = None
+        if METHODS[name].source_data:
+            with seeded(0, "source network"):
+                pretrained = ResNet(Network(architecture="resnet18", width=4), 3)
+            images = torch.randint(0, 256, (12, 3, SIDE, SIDE), dtype=torch.uint8)
+            source = SourceData(images, torch.arange(12) % 3, Augment(plain, CPU), pretrained)
         learner = Learner(
             network=network,
             augment=Augment(plain, CPU),
@@ -50,8 +58,10 @@ def method() -> Callable[..., Method[Any]]:
             epochs=1,
             buffer=BUFFER if METHODS[name].rehearsal else None,
             image_size=SIDE,
+            fidelity=dict.fromkeys(METHODS[name].switches, "published") | (fidelity or {}),
+            source=source,
         )
-        made = make(name, learner, hyperparameters(name, **changes))
+        made = make(name, learner, hyperparameters_of(name) | changes)
         for module in made.modules():
             module.train()
         return made
@@ -76,7 +86,7 @@ def step(method: Method[Any], batch: Batch, rate: float = 0.05) -> dict[str, flo
     """What the loop does of one batch."""
     made = method.loss(batch)
     sum(made.terms.values()).backward()
-    loop.sgd_step([p for module in method.modules() for p in module.parameters()], rate)
+    sgd_step([p for module in method.modules() for p in module.parameters()], rate)
     if method.buffer is not None:
         method.buffer.insert(**made.store)
     return {name: value.item() for name, value in made.terms.items()}
@@ -134,7 +144,7 @@ def test_computing_a_loss_changes_no_parameter_and_stores_nothing(method, name):
     assert made.buffer is None or made.buffer.empty
 
 
-@pytest.mark.parametrize("name", REHEARSAL)
+@pytest.mark.parametrize("name", [n for n in RESERVOIR if n != "derpp-pretraining"])
 def test_rehearsal_keeps_the_streams_raw_images_with_their_labels(method, name):
     made = method(name)
     learn(made, range(2))
@@ -152,7 +162,7 @@ def test_rehearsal_keeps_the_streams_raw_images_with_their_labels(method, name):
     assert set(rows["labels"][:filled].tolist()) == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("name", REHEARSAL)
+@pytest.mark.parametrize("name", RESERVOIR)
 def test_nothing_is_replayed_before_something_is_stored(method, name, monkeypatch):
     made = method(name)
     made.begin_task(task_of(0))
@@ -268,14 +278,16 @@ def twf(method) -> Any:
 
 def test_twfs_sibling_keeps_its_parameters_and_is_the_pretrained_network(twf):
     start = {name: t.clone() for name, t in twf.learner.network.state_dict().items()}
-    assert all(torch.equal(t, start[name]) for name, t in twf.sibling.state_dict().items())
+    assert all(
+        torch.equal(t, start[name]) for name, t in twf.propagation.sibling.state_dict().items()
+    )
     learn(twf, range(2))
-    for name, parameter in twf.sibling.named_parameters():
+    for name, parameter in twf.propagation.sibling.named_parameters():
         assert torch.equal(parameter, start[name]) and not parameter.requires_grad
     learned = dict(twf.learner.network.named_parameters())
     assert any(not torch.equal(p, start[name]) for name, p in learned.items())
     named = {id(p) for module in twf.modules() for p in module.parameters()}
-    assert not named & {id(p) for p in twf.sibling.parameters()}
+    assert not named & {id(p) for p in twf.propagation.sibling.parameters()}
 
 
 def test_twfs_sibling_uses_batch_statistics_from_the_second_task_on(twf, monkeypatch):
@@ -284,23 +296,23 @@ def test_twfs_sibling_uses_batch_statistics_from_the_second_task_on(twf, monkeyp
     taps = ResNet.taps
 
     def spy(self: ResNet, images: Tensor) -> list[Tensor]:
-        if self is twf.sibling:
+        if self is twf.propagation.sibling:
             modes.setdefault(twf.task, set()).add(self.bn1.training)
         return taps(self, images)
 
     monkeypatch.setattr(ResNet, "taps", spy)
-    statistics = twf.sibling.bn1.running_mean.clone()
+    statistics = twf.propagation.sibling.bn1.running_mean.clone()
     learn(twf, range(1))
-    assert torch.equal(twf.sibling.bn1.running_mean, statistics)
+    assert torch.equal(twf.propagation.sibling.bn1.running_mean, statistics)
     learn(twf, range(1, 3), end_last=False)
-    assert not torch.equal(twf.sibling.bn1.running_mean, statistics)
+    assert not torch.equal(twf.propagation.sibling.bn1.running_mean, statistics)
     assert modes == {0: {False}, 1: {True, False}, 2: {True}}  # task 1's end recomputes gates
 
 
 def test_twfs_gates_are_trained_with_the_network(twf):
-    before = {name: t.detach().clone() for name, t in twf.propagation.named_parameters()}
+    before = {name: t.detach().clone() for name, t in twf.propagation.taps.named_parameters()}
     learn(twf, range(1))
-    for name, parameter in twf.propagation.named_parameters():
+    for name, parameter in twf.propagation.taps.named_parameters():
         if name.endswith(("w1.weight", "w3.weight", "to_logits.weight")):  # [tasks, out, in]
             assert not torch.equal(parameter[0], before[name][0]), name
             assert torch.equal(parameter[2], before[name][2]), f"{name}: task 2 is to come"
@@ -311,7 +323,7 @@ def test_twfs_gates_get_gradients_of_their_own_task_alone(twf):
     twf.begin_task(task_of(1))
     made = twf.loss(Batch(task_of(1).images[:BATCH], task_of(1).labels[:BATCH], torch.arange(8)))
     sum(made.terms.values()).backward()
-    for propagation in twf.propagation:
+    for propagation in twf.propagation.taps:
         for name, parameter in propagation.named_parameters():
             assert parameter.grad is not None, name
         gradient = propagation.to_logits.weight.grad  # [tasks, 2 C, C]
@@ -365,7 +377,7 @@ def test_twf_stores_the_streams_gates_as_they_were_sampled(twf):
     learn(twf, range(1))
     twf.begin_task(task_of(1))
     gates = []
-    for propagation in twf.propagation:
+    for propagation in twf.propagation.taps:
         propagation.register_forward_hook(lambda _, __, loss: gates.append(loss.gate.numpy()))
     made = twf.loss(batches(task_of(1))[0])
     assert [gate.shape for gate in gates] == [
@@ -393,15 +405,16 @@ def test_twf_replays_each_images_own_stored_gates_moved_with_it(twf, monkeypatch
         return drawn[-1]
 
     monkeypatch.setattr(twf.reservoir, "draw", spy)
-    for propagation in twf.propagation:
+    for propagation in twf.propagation.taps:
         propagation.register_forward_pre_hook(lambda _, inputs: replayed.append(inputs))
     twf.loss(batches(task_of(1))[0])
     for i, masks in enumerate(drawn[0]["masks"]):
-        stored = [stored[BATCH + i].numpy() for _, _, _, _, stored, _ in replayed]
+        stored = [stored[BATCH + i].numpy() for *_, stored, _ in replayed]
         assert np.array_equal(masks.numpy(), pack_slowly(stored))
-    _, _, task, is_old, _, _ = replayed[0]
+    _, _, task, from_buffer, current, _, _ = replayed[0]
     assert task.tolist() == [1] * BATCH + [0] * BATCH
-    assert is_old.tolist() == [False] * BATCH + [True] * BATCH
+    assert from_buffer.tolist() == [False] * BATCH + [True] * BATCH
+    assert current == 1
 
 
 @torch.no_grad()
@@ -409,7 +422,9 @@ def likeliest_slowly(twf: Any, image: Tensor, task: int) -> list[np.ndarray]:
     """The likeliest gates of one unaugmented image at the size they are stored at."""
     normalised = (image[None].float() / 255 - 0.5) / 0.25
     masks = []
-    for propagation, tap in zip(twf.propagation, twf.sibling.taps(normalised), strict=True):
+    for propagation, tap in zip(
+        twf.propagation.taps, twf.propagation.sibling.taps(normalised), strict=True
+    ):
         first, second = propagation.logits(tap, torch.tensor([task]))[0].unbind(1)  # [C, H, W]
         gate = (first >= second).numpy()
         masks.append(gate[:, ::2, ::2] if gate.shape[-1] >= 16 else gate)
@@ -427,9 +442,10 @@ def test_at_a_tasks_end_twf_stores_recomputed_gates_astray(twf, last):
     twf.end_task(task_of(last))
     after = twf.reservoir.rows["masks"]
 
-    assert not twf.sibling.training
-    assert all(module.training for module in twf.propagation.modules())
-    twf.propagation.eval()
+    assert twf.propagation.sibling.training == (last > 0)
+    twf.propagation.sibling.eval()
+    assert all(module.training for module in twf.propagation.taps.modules())
+    twf.propagation.taps.eval()
     wrong_bits = 0
     for start in range(0, filled - BATCH + 1, BATCH):
         rows = range(start, start + BATCH)
@@ -448,11 +464,11 @@ def test_at_a_tasks_end_twf_stores_recomputed_gates_astray(twf, last):
 def test_recomputing_gates_leaves_images_labels_and_logits_alone(twf):
     learn(twf, range(2), end_last=False)
     before = {name: rows.clone() for name, rows in twf.reservoir.rows.items()}
-    statistics = {name: t.clone() for name, t in twf.propagation.state_dict().items()}
+    statistics = {name: t.clone() for name, t in twf.propagation.taps.state_dict().items()}
     twf.end_task(task_of(1))
     for name in ("images", "labels", "logits"):
         assert torch.equal(twf.reservoir.rows[name], before[name])
-    assert all(torch.equal(t, statistics[n]) for n, t in twf.propagation.state_dict().items())
+    assert all(torch.equal(t, statistics[n]) for n, t in twf.propagation.taps.state_dict().items())
 
 
 def test_a_chunk_without_images_of_the_task_keeps_its_gates(twf):
@@ -461,3 +477,171 @@ def test_a_chunk_without_images_of_the_task_keeps_its_gates(twf):
     twf.begin_task(task_of(1))
     twf.end_task(task_of(1))  # of which the buffer has nothing
     assert torch.equal(twf.reservoir.rows["masks"], before)
+
+
+# The alternatives to TwF
+
+
+def test_derpp_with_pretraining_images_keeps_its_share_of_them_and_the_rest_of_the_stream(method):
+    made = method("derpp-pretraining", share=0.5)
+    source = made.learner.source
+    first = made.reservoir.pinned["images"]
+    with torch.no_grad():
+        at_start = made.learner.network.eval()(made.learner.augment.normalise(first))
+    torch.testing.assert_close(made.reservoir.pinned["logits"], at_start)
+    head = made.learner.network.classifier
+    assert torch.equal(head.weight[CLASSES:], source.network.classifier.weight)
+    learn(made, range(2))
+    rows = made.reservoir.rows
+    kept, stream = round(0.5 * BUFFER), BUFFER - round(0.5 * BUFFER)
+    assert int(made.reservoir.filled) == stream
+    assert rows["labels"][:stream].max() < 4, "the stream's classes so far"
+    pinned = rows["images"][stream : stream + kept]
+    of_source = {
+        bytes(i.numpy()): int(y) for i, y in zip(source.images, source.labels, strict=True)
+    }
+    labels = [CLASSES + of_source[bytes(image.numpy())] for image in pinned]
+    assert rows["labels"][stream : stream + kept].tolist() == labels
+    assert rows["logits"].shape[1] == CLASSES + 3
+    torch.testing.assert_close(rows["logits"][stream : stream + kept], at_start)
+    assert made.logits(torch.zeros(2, 3, SIDE, SIDE)).shape == (2, CLASSES)
+
+
+def test_derpps_anchor_holds_the_backbone_at_its_initialization(method):
+    made = method("derpp-ewc", lambda_ewc=2.0)
+    made.learner.network.load_state_dict(
+        {
+            name: tensor
+            if name.startswith("classifier")
+            else made.learner.source.network.state_dict()[name]
+            for name, tensor in made.learner.network.state_dict().items()
+        }
+    )
+    made.begin_task(task_of(0))
+    batch = batches(task_of(0))[0]
+    assert made.loss(batch).terms["anchor"].item() == 0.0
+    with torch.no_grad():
+        made.learner.network.classifier.weight += 1.0
+    assert made.loss(batch).terms["anchor"].item() == 0.0, "the classifier is free"
+    with torch.no_grad():
+        made.learner.network.conv1.weight += 0.1
+    count = made.learner.network.conv1.weight.numel()
+    expected = 2.0 * (made.fisher[:count] * 0.1**2).sum().item()
+    assert made.loss(batch).terms["anchor"].item() == pytest.approx(expected, rel=1e-4)
+
+
+# Fidelity: each switch, its two values against an obvious formula or definition
+
+
+def losses_of(made: Any, tasks: range, seed: int = 0) -> list[float]:
+    """The losses of a short run over `tasks`."""
+    found = []
+    for number in tasks:
+        for module in made.modules():
+            module.train()
+        task = task_of(number)
+        made.begin_task(task)
+        images, labels = made.training_set(task)
+        for positions in torch.arange(len(labels)).split(BATCH):
+            batch = Batch(images[positions], labels[positions], positions)
+            made_step = made.loss(batch)
+            sum(made_step.terms.values()).backward()
+            rate = made.learning_rate(0.5)
+            sgd_step([p for module in made.modules() for p in module.parameters()], rate)
+            if made.buffer is not None:
+                made.buffer.insert(**made_step.store)
+            found += [value.item() for value in made_step.terms.values()]
+        made.end_task(task)
+        made.learner.network.eval()
+        with torch.no_grad():
+            logits = made.logits(torch.ones(1, 3, SIDE, SIDE))
+        found += logits[logits.isfinite()].tolist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "switch"), [(name, switch) for name, i in METHODS.items() for switch in i.switches]
+)
+def test_each_switch_changes_the_losses_of_its_method(method, name, switch):
+    published = losses_of(method(name), range(3))
+    by_paper = losses_of(method(name, fidelity={switch: "paper"}), range(3))
+    assert published != by_paper
+    assert losses_of(method(name), range(3)) == published
+
+
+def test_f1_by_the_paper_the_sibling_is_always_in_evaluation_mode(method):
+    made = method("twf", fidelity={"F1": "paper"})
+    statistics = made.propagation.sibling.bn1.running_mean.clone()
+    learn(made, range(3))
+    assert torch.equal(made.propagation.sibling.bn1.running_mean, statistics)
+
+
+def test_f2_by_the_paper_masks_stay_as_drawn(method):
+    made = method("twf", fidelity={"F2": "paper"})
+    learn(made, range(2), end_last=False)
+    before = made.reservoir.rows["masks"].clone()
+    made.end_task(task_of(1))
+    assert torch.equal(made.reservoir.rows["masks"], before)
+
+
+def test_f6_by_the_paper_all_classes_compete(method):
+    made = method("twf", fidelity={"F6": "paper"})
+    made.begin_task(task_of(1))
+    logits = torch.randn(5, CLASSES)
+    labels = torch.tensor([2, 3, 2, 2, 3])
+    loss = made._stream_loss(logits, labels)
+    torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(logits, labels))
+
+
+def test_f12_the_published_answers_are_to_images_without_normalisation(method):
+    for switch in ("published", "paper"):
+        made = method("lwf", fidelity={"F12": switch})
+        learn(made, range(1))
+        task = task_of(1)
+        made.begin_task(task)
+        inputs = task.images / 255
+        if switch == "paper":
+            inputs = (inputs - 0.5) / 0.25
+        network = made.learner.network.eval()
+        with torch.no_grad():
+            torch.testing.assert_close(made.answers, network(inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_f13_the_published_exemplars_are_scaled_and_turned(method):
+    for switch in ("published", "paper"):
+        made = method("icarl", fidelity={"F13": switch})
+        learn(made, range(1))
+        images, labels = made.training_set(task_of(1))
+        exemplars = torch.cat(made.exemplars)
+        joined = images[2 * BATCH :]
+        if switch == "published":
+            exemplars = (exemplars * 0.25 + 0.5).floor().to(torch.uint8).permute(0, 1, 3, 2)
+        assert torch.equal(joined, exemplars)
+        assert labels[2 * BATCH :].tolist() == [0] * len(made.exemplars[0]) + [1] * len(
+            made.exemplars[1]
+        )
+
+
+def test_f15_the_published_fisher_leaves_other_running_statistics(method):
+    for switch in ("published", "paper"):
+        made = method("oewc", fidelity={"F15": switch})
+        learn(made, range(1), end_last=False)
+        before = made.learner.network.bn1.running_mean.clone()
+        made.end_task(task_of(0))
+        same = torch.equal(made.learner.network.bn1.running_mean, before)
+        assert same == (switch == "paper")
+
+
+def test_icarls_herding_keeps_equal_shares_and_predicts_by_the_nearest_mean(method):
+    made = method("icarl")
+    learn(made, range(2))
+    assert [len(e) for e in made.exemplars] == [BUFFER // 4] * 4
+    inputs = torch.randn(6, 3, SIDE, SIDE)
+    made.learner.network.eval()
+    with torch.no_grad():
+        features = made.learner.network.features(inputs)
+        logits = made.logits(inputs)
+    for feature, row in zip(features, logits, strict=True):
+        distances = [float(((feature - mean) ** 2).sum()) for mean in made.means]
+        assert int(row.argmax()) == int(np.argmin(distances))
+        assert row[4:].isinf().all(), "classes to come are never predicted"

@@ -52,7 +52,10 @@ def test_golden_feature_propagation(golden, name, dtype, close, monkeypatch):
     # the golden gate is the argmax, which has no gradient
     monkeypatch.setattr(gates, "sample_gate", lambda logits, _: gates.likeliest_gate(logits))
     stored = case["stored_maps"].to(dtype)
-    loss = module(student, teacher, task, case["replay_old"], stored, torch.Generator())
+    replayed = torch.arange(len(task)) >= 6
+    current = int(case["current_task"])
+    assert torch.equal(replayed & (task != current), case["replay_old"])
+    loss = module(student, teacher, task, replayed, current, stored, torch.Generator())
     replay = case["lambda_replay"] * loss.mask_replay
     diversity = case["lambda_diversity"] * loss.diversity
     close(loss.distance, case["distance"])
@@ -91,7 +94,7 @@ def test_sampled_gates_have_the_gradient_of_the_gumbel_softmax():
 
 
 def test_no_old_image_means_no_mask_replay():
-    logits = torch.randn(4, 3, 2, 8, 8)
+    logits = torch.randn(4, 3, 8, 8)
     none = torch.zeros(4, dtype=torch.bool)
     assert gates.mask_replay(logits, torch.ones(4, 3, 8, 8), none).item() == 0.0
 

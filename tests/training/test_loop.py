@@ -23,8 +23,9 @@ from twf.study import Run
 from twf.tracking import NoTracker
 from twf.training import loop
 from twf.training.checkpoints import Checkpoint
-from twf.training.loop import Outcome, learning_rate, sgd_step
+from twf.training.loop import Outcome
 from twf.training.randomness import Generators, derived_seed, seeded
+from twf.training.sgd import sgd_step
 
 CPU = torch.device("cpu")
 TRACES = Path(__file__).parent / "traces.json"
@@ -34,13 +35,18 @@ Train = Callable[..., Outcome]
 
 @pytest.fixture
 def train(
-    tiny_run: Callable[..., Run], tiny_dataset: Dataset, tiny_checkpoint: Checkpoint
+    tiny_run: Callable[..., Run],
+    tiny_dataset: Dataset,
+    tiny_source: Dataset,
+    tiny_checkpoint: Checkpoint,
 ) -> Train:
     """`train(method, **changes)`: the miniature run of a method; keywords change the run."""
 
     def once(method: str, **changes: Any) -> Outcome:
         run = tiny_run(method, **changes)
-        return loop.train(run, tiny_dataset, tiny_checkpoint, CPU, NoTracker(), lambda *_: None)
+        source = None if run.source_data is None else tiny_source
+        inputs = tiny_dataset, source, tiny_checkpoint
+        return loop.train(run, *inputs, CPU, NoTracker(), lambda *_: None)
 
     return once
 
@@ -76,17 +82,62 @@ def test_a_step_is_that_of_torchs_sgd():
             assert a.requires_grad
 
 
-def test_the_rate_steps_down_after_35_and_45_epochs(tiny_run):
-    run = tiny_run(
-        "er", epochs=50, hyperparameters={"lr": 0.2}, lr_decay=LrDecay(factor=0.1, epochs=[35, 45])
-    )
-    rates = [learning_rate(run, epoch) for epoch in range(50)]
-    assert rates == pytest.approx([0.2] * 35 + [0.02] * 10 + [0.002] * 5)
+def test_with_a_velocity_a_step_is_that_of_torchs_sgd_with_momentum():
+    with seeded(0, "step"):
+        ours = nn.Linear(5, 3)
+    theirs = nn.Linear(5, 3)
+    theirs.load_state_dict(ours.state_dict())
+    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=0.9)
+    velocity = [torch.zeros_like(p) for p in ours.parameters()]
+    for i in range(5):
+        inputs = torch.randn(4, 5, generator=torch.Generator().manual_seed(i))
+        for net in (ours, theirs):
+            net(inputs).square().sum().backward()
+        sgd_step(list(ours.parameters()), 0.1, velocity)
+        optimizer.step()
+        optimizer.zero_grad()
+        torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
 
 
-def test_without_decay_the_rate_is_constant(tiny_run):
-    run = tiny_run("er", hyperparameters={"lr": 0.3})
-    assert [learning_rate(run, epoch) for epoch in (0, 35, 49)] == [0.3] * 3
+def rates_of(monkeypatch, train, method: str, **changes: Any) -> list[float]:
+    """The rate of every step of a miniature run that does not learn."""
+    rates: list[float] = []
+
+    def step(parameters: list[nn.Parameter], rate: float) -> None:
+        rates.append(rate)
+        for parameter in parameters:
+            parameter.grad = None
+
+    monkeypatch.setattr(loop, "sgd_step", step)
+    train(method, **changes)
+    return rates
+
+
+def test_the_rate_steps_down_after_35_and_45_epochs(train, monkeypatch):
+    decay = LrDecay(factor=0.1, epochs=[35, 45])
+    changes = {"epochs": 50, "hyperparameters": {"lr": 0.2}, "lr_decay": decay}
+    rates = rates_of(monkeypatch, train, "joint", **changes)
+    each = len(rates) // 50
+    expected = [0.2] * 35 * each + [0.02] * 10 * each + [0.002] * 5 * each
+    assert rates == pytest.approx(expected)
+
+
+def test_without_decay_the_rate_is_constant(train, monkeypatch):
+    rates = rates_of(monkeypatch, train, "joint", hyperparameters={"lr": 0.3})
+    assert set(rates) == {0.3}
+
+
+def test_co2ls_original_rate_warms_up_and_is_annealed(train, monkeypatch, hyperparameters_of):
+    """F11: ten of fifty epochs from 0.01 to where the cosine is, then to a thousandth."""
+    changes = {"epochs": 50, "hyperparameters": hyperparameters_of("co2l"), "tasks": 2}
+    rates = rates_of(monkeypatch, train, "co2l", fidelity={"F11": "paper"}, **changes)
+    rates = rates[: 2 * 50]  # of the first task, two steps an epoch
+    cosine = [0.00005 + 0.04995 * (1 + math.cos(math.pi * i / 100)) / 2 for i in range(100)]
+    assert rates[0] == pytest.approx(0.01)
+    assert rates[10] == pytest.approx((0.01 + cosine[20]) / 2)
+    assert rates[20:] == pytest.approx(cosine[20:])
+    published = rates_of(monkeypatch, train, "co2l", **changes)
+    assert set(published) == {0.05}
 
 
 def test_the_rate_restarts_in_every_task(train, monkeypatch):
@@ -159,7 +210,7 @@ def test_evaluation_is_in_evaluation_mode_and_training_in_training_mode(train, m
 
     monkeypatch.setattr(ResNet, "taps", spy)
     train("finetune", epochs=1)
-    assert modes == ["train", "train", "evaluate"] * 2
+    assert modes == ["evaluate"] + ["train", "train", "evaluate"] * 2
 
 
 def test_the_classifier_is_fresh_and_the_rest_is_the_checkpoint(
@@ -168,7 +219,7 @@ def test_the_classifier_is_fresh_and_the_rest_is_the_checkpoint(
     weights = []
     for seed in (0, 0, 1):
         run = tiny_run("finetune", seed=seed)
-        learner = loop.make_learner(run, tiny_dataset, tiny_checkpoint, CPU)
+        learner = loop.make_learner(run, tiny_dataset, None, tiny_checkpoint, CPU)
         state = learner.network.state_dict()
         for name, tensor in tiny_checkpoint.tensors.items():
             if not name.startswith("classifier."):
@@ -298,12 +349,8 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_term_and_task(train, m
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_survives_its_own_divergence(train, name):
-    outcome = train(
-        name,
-        hyperparameters={"lr": 1e30}
-        | {key: 0.5 for key in METHODS[name].hyperparameters.model_fields if key != "lr"},
-    )
+def test_every_method_survives_its_own_divergence(train, name, hyperparameters_of):
+    outcome = train(name, hyperparameters=hyperparameters_of(name) | {"lr": 1e30})
     assert outcome.status == "diverged"
     assert "not finite in epoch 0 of task 0" in outcome.reason
     assert outcome.accuracy_class_il == []

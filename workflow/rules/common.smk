@@ -74,3 +74,9 @@ def pretrain_parameters(wildcards):
     source = source_of(wildcards)
     augmentation = source.data and PARAMS.datasets[source.data].augmentation
     return source.model_dump_json(), augmentation and augmentation.model_dump_json()
+
+
+def run_data(wildcards):
+    """The benchmark's data, and the source's where the run needs its images too."""
+    run = run_of(wildcards)
+    return [files.data_file(d) for d in (run.data, run.source_data) if d is not None]

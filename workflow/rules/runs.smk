@@ -1,6 +1,6 @@
 rule run:
     input:
-        data=lambda w: files.data_file(run_of(w).data),
+        data=run_data,
         checkpoint=lambda w: files.checkpoint_file(run_of(w).source),
     output:
         files.RECORD,
