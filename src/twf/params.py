@@ -296,7 +296,7 @@ def check(values: Any, path: str = "params.yaml") -> Params:
 def _explain(error: Any) -> str:
     """`key.path: what is wrong (is: value)`; what is allowed is part of pydantic's message."""
     parts = [str(part) for part in error["loc"]]  # none where the whole is wrong
-    if parts[:1] == ["datasets"] and len(parts) > 2 and parts[2] != "[key]":
+    if parts[:1] == ["datasets"] and len(parts) > 2:
         del parts[2]  # the reader, which pydantic puts in to say which kind it checked against
     where = ".".join(parts) + ": " if parts else ""
     message = error["msg"].removeprefix("Value error, ")

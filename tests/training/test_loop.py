@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,10 @@ from twf.training.sgd import sgd_step
 
 CPU = torch.device("cpu")
 TRACES = Path(__file__).parent / "traces.json"
+
+METHOD_CLASSES = {
+    name: import_module(f"twf.methods.{name.replace('-', '_')}").METHOD for name in METHODS
+}
 
 Train = Callable[..., Outcome]
 
@@ -279,39 +284,45 @@ def test_a_run_does_not_depend_on_what_another_purpose_drew(train, monkeypatch):
     assert result(train("derpp")) == before
 
 
-def test_two_methods_go_through_the_images_in_the_same_order(train, monkeypatch):
-    """Though one draws replay between the epochs, and the other does not."""
-    epoch, orders = loop._epoch, {}
+@pytest.fixture
+def orders(train: Train, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[int]]]:
+    """`orders(method, **changes)`: the positions of each batch's images in a run."""
 
-    def spy(method: Method[Any], *rest: Any) -> dict[str, float]:
-        loss = method.loss
+    def positions(name: str, **changes: Any) -> list[list[int]]:
+        found: list[list[int]] = []
+        with monkeypatch.context() as patch:
+            loss = METHOD_CLASSES[name].loss
 
-        def tell(batch: Batch) -> Step:
-            orders.setdefault(type(method).__name__, []).append(batch.positions.tolist())
-            return loss(batch)
+            def tell(self: Method[Any], batch: Batch) -> Step:
+                found.append(batch.positions.tolist())
+                return loss(self, batch)
 
-        method.loss = tell
-        found = epoch(method, *rest)
-        method.loss = loss
+            patch.setattr(METHOD_CLASSES[name], "loss", tell)
+            train(name, **changes)
         return found
 
-    monkeypatch.setattr(loop, "_epoch", spy)
-    train("finetune")
-    train("derpp")
-    train("twf")
-    assert orders["Finetune"] == orders["Derpp"] == orders["Twf"]
-    assert len({tuple(order) for order in orders["Finetune"]}) == len(orders["Finetune"])
+    return positions
+
+
+def test_two_methods_go_through_the_images_in_the_same_order(orders):
+    """Though some draw replay and gates between the batches, and others do not."""
+    found = [orders(name) for name in ("finetune", "er", "derpp", "twf")]
+    assert all(order == found[0] for order in found)
+    assert len({tuple(batch) for batch in found[0]}) == len(found[0])  # anew in each epoch
+
+
+def test_a_seed_sets_the_order_of_images_too(orders):
+    first, again, other = (orders("finetune", seed=seed) for seed in (0, 0, 1))
+    assert first == again
+    assert all(a != b for a, b in zip(first, other, strict=True))
 
 
 @given(st.integers(0, 2**40), st.lists(st.sampled_from("abc"), max_size=12))
-def test_a_purposes_numbers_do_not_depend_on_other_purposes(seed, draws):
+def test_a_purposes_numbers_do_not_depend_on_other_purposes(seed, purposes):
     """Whatever was drawn in between, `a` gives its own sequence."""
     generators = Generators(seed, CPU)
-    found = [
-        value
-        for purpose in draws
-        if (value := torch.rand((), generator=generators[purpose]).item()) and purpose == "a"
-    ]
+    drawn = [(p, torch.rand((), generator=generators[p]).item()) for p in purposes]
+    found = [value for purpose, value in drawn if purpose == "a"]
     alone = torch.Generator().manual_seed(derived_seed(seed, "a"))
     assert found == [torch.rand((), generator=alone).item() for _ in found]
 
