@@ -23,13 +23,14 @@ VARIABLE = "TWF_WARM"
 LOOK = 1.0  # seconds between two looks at whether the owner still lives
 
 
-def start(path: Path) -> None:
+def start(path: Path) -> subprocess.Popen[bytes]:
     """Start a server that lives as long as this process, and let `twf run` find it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     words = [sys.executable, "-m", "twf.warm", str(path), str(os.getpid())]
-    subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
-    os.environ[VARIABLE] = str(path.absolute())
+    server = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+    os.environ[VARIABLE] = str(path)  # a long absolute path would be no address
+    return server
 
 
 def serve(path: Path, owner: int) -> None:

@@ -37,7 +37,8 @@ wildcard_constraints:
 def known(kind, names, name, remedy="params.yaml has {}"):
     """`names[name]`, or an error that says where to look."""
     if name not in names:
-        raise WorkflowError(f"no {kind} {name!r}: " + remedy.format(", ".join(names)))
+        said = remedy.format(", ".join(names))
+        raise WorkflowError(f"no {kind} {name!r}: {said}")
     return names[name]
 
 
@@ -77,6 +78,6 @@ def pretrain_parameters(wildcards):
 
 
 def run_data(wildcards):
-    """The benchmark's data, and the source's where the run needs its images too."""
+    """The data of the benchmark, and of the source where the run needs its images too."""
     run = run_of(wildcards)
     return [files.data_file(d) for d in (run.data, run.source_data) if d is not None]
