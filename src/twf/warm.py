@@ -9,9 +9,9 @@ itself as ever. For CPUs alone: a fork cannot use CUDA.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -20,21 +20,28 @@ import threading
 from pathlib import Path
 
 VARIABLE = "TWF_WARM"
-LOOK = 1.0  # seconds between two looks at whether the owner still lives
 
 
 def start(path: Path) -> subprocess.Popen[bytes]:
     """Start a server that lives as long as this process, and let `twf run` find it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    words = [sys.executable, "-m", "twf.warm", str(path), str(os.getpid())]
-    server = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+    with path.with_suffix(".log").open(
+        "wb"
+    ) as log:  # not our streams: a reader waits for their end
+        server = subprocess.Popen(
+            [sys.executable, "-m", "twf.warm", str(path)],
+            stdin=subprocess.PIPE,  # which ends with this process, however it ends
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
     os.environ[VARIABLE] = str(path)  # a long absolute path would be no address
     return server
 
 
-def serve(path: Path, owner: int) -> None:
-    """Fork for each client that connects to `path`, until the process `owner` is gone."""
+def serve(path: Path) -> None:
+    """Fork for each client that connects to `path`, until standard input ends."""
     import torch
     import wandb  # noqa: F401
 
@@ -45,16 +52,12 @@ def serve(path: Path, owner: int) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
-        listener.settimeout(LOOK)
-        with contextlib.suppress(ProcessLookupError):
-            while True:
-                os.kill(owner, 0)  # asks whether it lives
-                with contextlib.suppress(TimeoutError):
-                    client, _ = listener.accept()
-                    if os.fork() == 0:
-                        listener.close()
-                        _work(client)
-                    client.close()
+        while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+            client, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                _work(client)
+            client.close()
     path.unlink(missing_ok=True)
 
 
@@ -63,7 +66,6 @@ def _work(client: socket.socket) -> None:
     from twf.cli import main
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    client.settimeout(None)
     message, streams, _, _ = socket.recv_fds(client, 1 << 20, 2)
     request = json.loads(message)
     for stream, number in zip(streams, (1, 2), strict=True):
@@ -113,4 +115,4 @@ def hand_over() -> int | None:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), int(sys.argv[2]))
+    serve(Path(sys.argv[1]))
