@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test test-all lint format constraints clean-venv
+.PHONY: help setup demo reproduce test test-all lint format constraints
 
 PYTHON ?= python3
 VENV := .venv
@@ -31,7 +31,7 @@ demo: setup ## The demo study: data, pretraining, runs, tables and a report, on 
 	snakemake --cores $(CORES) results/demo/report.html
 	@echo "The report: results/demo/report.html   The tables: results/demo/tables/"
 
-reproduce: setup ## The paper's whole study (GPU weeks; see README)
+reproduce: setup ## The paper's whole study (needs its data; see README)
 	snakemake --cores $(CORES) results/paper/report.html
 
 test: setup ## The fast tests, in minutes

@@ -316,7 +316,7 @@ def printed_runs() -> Counter[tuple[str, str]]:
 
 def test_the_papers_tables_have_the_runs_of_its_printed_hyperparameters():
     printed = printed_runs()
-    assert sum(printed.values()) == 59  # as FACTS counts all eleven methods
+    assert sum(printed.values()) == 59  # the distinct runs of Tables 1 to 3
     assert sum(n for (_, method), n in printed.items() if method in FIVE) == 31
     planned = expand(LOADED, "paper")
     first_seed = LOADED.studies["paper"].seeds[0]

@@ -114,6 +114,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", "environment.yml"):
         shutil.copy2(PROJECT / name, folder)
     shutil.copytree(PROJECT / "workflow", folder / "workflow")
+    shutil.copytree(PROJECT / "profiles", folder / "profiles", symlinks=True)
     (folder / "results").mkdir()
     shutil.copy2(PROJECT / "results/published.csv", folder / "results")
     (folder / ".dvc").mkdir()
