@@ -339,3 +339,13 @@ def test_the_demo_has_no_run_that_no_table_shows():
         for run in cell.runs.values()
     }
     assert shown == set(planned.runs)
+
+
+def test_f9_is_the_rate_of_one_cell(values):
+    """The later lambda_FP, on Split CIFAR-10 with buffer 500 alone."""
+    changed = LOADED.model_copy(update={"fidelity": LOADED.fidelity | {"F9": "published"}})
+    before, after = expand(LOADED, "paper").runs, expand(changed, "paper").runs
+    assert before["split-cifar10.twf.500.s0"].hyperparameters["lambda_fp"] == 0.005
+    assert after["split-cifar10.twf.500.s0"].hyperparameters["lambda_fp"] == 0.0005
+    main = [n for n in before if n in after and len(n.split(".")) <= 4]
+    assert [n for n in main if before[n].digest != after[n].digest] == ["split-cifar10.twf.500.s0"]

@@ -281,7 +281,10 @@ def load(path: Path) -> Params:
 
 
 def check(values: Any, path: str = "params.yaml") -> Params:
-    """Make `Params` of plain values, or raise a `UserError` that lists every problem."""
+    """Make `Params` of plain values, or raise a `UserError` that lists the problems.
+
+    Names that must exist are looked at once every value is of its kind.
+    """
     try:
         params = Params.model_validate(values)
     except ValidationError as error:

@@ -26,9 +26,8 @@ def start(path: Path) -> subprocess.Popen[bytes]:
     """Start a server that lives as long as this process, and let `twf run` find it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    with path.with_suffix(".log").open(
-        "wb"
-    ) as log:  # not our streams: a reader waits for their end
+    # its streams are not ours: who reads ours would wait for the server to end
+    with path.with_suffix(".log").open("wb") as log:
         server = subprocess.Popen(
             [sys.executable, "-m", "twf.warm", str(path)],
             stdin=subprocess.PIPE,  # which ends with this process, however it ends

@@ -260,3 +260,22 @@ def test_missing_published_numbers_are_named(three_seeds: Plan) -> None:
 def test_an_unknown_table_is_named(three_seeds: Plan) -> None:
     with pytest.raises(UserError, match="no table 'other' in study small; there is main.split-"):
         tables.write(three_seeds, "other")
+
+
+@pytest.mark.parametrize(("switch", "shown"), [("published", "(0.00)"), ("paper", "(-20.00)")])
+def test_f8_says_which_forgetting_is_shown(
+    make_plan: Any, write_record: Any, collect: Any, switch: str, shown: str
+) -> None:
+    """Accuracy that rises by 20 points in the last phase: forgotten is nothing, or minus 20."""
+    plan = make_plan([0], methods=["finetune"])
+    table = plan.tables[TABLE].model_copy(update={"forgetting": switch})
+    plan = plan.model_copy(update={"tables": {TABLE: table}})
+    rising = [[50.0] * 5] * 4 + [[70.0] * 5]
+    write_record(plan, "split-cifar10.finetune.s0", accuracy_class_il=rising)
+    collect(plan)
+    tables.write(plan, TABLE)
+    assert markdown_row(plan, "Finetune")[0] == f"70.00 {shown}"
+    assert (
+        tables.FORGETTING[switch].split(" (")[0][:40]
+        in table_file("small", TABLE, "md").read_text()
+    )
