@@ -162,6 +162,20 @@ def table(
 
 
 @app.command()
+def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Say what a study's searches for hyperparameters found: tables/trials.csv, winners.md.
+
+    Another study takes results/STUDY/tables/winners.yaml as its `winners`. Next: `twf report`.
+    """
+    from twf.results import search
+
+    planned = _plan(params, study)
+    if not planned.search:
+        raise UserError(f"study {study} has no experiment with 'search' in {params}")
+    search.write(planned)
+
+
+@app.command()
 def report(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     """Make the report of a study, one HTML file to open or send: results/STUDY/report.html."""
     from twf.results import report

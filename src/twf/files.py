@@ -19,6 +19,11 @@ RECORD = "results/{study}/runs/{run}.parquet"
 RUNS = "results/{study}/runs.parquet"
 TABLE = "results/{study}/tables/{table}"
 REPORT = "results/{study}/report.html"
+SEARCH = (  # every trial, the winners to read, the winners as input of another study
+    "results/{study}/tables/trials.csv",
+    "results/{study}/tables/winners.md",
+    "results/{study}/tables/winners.yaml",
+)
 LOG = "logs/{study}/{node}"
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
@@ -47,6 +52,11 @@ def runs_file(study: str) -> Path:
 def table_file(study: str, table: str, extension: str) -> Path:
     """One table of a study, in one of `TABLE_FORMATS`."""
     return Path(TABLE.format(study=study, table=table) + f".{extension}")
+
+
+def search_files(study: str) -> tuple[Path, ...]:
+    """What a study's searches for hyperparameters found, in the order of `SEARCH`."""
+    return tuple(Path(pattern.format(study=study)) for pattern in SEARCH)
 
 
 def report_file(study: str) -> Path:

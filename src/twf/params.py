@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, create_model, model_validator
 
+from twf import consistency
 from twf.errors import UserError
 from twf.hyperparameters import (
     METHODS,
@@ -200,8 +201,22 @@ class Variant(Strict):
     hyperparameters: dict[str, int | float] = Field(default_factory=dict)
 
 
+Points = Annotated[list[int | float], Field(min_length=1)]
+
+
+class Search(Strict):
+    """A search for hyperparameters: a run for each combination of a method's values."""
+
+    held_out: Annotated[float, Field(gt=0, lt=1)]  # share of the training set that decides
+    points: Count | None = None  # at most so many combinations, at random; all of them
+    grids: Annotated[dict[MethodName, dict[str, Points]], Field(min_length=1)]
+
+
 class Experiment(Strict):
-    """One question: methods, or variants of them, on benchmarks; one table per benchmark."""
+    """One question: methods, or variants of them, on benchmarks; one table per benchmark.
+
+    With `search` it asks for hyperparameters, and gives no table but the winners.
+    """
 
     title: str
     benchmarks: Annotated[list[Name], Field(min_length=1)]
@@ -212,6 +227,17 @@ class Experiment(Strict):
     variants: dict[Name, Variant] = Field(default_factory=dict)
     source: Name | None = None  # in place of the benchmarks' own
     seeds: Annotated[list[Seed], Field(min_length=1)] | None = None  # not the study's own
+    search: Search | None = None
+
+
+class Winner(Strict):
+    """The hyperparameters that a search found for one cell."""
+
+    benchmark: Name
+    method: MethodName
+    buffer: Count | None
+    protocol: Protocol
+    hyperparameters: dict[str, int | float]
 
 
 class Study(Strict):
@@ -219,6 +245,7 @@ class Study(Strict):
 
     title: str
     seeds: Annotated[list[Seed], Field(min_length=1)]
+    winners: str | None = None  # a file of a search's winners, in place of the benchmarks' values
     experiments: Annotated[dict[Name, Experiment], Field(min_length=1)]
 
 
@@ -290,7 +317,7 @@ def check(values: Any, path: str = "params.yaml") -> Params:
     except ValidationError as error:
         problems = [_explain(e) for e in error.errors(include_url=False)]
         raise UserError(f"{path} is wrong:\n  " + "\n  ".join(dict.fromkeys(problems))) from None
-    problems = _cross_check(params)
+    problems = consistency.problems(params)
     if problems:
         raise UserError(f"{path} is wrong:\n  " + "\n  ".join(problems))
     return params
@@ -307,79 +334,6 @@ def _explain(error: Any) -> str:
         message += "; without quotes, and 1.0e-4 rather than 1e-4, which YAML reads as text"
     shown = "" if isinstance(error["input"], dict) else f" (is: {error['input']!r})"
     return f"{where}{message}{shown}"
-
-
-def _cross_check(params: Params) -> list[str]:
-    """What no single key can tell: names that must exist, classes that must divide."""
-    problems: list[str] = []
-
-    def known(where: str, name: str | None, names: Any) -> bool:
-        if name is not None and name not in names:
-            problems.append(f"{where}: {name!r} does not exist; allowed: {', '.join(names)}")
-            return False
-        return name is not None
-
-    known("study", params.study, params.studies)
-    missing = [switch for switch in SWITCHES if switch not in params.fidelity]
-    if missing:
-        problems.append(f"fidelity: say 'paper' or 'published' for {', '.join(missing)}")
-    for name, source in params.sources.items():
-        known(f"sources.{name}.data", source.data, params.datasets)
-    for name, benchmark in params.benchmarks.items():
-        where = f"benchmarks.{name}"
-        known(f"{where}.source", benchmark.source, params.sources)
-        if known(f"{where}.data", benchmark.data, params.datasets):
-            classes = params.datasets[benchmark.data].classes
-            if classes % benchmark.tasks:
-                allowed = [n for n in range(2, classes + 1) if classes % n == 0]
-                problems.append(
-                    f"{where}.tasks: {benchmark.tasks} does not divide the {classes} classes of "
-                    f"{benchmark.data}; allowed: {', '.join(map(str, allowed))}"
-                )
-        for method in METHODS:
-            settings = getattr(benchmark.methods, method)
-            for i, override in enumerate(settings.overrides if settings else []):
-                if override.buffer is not None and override.buffer not in benchmark.buffers:
-                    problems.append(
-                        f"{where}.methods.{method}.overrides.{i}.buffer: {override.buffer} is not "
-                        f"among {where}.buffers; allowed: {', '.join(map(str, benchmark.buffers))}"
-                    )
-    for study_name, study in params.studies.items():
-        for experiment_name, experiment in study.experiments.items():
-            where = f"studies.{study_name}.experiments.{experiment_name}"
-            known(f"{where}.source", experiment.source, params.sources)
-            for name in experiment.benchmarks:
-                if not known(f"{where}.benchmarks", name, params.benchmarks):
-                    continue
-                problems += _check_variants(where, experiment)
-                for method in experiment.methods:
-                    if getattr(params.benchmarks[name].methods, method) is None:
-                        problems.append(
-                            f"{where}.methods: {method!r} has no hyperparameters; add "
-                            f"benchmarks.{name}.methods.{method}"
-                        )
-    return problems
-
-
-def _check_variants(where: str, experiment: Experiment) -> list[str]:
-    """A variant may only change what the methods that it is about have."""
-    problems = []
-    for name, variant in experiment.variants.items():
-        for method in variant.methods or experiment.methods:
-            at = f"{where}.variants.{name}"
-            if method not in experiment.methods:
-                allowed = ", ".join(experiment.methods)
-                problems.append(
-                    f"{at}.methods: {method!r} is not among methods; allowed: {allowed}"
-                )
-            fields = METHODS[method].hyperparameters.model_fields
-            for key in variant.hyperparameters:
-                if key not in fields:
-                    problems.append(
-                        f"{at}.hyperparameters: {method} has no {key!r}; "
-                        f"allowed: {', '.join(fields)}"
-                    )
-    return problems
 
 
 def schema() -> str:

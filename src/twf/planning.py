@@ -32,6 +32,7 @@ def status(params: Params, plan: Plan) -> dict[str, Any]:
             | {"digest": run.digest, "status": _run_status(run)}
             for run in plan.runs.values()
         },
+        "searched": len(plan.search),
         "tables": {
             name: [
                 {"method": c.method, "buffer": c.buffer, "protocol": c.protocol, "runs": c.runs}
@@ -74,8 +75,10 @@ def show(status: dict[str, Any]) -> None:
     counts = Counter(run["status"] for run in status["runs"].values())
     total = ", ".join(f"{count} {_coloured(state)}" for state, count in counts.items())
     cells = sum(len(cells) for cells in status["tables"].values())
+    searched = f", and search for {status['searched']} cells" if status["searched"] else ""
     console.print(
-        f"{len(status['runs'])} runs ({total}) fill {cells} cells of {len(status['tables'])} tables"
+        f"{len(status['runs'])} runs ({total}) fill {cells} cells of {len(status['tables'])} "
+        f"tables{searched}"
     )
     if set(counts) != {"done"}:
         console.print(f"next: snakemake --cores all results/{status['study']}/report.html")

@@ -12,7 +12,17 @@ from typing import Any
 
 from twf.errors import UserError
 from twf.hyperparameters import METHODS, Fidelity, Strict
-from twf.params import Augmentation, Experiment, LrDecay, Network, Params, Protocol, Variant
+from twf.params import (
+    Augmentation,
+    Experiment,
+    LrDecay,
+    Network,
+    Params,
+    Protocol,
+    Search,
+    Variant,
+)
+from twf.search import load_winners, points
 
 
 class Run(Strict):
@@ -38,6 +48,7 @@ class Run(Strict):
     epochs: int
     batch_size: int
     lr_decay: LrDecay | None
+    held_out: float | None  # share of the training set to evaluate on, in place of the test set
     seed: int
 
     @property
@@ -96,13 +107,32 @@ class Table(Strict):
         }
 
 
+class Trial(Strict):
+    """Hyperparameters that a search tries, and their runs by seed."""
+
+    hyperparameters: dict[str, int | float]
+    runs: dict[int, str]
+
+
+class SearchCell(Strict):
+    """A cell whose hyperparameters are searched for."""
+
+    benchmark: str
+    method: str
+    buffer: int | None
+    protocol: Protocol
+    as_set: dict[str, int | float]  # the hyperparameters of params.yaml
+    trials: list[Trial]
+
+
 class Plan(Strict):
-    """What a study stands for: its runs, each once, and the tables made of them."""
+    """What a study stands for: its runs, each once, and what is made of them."""
 
     study: str
     title: str
     runs: dict[str, Run]
     tables: dict[str, Table]
+    search: list[SearchCell]
 
     @property
     def sources(self) -> list[str]:
@@ -118,18 +148,20 @@ class Plan(Strict):
 
 
 def expand(params: Params, study_name: str) -> Plan:
-    """Expand a study to its runs and tables.
+    """Expand a study to its runs, tables and searches.
 
     A run serves each cell that needs exactly its parameters, under both protocols and in any
     experiment; it is probed where one of them asks for it. Its identifier says benchmark, method,
     buffer (0 where a rehearsal method has none), source where it is not the benchmark's own,
-    variant where that changes something, `task-il` where it has Task-IL's hyperparameters and they
-    differ from Class-IL's, and seed.
+    variant where that changes something, `trial-` and a hash of the hyperparameters in a search,
+    `task-il` where it has Task-IL's hyperparameters and they differ from Class-IL's, and seed.
     """
     study = params.named_study(study_name)
+    winners = load_winners(study.winners, study_name)
     runs: dict[str, Run] = {}
     known: dict[str, str] = {}  # parameters -> identifier
     tables: dict[str, Table] = {}
+    search: list[SearchCell] = []
     probed: set[str] = set()
 
     def run_for(run: Run) -> str:
@@ -141,45 +173,70 @@ def expand(params: Params, study_name: str) -> Plan:
             )
         return identifier
 
+    def runs_for(run: Run, seeds: list[int]) -> dict[int, str]:
+        return {seed: run_for(_with_seed(run, seed)) for seed in seeds}
+
     for experiment_name, experiment in study.experiments.items():
+        seeds = experiment.seeds or study.seeds
         for name in experiment.benchmarks:
             cells = []
             for method, variant, buffer in _rows(params, experiment, name):
                 for protocol in experiment.protocols:
-                    of_cell = (study_name, experiment, name, method, variant, buffer, protocol)
-                    made = {
-                        seed: run_for(_run(params, *of_cell, seed))
-                        for seed in experiment.seeds or study.seeds
+                    place: dict[str, Any] = {
+                        "method": method,
+                        "buffer": buffer,
+                        "protocol": protocol,
                     }
-                    cells.append(
-                        Cell(
-                            method=method,
-                            variant=variant,
-                            buffer=buffer,
-                            protocol=protocol,
-                            runs=made,
-                        )
-                    )
+                    won = winners.get((name, method, buffer, protocol), {})
+                    run = _run(params, study_name, experiment, name, variant, won, **place)
+                    if experiment.search is not None:
+                        trials = [
+                            Trial(
+                                hyperparameters=values,
+                                runs=runs_for(_trial(run, values, experiment.search), seeds),
+                            )
+                            for values in points(experiment.search, method, run.hyperparameters)
+                        ]
+                        cell = {"benchmark": name, "as_set": run.hyperparameters, **place}
+                        search.append(SearchCell(**cell, trials=trials))
+                        continue
+                    made = runs_for(run, seeds)
+                    cells.append(Cell(variant=variant, runs=made, **place))
                     if experiment.probes:
                         probed.update(made.values())
-            table = Table(
-                name=f"{experiment_name}.{name}",
-                title=f"{experiment.title}: {params.benchmarks[name].title}",
-                experiment=experiment_name,
-                benchmark=name,
-                source=experiment.source or params.benchmarks[name].source,
-                cells=cells,
-                variants={key: variant.title for key, variant in experiment.variants.items()},
-                forgetting=params.fidelity["F8"],
-            )
-            tables[table.name] = table
+            if cells:
+                table = Table(
+                    name=f"{experiment_name}.{name}",
+                    title=f"{experiment.title}: {params.benchmarks[name].title}",
+                    experiment=experiment_name,
+                    benchmark=name,
+                    source=experiment.source or params.benchmarks[name].source,
+                    cells=cells,
+                    variants={key: variant.title for key, variant in experiment.variants.items()},
+                    forgetting=params.fidelity["F8"],
+                )
+                tables[table.name] = table
     runs = {i: _with_probes(params, r) if i in probed else r for i, r in runs.items()}
-    return Plan(study=study_name, title=study.title, runs=runs, tables=tables)
+    return Plan(study=study_name, title=study.title, runs=runs, tables=tables, search=search)
+
+
+def _with_seed(run: Run, seed: int) -> Run:
+    """The same run with a seed, which ends its identifier."""
+    return run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
 
 
 def _with_probes(params: Params, run: Run) -> Run:
     """The same run, followed by probes, for which it needs the source's images."""
     return run.model_copy(update={"probes": True} | _source_data(params, run.source, "a probe"))
+
+
+def _trial(run: Run, values: dict[str, int | float], search: Search) -> Run:
+    """The same run with a search's hyperparameters, which see no test image."""
+    text = json.dumps(values, sort_keys=True)
+    trial = f"trial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    identifier = f"{run.id.removesuffix('.task-il')}.{trial}"
+    changes = {"id": identifier, "hyperparameters": values, "held_out": search.held_out}
+    return run.model_copy(update=changes)
 
 
 def _source_data(params: Params, source: str, who: str) -> dict[str, Any]:
@@ -219,13 +276,14 @@ def _run(
     study: str,
     experiment: Experiment,
     benchmark_name: str,
-    method: str,
     variant_name: str | None,
+    won: dict[str, int | float],
+    *,
+    method: str,
     buffer: int | None,
     protocol: Protocol,
-    seed: int,
 ) -> Run:
-    """The run that one cell needs for one seed."""
+    """The run that one cell needs, its seed still to be set; `won` are a search's findings."""
     benchmark = params.benchmarks[benchmark_name]
     source = experiment.source or benchmark.source
     variant = _variant(experiment, variant_name)
@@ -240,7 +298,6 @@ def _run(
         parts.append(str(variant_name))
     if protocol == "task-il":  # dropped by `expand` where Class-IL's run is the same
         parts.append(protocol)
-    parts.append(f"s{seed}")
     data = params.datasets[benchmark.data]
     source_data: dict[str, Any] = {"source_data": None, "source_augmentation": None}
     if METHODS[method].source_data:
@@ -261,9 +318,10 @@ def _run(
         probes=False,
         **source_data,
         fidelity={switch: fidelity[switch] for switch in METHODS[method].switches},
-        hyperparameters=hyperparameters | variant.hyperparameters,
+        hyperparameters=hyperparameters | won | variant.hyperparameters,
         epochs=benchmark.epochs,
         batch_size=benchmark.batch_size,
         lr_decay=benchmark.lr_decay,
-        seed=seed,
+        held_out=None,
+        seed=0,
     )

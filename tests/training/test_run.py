@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from twf import files, study
+from twf.data import store
+from twf.errors import UserError
 from twf.hyperparameters import METHODS
 from twf.params import Params
 from twf.results import record
@@ -162,3 +164,28 @@ def test_runs_start_from_their_sources_checkpoint(tiny_inputs, monkeypatch):
     assert before["history"][0]["loss"] != after["history"][0]["loss"]
     inputs = [record.provenance(row)["inputs"]["checkpoint_sha256"] for row in (before, after)]
     assert inputs[0] != inputs[1]
+
+
+def test_a_run_of_a_search_does_not_see_the_test_set(tiny_inputs):
+    run = planned(tiny_inputs, "er").model_copy(update={"held_out": 0.25})
+    row = execute_and_read(tiny_inputs, run)
+    # 11 of 44 images are held out; a task's accuracy is of those among them that are its own
+    path = files.data_file("target")
+    dataset = store.load(path)
+    arrays = store.DataArrays(
+        train_images=dataset.train_images.numpy().copy(),
+        train_labels=dataset.train_labels.numpy().copy(),
+        test_images=255 - dataset.test_images.numpy(),
+        test_labels=dataset.test_labels.numpy()[::-1].copy(),
+        classes=dataset.classes,
+    )
+    store.save(path, "target", arrays)
+    again = execute_and_read(tiny_inputs, run)
+    assert again["accuracy_class_il"] == row["accuracy_class_il"]
+    assert again["history"][-1]["loss"] == row["history"][-1]["loss"]
+
+
+def test_too_few_images_to_evaluate_a_task_on_are_refused(tiny_inputs):
+    run = planned(tiny_inputs, "er").model_copy(update={"held_out": 0.02})
+    with pytest.raises(UserError, match="no image of task . to evaluate on"):
+        execute(tiny_inputs, run, CPU)

@@ -1,6 +1,6 @@
 rule collect:
     input:
-        lambda w: [files.record_file(w.study, run) for run in PLANS[w.study].runs],
+        lambda w: [files.record_file(w.study, run) for run in plan(w.study).runs],
     output:
         files.RUNS,
     log:

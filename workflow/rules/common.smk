@@ -1,4 +1,5 @@
 # What the rules ask of the study model. Everything about methods and cells stays there.
+from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -17,10 +18,19 @@ try:
             "--config takes study=NAME alone; change anything else in params.yaml"
         )
     PARAMS.named_study(config["study"])
-    PLANS = {name: study.expand(PARAMS, name) for name in PARAMS.studies}
 except UserError as error:
     raise WorkflowError(str(error))
 validate(config, str(Path(workflow.basedir) / files.SCHEMA), set_default=False)
+
+
+@cache
+def plan(name):
+    """A study's plan, made when something of it is asked for: its winners may still be to find."""
+    try:
+        return study.expand(PARAMS, name)
+    except UserError as error:
+        raise WorkflowError(str(error))
+
 
 # Jobs share a GPU one at a time (the profile's `resources`), and hold none where there is none.
 GPU = int(machine.gpu_present())
@@ -31,7 +41,7 @@ wildcard_constraints:
     data="[^/]+",
     source="[^/]+",
     run="[^/]+",
-    table="[^/]+",
+    table=r"[^/]+\.[^/]+",  # EXPERIMENT.BENCHMARK
 
 
 def known(kind, names, name, remedy="params.yaml has {}"):
@@ -43,12 +53,12 @@ def known(kind, names, name, remedy="params.yaml has {}"):
 
 
 def run_of(wildcards):
-    plan = PLANS[wildcards.study]
-    return known("run", plan.runs, wildcards.run, f"`twf plan {plan.study}` lists them")
+    remedy = f"`twf plan {wildcards.study}` lists them"
+    return known("run", plan(wildcards.study).runs, wildcards.run, remedy)
 
 
 def table_of(wildcards):
-    return known("table", PLANS[wildcards.study].tables, wildcards.table, "there is {}")
+    return known("table", plan(wildcards.study).tables, wildcards.table, "there is {}")
 
 
 def data_of(wildcards):

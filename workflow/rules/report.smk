@@ -3,8 +3,9 @@ rule report:
         runs=files.RUNS,
         tables=lambda w: [
             files.table_file(w.study, table, "parquet")
-            for table in PLANS[w.study].tables
+            for table in plan(w.study).tables
         ],
+        search=lambda w: files.search_files(w.study) if plan(w.study).search else [],
     output:
         files.REPORT,
     log:
@@ -14,6 +15,6 @@ rule report:
     conda:
         "../../environment.yml"
     params:
-        title=lambda w: PLANS[w.study].title,
+        title=lambda w: plan(w.study).title,
     shell:
         "twf report {wildcards.study} > {log} 2>&1"

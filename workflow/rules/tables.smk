@@ -14,3 +14,20 @@ rule table:
         table=lambda w: table_of(w).model_dump_json(),
     shell:
         "twf table {wildcards.study} {wildcards.table} > {log} 2>&1"
+
+
+rule search:
+    input:
+        files.RUNS,
+    output:
+        files.SEARCH,
+    log:
+        "logs/{study}/search.log",
+    benchmark:
+        "logs/{study}/search.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        cells=lambda w: [cell.model_dump_json() for cell in plan(w.study).search],
+    shell:
+        "twf search {wildcards.study} > {log} 2>&1"

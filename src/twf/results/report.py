@@ -22,7 +22,7 @@ from twf.evaluation import metrics
 from twf.files import atomic, report_file, runs_file, table_file
 from twf.hyperparameters import METHODS
 from twf.params import PROTOCOLS
-from twf.results import record, tables
+from twf.results import record, search, tables
 from twf.study import Plan, Run, Table
 
 STATUSES = ("finished", "diverged", "stale", "missing")
@@ -49,7 +49,8 @@ def write(plan: Plan) -> None:
     A planned run without a record is shown as missing. Raises `UserError` where the collected
     records or a table have not been made.
     """
-    rows = tables.records(plan, record.read(runs_file(plan.study)))
+    records = record.read(runs_file(plan.study))
+    rows = tables.records(plan, records)
     for row in rows.values():
         row["provenance"] = record.provenance(row)
     page = _environment.get_template("report.html.j2").render(
@@ -58,6 +59,7 @@ def write(plan: Plan) -> None:
         summary=_summary(plan, rows),
         protocols=[tables.PROTOCOL_TITLES[protocol] for protocol in PROTOCOLS],
         sections=[_section(plan, table, rows) for table in plan.tables.values()],
+        searched=search.results(plan, records),
         runs=[_run(run, rows.get(run.id)) for run in plan.runs.values()],
     )
     with atomic(report_file(plan.study)) as partial:

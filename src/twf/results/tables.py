@@ -305,15 +305,15 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", text)
 
 
-_markdown = Environment(
+markdown = Environment(
     loader=PackageLoader("twf.results"),
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_markdown.filters |= {"md": escape_markdown, "tex": escape_tex}
-_tex = _markdown.overlay(  # braces and per cent signs mean something else in LaTeX
+markdown.filters |= {"md": escape_markdown, "tex": escape_tex}
+_tex = markdown.overlay(  # braces and per cent signs mean something else in LaTeX
     block_start_string="<%",
     block_end_string="%>",
     variable_start_string="<<",
@@ -342,6 +342,6 @@ def write(plan: Plan, table_name: str) -> None:
     with atomic(table_file(plan.study, table_name, "csv")) as partial:
         long.assign(runs=long["runs"].map(" ".join)).to_csv(partial, index=False)
     with atomic(table_file(plan.study, table_name, "md")) as partial:
-        partial.write_text(_markdown.get_template("table.md.j2").render(values))
+        partial.write_text(markdown.get_template("table.md.j2").render(values))
     with atomic(table_file(plan.study, table_name, "tex")) as partial:
         partial.write_text(_tex.get_template("table.tex.j2").render(values))

@@ -31,12 +31,9 @@ def execute(params: Params, run: Run, device: torch.device) -> None:
             f"{files.data_file(run.data)} has {len(dataset.classes)} classes, params.yaml says "
             f"{run.classes}; `twf data prepare {run.data}` makes it anew"
         )
-    for task, positions in enumerate(tasks.split(dataset.train_labels, run.tasks, run.classes)):
-        if len(positions) < run.batch_size:
-            raise UserError(
-                f"run {run.id}: the {len(positions)} training images of task {task} do not fill a "
-                f"batch of {run.batch_size}; lower benchmarks.{run.benchmark}.batch_size"
-            )
+    if run.held_out is not None:
+        dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
+    _check_tasks(run, dataset)
     started, clock = datetime.now(UTC), time.monotonic()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -87,6 +84,25 @@ def execute(params: Params, run: Run, device: torch.device) -> None:
         ),
     }
     record.write(files.record_file(run.study, run.id), row)
+
+
+def _check_tasks(run: Run, dataset: store.Dataset) -> None:
+    """Raise `UserError` where a task has too few images."""
+    trained, tested = (
+        [len(positions) for positions in tasks.split(labels, run.tasks, run.classes)]
+        for labels in (dataset.train_labels, dataset.test_labels)
+    )
+    if min(trained) < run.batch_size:
+        raise UserError(
+            f"run {run.id}: the {min(trained)} training images of task "
+            f"{trained.index(min(trained))} do not fill a batch of {run.batch_size}; lower "
+            f"benchmarks.{run.benchmark}.batch_size"
+        )
+    if min(tested) == 0:
+        raise UserError(
+            f"run {run.id}: no image of task {tested.index(0)} to evaluate on; raise the search's "
+            "held_out"
+        )
 
 
 def peak_memory_mib(device: torch.device) -> float:

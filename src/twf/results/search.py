@@ -1,0 +1,144 @@
+"""What a search for hyperparameters found: every trial, and the winner of each cell."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pandas as pd
+import pyarrow as pa
+import yaml
+
+from twf.evaluation.metrics import final_average_accuracy
+from twf.files import atomic, runs_file, search_files
+from twf.hyperparameters import METHODS
+from twf.params import Winner
+from twf.results import record, statistics, tables
+from twf.study import Plan, SearchCell, Trial
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What the runs of one trial found: final average accuracy on held-out images, per cent."""
+
+    trial: Trial
+    accuracies: list[float]  # of the finished runs
+    diverged: int
+    as_set: bool  # these are the hyperparameters of params.yaml
+
+    @property
+    def complete(self) -> bool:
+        """Every run finished."""
+        return len(self.accuracies) == len(self.trial.runs)
+
+    @property
+    def accuracy(self) -> str:
+        """The mean over seeds as text; a dash where no run finished."""
+        return f"{statistics.mean(self.accuracies):.2f}" if self.accuracies else "—"
+
+    @property
+    def hyperparameters(self) -> str:
+        """As text: `lr=0.03 alpha=0.2`."""
+        return " ".join(f"{key}={value:g}" for key, value in self.trial.hyperparameters.items())
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """The trials of one cell."""
+
+    cell: SearchCell
+    trials: list[TrialResult]
+
+    @property
+    def winner(self) -> TrialResult | None:
+        """The highest mean accuracy among complete trials; of equals the one as set, the first."""
+        complete = [trial for trial in self.trials if trial.complete]
+        return max(
+            complete,
+            key=lambda t: (statistics.mean(t.accuracies) or 0.0, t.as_set),
+            default=None,
+        )
+
+    @property
+    def as_set(self) -> TrialResult | None:
+        """The trial of params.yaml's own hyperparameters; None where the grid lacks them."""
+        return next((trial for trial in self.trials if trial.as_set), None)
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """Benchmark, method, buffer and protocol as text."""
+        buffer = "—" if self.cell.buffer is None else str(self.cell.buffer)
+        title = METHODS[self.cell.method].title
+        return self.cell.benchmark, title, buffer, tables.PROTOCOL_TITLES[self.cell.protocol]
+
+
+def results(plan: Plan, runs: pa.Table) -> list[CellResult]:
+    """What a study's searches found in its records; a run without one counts as not finished."""
+    rows = tables.records(plan, runs)
+
+    def of_trial(cell: SearchCell, trial: Trial) -> TrialResult:
+        found = [rows[run] for run in trial.runs.values() if run in rows]
+        finished = [row for row in found if row["status"] == "finished"]
+        return TrialResult(
+            trial=trial,
+            accuracies=[
+                final_average_accuracy(tables.accuracy(r, cell.protocol)) for r in finished
+            ],
+            diverged=sum(row["status"] == "diverged" for row in found),
+            as_set=trial.hyperparameters == cell.as_set,
+        )
+
+    return [CellResult(cell, [of_trial(cell, t) for t in cell.trials]) for cell in plan.search]
+
+
+def trials(found: list[CellResult]) -> pd.DataFrame:
+    """A row per trial; accuracies in per cent on the held-out images, null where none finished."""
+    return pd.DataFrame(
+        {
+            "benchmark": result.cell.benchmark,
+            "method": result.cell.method,
+            "buffer": result.cell.buffer,
+            "protocol": result.cell.protocol,
+            "hyperparameters": json.dumps(trial.trial.hyperparameters),
+            "as_set": trial.as_set,
+            "winner": trial is result.winner,
+            "n": len(trial.accuracies),
+            "n_planned": len(trial.trial.runs),
+            "n_diverged": trial.diverged,
+            "accuracy_mean": statistics.mean(trial.accuracies),
+            "accuracy_std": statistics.standard_deviation(trial.accuracies),
+        }
+        for result in found
+        for trial in result.trials
+    ).astype({"buffer": "Int64"})
+
+
+def winners(found: list[CellResult]) -> list[Winner]:
+    """What a study takes as its `winners`: a cell without a complete trial is not among them."""
+    return [
+        Winner(
+            benchmark=result.cell.benchmark,
+            method=result.cell.method,
+            buffer=result.cell.buffer,
+            protocol=result.cell.protocol,
+            hyperparameters=result.winner.trial.hyperparameters,
+        )
+        for result in found
+        if result.winner is not None
+    ]
+
+
+def write(plan: Plan) -> None:
+    """Write every trial as CSV, and the winners as Markdown and as input of another study."""
+    found = results(plan, record.read(runs_file(plan.study)))
+    table, page, study = search_files(plan.study)
+    with atomic(table) as partial:
+        trials(found).to_csv(partial, index=False)
+    with atomic(page) as partial:
+        partial.write_text(tables.markdown.get_template("winners.md.j2").render(results=found))
+    with atomic(study) as partial:
+        values = [winner.model_dump() for winner in winners(found)]
+        partial.write_text(
+            f"# Found by the searches of the study {plan.study}; a study takes them as `winners`.\n"
+            + yaml.safe_dump(values, sort_keys=False)
+        )
