@@ -82,6 +82,20 @@ def test_the_work_of_a_killed_client_ends_too(server, tiny_inputs: Params) -> No
     assert not files.record_file("tiny", RUN).exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_client_told_to_stop_lets_its_run_be_saved(server, tiny_inputs: Params, number) -> None:
+    text = files.PARAMS.read_text()
+    files.PARAMS.write_text(text.replace("    epochs: 2\n", "    epochs: 100000\n", 1))
+    log = Path("log")
+    with log.open("w") as stream:
+        client = subprocess.Popen([*TWF, "run", "tiny", RUN], stdout=stream, stderr=stream)
+    wait_for(lambda: "after" in log.read_text())
+    client.send_signal(number)
+    assert client.wait(60) == 143
+    assert log.read_text().endswith("stopped and saved: the same command goes on from here\n")
+    assert files.state_file("tiny", RUN).exists()
+
+
 def test_the_server_ends_with_its_owner(tiny_inputs: Params) -> None:
     code = "import sys, time; from pathlib import Path; from twf import warm\n"
     code += "print(warm.start(Path('warm.socket')).pid, flush=True); time.sleep(600)"

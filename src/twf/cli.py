@@ -118,20 +118,30 @@ def run(
     params: ParamsFile = files.PARAMS,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
+    save_every: Annotated[
+        float, typer.Option(min=0, envvar="TWF_SAVE_EVERY", help="Seconds between saved states.")
+    ] = 300.0,
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
 
-    Needs the benchmark's data and the source's checkpoint. Next: `twf collect`.
+    Needs the benchmark's data and the source's checkpoint. A run that was stopped or killed goes on
+    from its last saved state when it is called again; SIGTERM and Ctrl-C save before they end it.
+    Next: `twf collect`.
     """
     if device != "cuda" and (status := warm.hand_over()) is not None:
         raise typer.Exit(status)
+    from twf.training.resume import STATUS, Stopped
     from twf.training.run import execute
 
     loaded = parameters.load(params)
     planned = expand(loaded, study)
     if run not in planned.runs:
         raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")
-    execute(loaded, planned.runs[run], _device(device, threads))
+    try:
+        execute(loaded, planned.runs[run], _device(device, threads), save_every)
+    except Stopped:
+        print("stopped and saved: the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(STATUS) from None
 
 
 @app.command()

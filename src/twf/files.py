@@ -24,6 +24,7 @@ SEARCH = (  # every trial, the winners to read, the winners as input of another 
     "results/{study}/tables/winners.md",
     "results/{study}/tables/winners.yaml",
 )
+STATE = "states/{study}/{run}/state.safetensors"  # of a run that goes on; no output of a rule
 LOG = "logs/{study}/{node}"
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
@@ -42,6 +43,11 @@ def checkpoint_file(source: str) -> Path:
 def record_file(study: str, run: str) -> Path:
     """The record of one run."""
     return Path(RECORD.format(study=study, run=run))
+
+
+def state_file(study: str, run: str) -> Path:
+    """Where a run that goes on saves its state, to be resumed from."""
+    return Path(STATE.format(study=study, run=run))
 
 
 def runs_file(study: str) -> Path:

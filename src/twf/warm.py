@@ -74,11 +74,12 @@ def _work(client: socket.socket) -> None:
     os.environ.update(request["environment"])
     sys.argv = request["words"]
 
-    def end_with_client() -> None:
-        client.recv(1)  # returns when the client is gone
-        os._exit(1)
+    def follow_client() -> None:
+        while number := client.recv(1):
+            os.kill(os.getpid(), number[0])  # a signal that the client was sent
+        os._exit(1)  # it is gone
 
-    threading.Thread(target=end_with_client, daemon=True).start()
+    threading.Thread(target=follow_client, daemon=True).start()
     status = 1
     try:
         main()
@@ -106,7 +107,9 @@ def hand_over() -> int | None:
             socket.send_fds(server, [json.dumps(request).encode()], [1, 2])
         except OSError:
             return None
-        answer = server.recv(1)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _: server.send(bytes([number])))
+        answer = server.recv(1)  # taken up again after a signal
     if not answer:
         print("error: the process of this run was killed", file=sys.stderr)
         return 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,52 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from twf.data.store import Dataset
 from twf.hyperparameters import METHODS
 from twf.methods.base import Batch, Method, Step
 from twf.params import LrDecay
 from twf.replay.buffer import ReservoirBuffer
-from twf.study import Run
-from twf.tracking import NoTracker
 from twf.training import loop
-from twf.training.checkpoints import Checkpoint
 from twf.training.loop import Outcome
 from twf.training.randomness import Generators, derived_seed, seeded
 from twf.training.sgd import sgd_step
 
+Train = Callable[..., Outcome]
+
 CPU = torch.device("cpu")
 TRACES = Path(__file__).parent / "traces.json"
 
-METHOD_CLASSES = {
-    name: import_module(f"twf.methods.{name.replace('-', '_')}").METHOD for name in METHODS
-}
-
-Train = Callable[..., Outcome]
-
-
-@pytest.fixture
-def train(
-    tiny_run: Callable[..., Run],
-    tiny_dataset: Dataset,
-    tiny_source: Dataset,
-    tiny_checkpoint: Checkpoint,
-) -> Train:
-    """`train(method, **changes)`: the miniature run of a method; keywords change the run."""
-
-    def once(method: str, **changes: Any) -> Outcome:
-        run = tiny_run(method, **changes)
-        source = None if run.source_data is None else tiny_source
-        inputs = tiny_dataset, source, tiny_checkpoint
-        return loop.train(run, *inputs, CPU, NoTracker(), lambda *_: None)
-
-    return once
-
-
-def result(outcome: Outcome) -> dict[str, Any]:
-    """Everything of an outcome but its clock times."""
-    history = [{k: v for k, v in entry.items() if k != "seconds"} for entry in outcome.history]
-    return vars(outcome) | {"history": history}
-
+METHOD_CLASSES = {name: methods.load(name) for name in METHODS}
 
 # The step and the schedule
 
@@ -245,7 +213,7 @@ def test_training_leaves_the_checkpoint_as_it_was(train, tiny_checkpoint):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_seed_decides_a_run_to_the_last_bit_and_another_seed_differs(train, name):
+def test_a_seed_decides_a_run_to_the_last_bit_and_another_seed_differs(train, name, result):
     first = result(train(name))
     torch.manual_seed(12345)  # torch's own generator has no part in it
     torch.rand(7)
@@ -270,7 +238,7 @@ def test_initialisation_has_a_seed_of_its_own_and_leaves_torchs_generator_alone(
     assert not torch.equal(torch.random.get_rng_state(), state)  # the draws between show
 
 
-def test_a_run_does_not_depend_on_what_another_purpose_drew(train, monkeypatch):
+def test_a_run_does_not_depend_on_what_another_purpose_drew(train, monkeypatch, result):
     """However much another purpose draws, a method's run is the same to the last bit."""
     before = result(train("derpp"))
     epoch = loop._epoch
@@ -353,7 +321,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_term_and_task(train, m
     outcome = train("derpp")
     assert outcome.status == "diverged"
     assert "replay_logits" in outcome.reason and "task 1" in outcome.reason
-    assert "epoch 1" in outcome.reason
+    assert "step 0 of epoch 1" in outcome.reason
     assert len(steps) == 8  # it goes on to the end of the epoch, as nothing looks before
     assert len(outcome.accuracy_class_il) == len(outcome.accuracy_task_il) == 1
     assert math.isnan(outcome.history[-1]["loss"])
@@ -363,7 +331,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_term_and_task(train, m
 def test_every_method_survives_its_own_divergence(train, name, hyperparameters_of):
     outcome = train(name, hyperparameters=hyperparameters_of(name) | {"lr": 1e30})
     assert outcome.status == "diverged"
-    assert "not finite in epoch 0 of task 0" in outcome.reason
+    assert "not finite in step 1 of epoch 0 of task 0" in outcome.reason
     assert outcome.accuracy_class_il == []
 
 

@@ -9,11 +9,15 @@ from twf.hyperparameters import METHODS
 from twf.methods.base import Learner, Method
 
 
-def make(name: str, learner: Learner, hyperparameters: dict[str, int | float]) -> Method[Any]:
-    """The method called `name`, ready to train `learner`.
+def load(name: str) -> type[Method[Any]]:
+    """The class of the method called `name`.
 
     Only its own module is imported, so that a record's hash of the code in use covers no other.
     """
-    module = import_module(f"twf.methods.{name.replace('-', '_')}")
-    made: Method[Any] = module.METHOD(learner, METHODS[name].hyperparameters(**hyperparameters))
-    return made
+    found: type[Method[Any]] = import_module(f"twf.methods.{name.replace('-', '_')}").METHOD
+    return found
+
+
+def make(name: str, learner: Learner, hyperparameters: dict[str, int | float]) -> Method[Any]:
+    """The method called `name`, ready to train `learner`."""
+    return load(name)(learner, METHODS[name].hyperparameters(**hyperparameters))

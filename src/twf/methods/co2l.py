@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import deepcopy
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from twf.hyperparameters import Co2lHyperparameters
 from twf.methods.base import Batch, Method, Step, Task
 from twf.models.contrast import asymmetric_supcon, projection_head, relation_distillation
-from twf.models.resnet import ResNet, freeze
+from twf.models.resnet import frozen_copy
 from twf.replay.balanced import balance
 from twf.training.randomness import seeded
 from twf.training.sgd import cosine, sgd_step
@@ -30,7 +29,8 @@ class Co2l(Method[Co2lHyperparameters]):
         width = learner.network.classifier.in_features
         with seeded(learner.generators.seed, "projection"):
             self.head = projection_head(width).to(learner.device)
-        self.old: tuple[ResNet, nn.Sequential] | None = None  # after the last task
+            self.linear = nn.Linear(width, learner.classes).to(learner.device)
+        self.old = frozen_copy(learner.network), frozen_copy(self.head)  # after the last task
         side = learner.image_size
         self.images = torch.empty(0, 3, side, side, dtype=torch.uint8, device=learner.device)
         self.labels = torch.empty(0, dtype=torch.int64, device=learner.device)
@@ -71,7 +71,7 @@ class Co2l(Method[Co2lHyperparameters]):
         z = F.normalize(self.head(learner.network.features(views)), dim=1)
         current = labels // learner.classes_per_task == self.task
         terms = {"contrast": asymmetric_supcon(z, labels.repeat(2), current.repeat(2), h.tau)}
-        if self.old is not None:
+        if self.task > 0:
             with torch.no_grad():
                 network, head = self.old
                 then = F.normalize(head(network.features(views)), dim=1)
@@ -88,17 +88,16 @@ class Co2l(Method[Co2lHyperparameters]):
             self.learner.generators["replay"],
         )
         self._fit_linear()
-        self.old = deepcopy(self.learner.network), deepcopy(self.head).eval()
-        for module in self.old:
-            freeze(module)
+        for old, module in zip(self.old, self.modules(), strict=True):
+            old.load_state_dict(module.state_dict())
 
     def _fit_linear(self) -> None:
         """Train the linear classifier by SGD with momentum 0.9; one epoch, or 100 (F11)."""
         h, learner = self.hyperparameters, self.learner
         network, generator = learner.network, learner.generators["linear"]
         with seeded(learner.generators.seed, f"linear/{self.task}"):
-            width = network.classifier.in_features
-            self.linear = nn.Linear(width, learner.classes).to(learner.device)
+            fresh = nn.Linear(network.classifier.in_features, learner.classes)
+        self.linear.load_state_dict(fresh.state_dict())
         parameters = list(self.linear.parameters())
         velocity = [torch.zeros_like(p) for p in parameters]
         for epoch in range(1 if self.published("F11") else 100):

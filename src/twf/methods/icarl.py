@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -11,7 +9,7 @@ from torch import Tensor
 from twf.evaluation.accuracy import BATCH
 from twf.hyperparameters import IcarlHyperparameters
 from twf.methods.base import Batch, Method, Step, Task
-from twf.models.resnet import ResNet, freeze, parameters_of
+from twf.models.resnet import frozen_copy, parameters_of
 from twf.replay.herding import herd
 
 
@@ -21,11 +19,11 @@ class Icarl(Method[IcarlHyperparameters]):
     t is the old network's sigmoid for classes of earlier tasks, and the label for this task's.
     """
 
-    old: ResNet | None = None
     means: Tensor | None = None  # [classes seen, C]: each class's mean exemplar feature
 
     def setup(self) -> None:
         assert self.learner.buffer is not None
+        self.old = frozen_copy(self.learner.network)  # the network after the last task
         self.exemplars: list[Tensor] = []  # of each class seen: uint8 [m, 3, H, W], best first
 
     def training_set(self, task: Task) -> tuple[Tensor, Tensor]:
@@ -43,7 +41,7 @@ class Icarl(Method[IcarlHyperparameters]):
         images = self.learner.augment(batch.images, self.learner.generators["augmentation"])
         logits = self.learner.network(images)
         then = None
-        if self.old is not None:
+        if self.task > 0:
             with torch.no_grad():
                 then = self.old(images)
         error = distilling_bce(logits, batch.labels, then, self.task, self.learner.classes_per_task)
@@ -55,8 +53,7 @@ class Icarl(Method[IcarlHyperparameters]):
     def end_task(self, task: Task) -> None:
         assert self.learner.buffer is not None
         self.learner.network.eval()
-        self.old = deepcopy(self.learner.network)
-        freeze(self.old)
+        self.old.load_state_dict(self.learner.network.state_dict())
         seen = len(self.exemplars) + self.learner.classes_per_task
         each = self.learner.buffer // seen
         self.exemplars = [exemplars[:each] for exemplars in self.exemplars]

@@ -9,7 +9,7 @@ from torch import Tensor
 from twf.hyperparameters import LwfHyperparameters
 from twf.methods.base import Batch, Method, Step, Task
 from twf.models.resnet import parameters_of
-from twf.training.sgd import batches, sgd_step
+from twf.training.sgd import batches, sgd_step, shuffled
 
 
 class Lwf(Method[LwfHyperparameters]):
@@ -41,8 +41,8 @@ class Lwf(Method[LwfHyperparameters]):
         """One epoch of the classifier alone."""
         learner, network = self.learner, self.learner.network
         first = task.number * learner.classes_per_task
-        order = learner.generators["warm-up"]
-        for index in batches(len(task.images), learner.batch_size, order):
+        order = shuffled(len(task.images), learner.generators["warm-up"])
+        for index in batches(order, learner.batch_size):
             images = learner.augment(task.images[index], learner.generators["augmentation"])
             with torch.no_grad():
                 features = network.features(images)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-
 import torch
 from torch import Tensor, nn
 
 from twf.data.augmentation import Augment, Placement
 from twf.models import gates
 from twf.models.gates import FeaturePropagation
-from twf.models.resnet import ResNet, freeze
+from twf.models.resnet import ResNet, frozen_copy
 from twf.replay.masks import MaskPacker
 
 
@@ -24,8 +22,7 @@ class Propagation(nn.Module):
         super().__init__()
         self.paper = paper
         self.image_size = image_size
-        self.sibling = deepcopy(network).eval()
-        freeze(self.sibling)
+        self.sibling = frozen_copy(network)
         channels = self.sibling.tap_channels
         self.taps = nn.ModuleList(FeaturePropagation(tasks, c, paper) for c in channels)
         with torch.no_grad():

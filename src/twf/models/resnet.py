@@ -7,11 +7,16 @@ sum before the last ReLU of each of the four stages.
 
 from __future__ import annotations
 
+from copy import deepcopy
+from typing import TypeVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from twf.params import Network
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class BasicBlock(nn.Module):
@@ -123,9 +128,9 @@ def fresh_classifier(network: ResNet, classes: int) -> None:
     network.classifier = nn.Linear(old.in_features, classes).to(old.weight)
 
 
-def freeze(network: nn.Module) -> None:
-    """Take every parameter out of training."""
-    network.requires_grad_(False)
+def frozen_copy(module: M) -> M:
+    """A copy in evaluation mode, none of whose parameters are trained."""
+    return deepcopy(module).eval().requires_grad_(False)
 
 
 def parameters_of(network: nn.Module) -> Tensor:

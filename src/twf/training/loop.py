@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,15 +24,17 @@ from twf.study import Run
 from twf.tracking import Tracker
 from twf.training.checkpoints import Checkpoint
 from twf.training.randomness import Generators, seeded
-from twf.training.sgd import batches, sgd_step
+from twf.training.resume import Keeper
+from twf.training.sgd import batches, sgd_step, shuffled
+from twf.training.state import capture, restore, unflatten
 
 
 @dataclass
 class Outcome:
     """What a run found, in the terms of `twf.results.record.SCHEMA`."""
 
-    initial_class_il: list[float]
-    initial_task_il: list[float]
+    initial_class_il: list[float] = field(default_factory=list)
+    initial_task_il: list[float] = field(default_factory=list)
     accuracy_class_il: list[list[float]] = field(default_factory=list)
     accuracy_task_il: list[list[float]] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -45,6 +47,19 @@ class Outcome:
         return "finished" if self.reason is None else "diverged"
 
 
+@dataclass
+class Place:
+    """How far a run has come; with the method's state, all that is needed to go on from here."""
+
+    phase: int = 0
+    begun: bool = False  # the phase's `begin_task` has been called
+    epoch: int = 0
+    order: Tensor | None = None  # of the epoch's images; None before its first step
+    step: int = 0
+    terms: dict[str, Tensor] = field(default_factory=dict)  # [steps] each, of the epoch so far
+    seconds: float = 0.0  # of the epoch so far
+
+
 def train(
     run: Run,
     dataset: Dataset,
@@ -53,8 +68,12 @@ def train(
     device: torch.device,
     tracker: Tracker,
     advance: Advance,
+    keeper: Keeper,
 ) -> Outcome:
-    """Learn the benchmark's tasks one after another, and evaluate on all of them after each."""
+    """Learn the benchmark's tasks one after another, and evaluate on all of them after each.
+
+    Goes on from what `keeper` has saved of this run, and ends as if it had never been interrupted.
+    """
     learner = make_learner(run, dataset, source_dataset, checkpoint, device)
     method = make(run.method, learner, run.hyperparameters)
     train_images = to_device(dataset.train_images, device)
@@ -62,7 +81,9 @@ def train(
     test_images = to_device(dataset.test_images, device)
     test_labels = dataset.test_labels.to(device)
     positions = task_splits.split(train_labels, run.tasks, run.classes)
-    tasks = [Task(i, train_images[p], train_labels[p]) for i, p in enumerate(positions)]
+    phases = method.phases(
+        [Task(i, train_images[p], train_labels[p]) for i, p in enumerate(positions)]
+    )
 
     def evaluate(logits: Logits) -> tuple[list[float], list[float]]:
         learner.network.eval()
@@ -75,34 +96,39 @@ def train(
         assert learner.source is not None
         probe = Probe(learner.network, learner.augment, test_images, learner.source, source_dataset)
 
-    outcome = Outcome(*evaluate(initial_logits(learner)))
-    _probe(probe, learner, outcome)
-    for task in method.phases(tasks):
-        for module in method.modules():
-            module.train()
-        method.begin_task(task)
+    place, outcome = Place(), Outcome()
+
+    def state() -> dict[str, Any]:
+        return {"run": capture(method), "place": vars(place), "outcome": vars(outcome)}
+
+    if (saved := keeper.load()) is not None:
+        values, tensors = saved
+        restore(method, values["run"], tensors)
+        place = Place(**unflatten(values["place"], tensors, device))
+        outcome = Outcome(**unflatten(values["outcome"], tensors, device))
+        advance(place.phase * run.epochs + place.epoch, "resumed")
+    else:
+        outcome.initial_class_il, outcome.initial_task_il = evaluate(initial_logits(learner))
+        _probe(probe, learner, outcome)
+    while place.phase < len(phases):
+        task = phases[place.phase]
+        if not place.begun:
+            for module in method.modules():
+                module.train()
+            method.begin_task(task)
+            place.begun = True
         images, labels = method.training_set(task)
-        parameters = [p for module in method.modules() for p in module.parameters()]
-        for epoch in range(run.epochs):
-            start = time.monotonic()
-            terms = _epoch(method, parameters, epoch, images, labels)
-            loss = sum(terms.values())
-            entry: dict[str, Any] = {
-                "phase": task.number,
-                "epoch": epoch,
-                "seconds": time.monotonic() - start,
-                "loss": loss,
-                "terms": terms,
-            }
+        while place.epoch < run.epochs:
+            terms = _epoch(method, place, images, labels, lambda: keeper.pause(state))
+            entry = _entry(task, place, terms)
             outcome.history.append(entry)
             tracker.epoch(entry)
-            advance(1, f"task {task.number} loss {loss:.3f}")
-            if not math.isfinite(loss):
-                bad = [name for name, value in terms.items() if not math.isfinite(value)]
-                outcome.reason = (
-                    f"loss term {', '.join(bad)} not finite in epoch {epoch} of task {task.number}"
-                )
+            advance(1, f"task {task.number} loss {entry['loss']:.3f}")
+            outcome.reason = _divergence(entry, terms)
+            if outcome.reason is not None:
                 return outcome
+            place.epoch, place.order, place.step, place.terms = place.epoch + 1, None, 0, {}
+            place.seconds = 0.0
         method.end_task(task)
 
         class_il, task_il = evaluate(method.logits)
@@ -110,6 +136,8 @@ def train(
         outcome.accuracy_task_il.append(task_il)
         tracker.task(task.number, class_il, task_il)
         _probe(probe, learner, outcome)
+        place = Place(phase=place.phase + 1)
+        keeper.pause(state, now=place.phase < len(phases))
     return outcome
 
 
@@ -170,24 +198,57 @@ def make_learner(
 
 def _epoch(
     method: Method[Any],
-    parameters: list[torch.nn.Parameter],
-    epoch: int,
+    place: Place,
     images: Tensor,
     labels: Tensor,
-) -> dict[str, float]:
-    """One pass over a task's images in random order. Gives each term's mean over the steps.
+    pause: Callable[[], None],
+) -> dict[str, Tensor]:
+    """One pass over a task's images in random order, or what is left of it.
 
-    Nothing returns to the host before the end.
+    Gives each term's value at every step (`[steps]` each). Nothing returns to the host.
     """
-    order = method.learner.generators["order"]
-    positions = list(batches(len(images), method.batch_size, order, method.keep_last_batch))
-    sums: dict[str, Tensor] = {}
-    for i, index in enumerate(positions):
+    parameters = [p for module in method.modules() for p in module.parameters()]
+    if place.order is None:
+        place.order = shuffled(len(images), method.learner.generators["order"])
+    positions = batches(place.order, method.batch_size, method.keep_last_batch)
+    before, start = place.seconds, time.monotonic()
+    while place.step < len(positions):
+        index = positions[place.step]
         step = method.loss(Batch(images[index], labels[index], index))
         torch.stack(list(step.terms.values())).sum().backward()
-        sgd_step(parameters, method.learning_rate(epoch + i / len(positions)))
+        sgd_step(parameters, method.learning_rate(place.epoch + place.step / len(positions)))
         if method.buffer is not None and step.store is not None:
             method.buffer.insert(**step.store)
         for name, value in step.terms.items():
-            sums[name] = sums.get(name, 0) + value.detach()
-    return {name: value.item() / len(positions) for name, value in sums.items()}
+            if name not in place.terms:
+                place.terms[name] = value.new_zeros(len(positions))
+            place.terms[name][place.step] = value.detach()
+        place.step += 1
+        place.seconds = before + time.monotonic() - start
+        pause()
+    return place.terms
+
+
+def _entry(task: Task, place: Place, terms: dict[str, Tensor]) -> dict[str, Any]:
+    """An epoch as the record has it: each term's mean over the steps."""
+    means = {name: values.double().mean().item() for name, values in terms.items()}
+    return {
+        "phase": task.number,
+        "epoch": place.epoch,
+        "seconds": place.seconds,
+        "loss": sum(means.values()),
+        "terms": means,
+    }
+
+
+def _divergence(entry: dict[str, Any], terms: dict[str, Tensor]) -> str | None:
+    """Which terms were not finite first, and when; None where all are finite."""
+    finite = torch.stack(list(terms.values())).isfinite()  # [terms, steps]
+    if finite.all():
+        return None
+    step = int((~finite).any(dim=0).nonzero()[0, 0])
+    bad = [name for name, row in zip(terms, finite, strict=True) if not row[step]]
+    return (
+        f"loss term {', '.join(bad)} not finite in step {step} of epoch {entry['epoch']} of task "
+        f"{entry['phase']}"
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import resource
-import time
 from datetime import UTC, datetime
+from typing import Any
 
 import torch
 
-from twf import files
+from twf import files, methods
 from twf.data import store, tasks
 from twf.errors import UserError
 from twf.params import Params
@@ -18,11 +19,17 @@ from twf.results import record
 from twf.study import Run
 from twf.tracking import start_tracking
 from twf.training import checkpoints, loop
-from twf.training.provenance import code, environment, host
+from twf.training.provenance import code, device_name, environment, host
+from twf.training.resume import keeping
 
 
-def execute(params: Params, run: Run, device: torch.device) -> None:
-    """Train, evaluate, and write the record."""
+def execute(params: Params, run: Run, device: torch.device, save_every: float = math.inf) -> None:
+    """Train, evaluate, and write the record.
+
+    The run's state is saved every `save_every` seconds and after each task. Where such a state is
+    there, the run goes on from it. Raises `UserError` where another process is at this run, and
+    `twf.training.resume.Stopped` where SIGTERM or SIGINT ended it.
+    """
     dataset = store.load(files.data_file(run.data))
     source = store.load(files.data_file(run.source_data)) if run.source_data is not None else None
     checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
@@ -34,19 +41,51 @@ def execute(params: Params, run: Run, device: torch.device) -> None:
     if run.held_out is not None:
         dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
     _check_tasks(run, dataset)
-    started, clock = datetime.now(UTC), time.monotonic()
+    started = datetime.now(UTC)
+    inputs = {
+        "checkpoint_sha256": checkpoint.sha256,
+        "train_fingerprint": dataset.train_fingerprint,
+        "test_fingerprint": dataset.test_fingerprint,
+    }
+    methods.load(run.method)  # it is part of the code in use
+    made_in, made_by = environment(device), code()
+    guard = {
+        "parameters": run.digest,
+        "inputs": inputs,
+        "code": made_by["method_hash"],
+        "versions": made_in["versions"],
+        "device": device.type,
+    }
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     phases = 1 if run.method == "joint" else run.tasks
     with (
+        keeping(files.state_file(run.study, run.id), guard, save_every) as keeper,
         start_tracking(params.tracking, run) as tracker,
         progress(run.id, phases * run.epochs) as advance,
     ):
-        outcome = loop.train(run, dataset, source, checkpoint, device, tracker, advance)
-        seconds = time.monotonic() - clock
+        outcome = loop.train(run, dataset, source, checkpoint, device, tracker, advance, keeper)
+        seconds = keeper.seconds
         tracker.finish(outcome.status, outcome.accuracy_class_il, outcome.accuracy_task_il)
-    made_in = environment(device)
-    row = {
+        row = _row(run, outcome, seconds, started, device) | {
+            "provenance": json.dumps(
+                {
+                    "parameters": json.loads(run.parameters),
+                    "code": made_by,
+                    "inputs": inputs,
+                    "versions": made_in["versions"],
+                }
+            )
+        }
+        record.write(files.record_file(run.study, run.id), row)
+        keeper.forget()
+
+
+def _row(
+    run: Run, outcome: loop.Outcome, seconds: float, started: datetime, device: torch.device
+) -> dict[str, Any]:
+    """The record's columns but its provenance."""
+    return {
         "run": run.id,
         "study": run.study,
         "benchmark": run.benchmark,
@@ -67,23 +106,10 @@ def execute(params: Params, run: Run, device: torch.device) -> None:
         "seconds": seconds,
         "peak_memory_mib": peak_memory_mib(device),
         "started": started,
-        "device": made_in["device"],
+        "device": device_name(device),
         "host": host(),
         "digest": run.digest,
-        "provenance": json.dumps(
-            {
-                "parameters": json.loads(run.parameters),
-                "code": code(),
-                "inputs": {
-                    "checkpoint_sha256": checkpoint.sha256,
-                    "train_fingerprint": dataset.train_fingerprint,
-                    "test_fingerprint": dataset.test_fingerprint,
-                },
-                "versions": made_in["versions"],
-            }
-        ),
     }
-    record.write(files.record_file(run.study, run.id), row)
 
 
 def _check_tasks(run: Run, dataset: store.Dataset) -> None:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 
-def batches(
-    count: int, size: int, generator: torch.Generator, keep_last: bool = False
-) -> Iterator[Tensor]:
-    """The positions 0 to `count - 1` in random order, `size` at a time (int64).
+def shuffled(count: int, generator: torch.Generator) -> Tensor:
+    """The positions 0 to `count - 1` in random order (int64)."""
+    return torch.randperm(count, generator=generator, device=generator.device)
 
-    The last batch is dropped where it is incomplete, unless it is to be kept.
-    """
-    order = torch.randperm(count, generator=generator, device=generator.device)
-    for batch in order.split(size):
-        if keep_last or len(batch) == size:
-            yield batch
+
+def batches(order: Tensor, size: int, keep_last: bool = False) -> list[Tensor]:
+    """`order` cut into batches; the last is dropped where incomplete, unless it is to be kept."""
+    return [batch for batch in order.split(size) if keep_last or len(batch) == size]
 
 
 @torch.no_grad()

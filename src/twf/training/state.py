@@ -1,0 +1,98 @@
+"""All that a run is between two steps, as plain values and tensors, and back again.
+
+A method may keep tensors, modules, a buffer, numbers, and lists, tuples and dicts of these in its
+attributes. Its modules and its buffer must be there after `setup`: they are filled, not made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from twf.methods.base import Method
+from twf.replay.buffer import ReservoirBuffer
+
+Tensors = dict[str, Tensor]
+
+
+def capture(method: Method[Any]) -> dict[str, Any]:
+    """Network, random generators and the method's own attributes; tensors are not copied."""
+    learner = method.learner
+    return {
+        "network": learner.network,
+        "generators": {name: g.get_state() for name, g in learner.generators.items()},
+        "method": _attributes(method),
+    }
+
+
+def restore(method: Method[Any], saved: dict[str, Any], tensors: Tensors) -> None:
+    """Make a method, just set up, what it was when it was captured and flattened."""
+    learner = method.learner
+    _fill(learner.network, saved["network"], tensors, learner.device)
+    for name, state in saved["generators"].items():
+        learner.generators[name].set_state(tensors[state["tensor"]])
+    for name, value in saved["method"].items():
+        current = getattr(method, name, None)
+        setattr(method, name, _fill(current, value, tensors, learner.device))
+
+
+def _attributes(method: Method[Any]) -> dict[str, Any]:
+    """What a method holds, a buffer of two names once."""
+    found: dict[str, Any] = {}
+    for name, value in vars(method).items():
+        again = any(value is other for other in found.values() if value is not None)
+        if name not in ("learner", "hyperparameters") and not again:
+            found[name] = value
+    return found
+
+
+def flatten(value: Any, tensors: Tensors) -> Any:
+    """`value` as JSON knows it, its tensors copied to the host and into `tensors` by name."""
+    if isinstance(value, Tensor):
+        name = f"tensor-{len(tensors)}"
+        tensors[name] = value.detach().to("cpu", copy=True).contiguous()
+        return {"tensor": name}
+    if isinstance(value, nn.Module):
+        training = [name for name, module in value.named_modules() if module.training]
+        return {"parameters": flatten(dict(value.state_dict()), tensors), "training": training}
+    if isinstance(value, ReservoirBuffer):
+        return {name: flatten(getattr(value, name), tensors) for name in _BUFFER}
+    if isinstance(value, dict):
+        return {name: flatten(part, tensors) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [flatten(part, tensors) for part in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"a run's state cannot hold a {type(value).__name__}: see {__name__}")
+
+
+_BUFFER = ("seen", "rows", "pinned")
+
+
+def _fill(current: Any, saved: Any, tensors: Tensors, device: torch.device) -> Any:
+    """The value that `saved` stands for; `current` says of what kind it is, and is filled."""
+    if isinstance(current, nn.Module):
+        current.load_state_dict(_fill(None, saved["parameters"], tensors, device))
+        for name, module in current.named_modules():
+            module.training = name in saved["training"]
+        return current
+    if isinstance(current, ReservoirBuffer):
+        for name in _BUFFER:
+            setattr(current, name, _fill(None, saved[name], tensors, device))
+        return current
+    if isinstance(saved, dict):
+        if saved.keys() == {"tensor"}:
+            return tensors[saved["tensor"]].to(device)
+        return {name: _fill(None, part, tensors, device) for name, part in saved.items()}
+    if isinstance(saved, list):
+        kept = current if isinstance(current, tuple) else [None] * len(saved)
+        parts = [_fill(c, part, tensors, device) for c, part in zip(kept, saved, strict=True)]
+        return tuple(parts) if isinstance(current, tuple) else parts
+    return saved
+
+
+def unflatten(saved: Any, tensors: Tensors, device: torch.device) -> Any:
+    """What was flattened, without modules and buffers; a tuple comes back as a list."""
+    return _fill(None, saved, tensors, device)
