@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from twf import methods
 from twf.hyperparameters import METHODS
 from twf.methods.base import Batch, Method, Step
 from twf.params import LrDecay
