@@ -56,7 +56,7 @@ def unreachable(
     It takes seconds: all addresses are asked at once, each for one byte.
     """
     missing = {f: file for f, file in entry.files.items() if not _has_size(root / name / f, file)}
-    for file_name, file in missing.items():
+    for file_name in missing:
         if os.path.lexists(place := root / name / file_name):
             return f"{place} has not the size of the registry's file; move or delete it"
     asked = {f: _addresses(name, f, file) for f, file in missing.items()}
