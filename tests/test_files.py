@@ -93,12 +93,12 @@ def test_names_of_outputs_follow_the_patterns_of_the_rules():
 def test_what_the_disk_refuses_is_a_users_mistake(tmp_path):
     path = tmp_path / "file"
     path.write_text("")
-    with pytest.raises(UserError, match="cannot write .*: make that possible, then call again"):
-        with files.writing(path):
-            (path / "below").mkdir()
-    with pytest.raises(UserError, match="No space left on device.*: free some space there"):
-        with files.writing(path):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    refused = pytest.raises(UserError, match="cannot write .*: make that possible, then call again")
+    with refused, files.writing(path):
+        (path / "below").mkdir()
+    full = pytest.raises(UserError, match="No space left on device.*: free some space there")
+    with full, files.writing(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_lock_lets_one_in_at_a_time(tmp_path, capfd):
@@ -112,7 +112,7 @@ def test_a_lock_lets_one_in_at_a_time(tmp_path, capfd):
     with files.locked(lock, "it counts"):
         thread = threading.Thread(target=second)
         thread.start()
-        while not capfd.readouterr().err == "waiting for another process: it counts\n":
+        while capfd.readouterr().err != "waiting for another process: it counts\n":
             time.sleep(0.01)
         order.append("first")
     thread.join()
@@ -124,6 +124,6 @@ def test_a_lock_where_none_can_be_is_a_users_mistake(tmp_path, monkeypatch):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(files.fcntl, "flock", no_locks)
-    with pytest.raises(UserError, match="cannot lock .*No locks available.*needs locks"):
-        with files.locked(tmp_path / "lock", "it counts"):
-            pytest.fail("it went on without a lock")
+    refused = pytest.raises(UserError, match="cannot lock .*No locks available.*needs locks")
+    with refused, files.locked(tmp_path / "lock", "it counts"):
+        pytest.fail("it went on without a lock")

@@ -79,7 +79,7 @@ def refusal(*archives: Path) -> str:
     """The message of an extraction that fails; the fixture sees that nothing is left."""
     with pytest.raises(UserError) as caught, extracted(*archives):
         pytest.fail("it was unpacked")
-    assert str(archives[0]) in str(caught.value)
+    assert any(str(archive) in str(caught.value) for archive in archives)
     return str(caught.value)
 
 
@@ -204,18 +204,17 @@ def test_what_is_no_archive_is_refused(project, name):
 def test_a_missing_archive_is_named(project):
     archive = Path("archives/some/one.tgz")
     assert "`twf data list`" in refusal(archive)
-    with pytest.raises(UserError, match="no archive archives/some/three.mat"):
-        with extracted(tar("archives/some/one.tgz", ("a", b"1")), archive.with_name("three.mat")):
-            pytest.fail("it was unpacked")
+    tar("archives/some/one.tgz", ("a", b"1"))
+    assert "no archive archives/some/three.mat" in refusal(archive, archive.with_name("three.mat"))
 
 
 @pytest.mark.parametrize("name", ["one.tgz", "one.zip"])
 def test_a_full_disk_is_a_users_mistake(project, small_disk, name):
     make = pack if name.endswith(".zip") else tar
     archive = make(f"archives/some/{name}", ("a", b"1"), ("b", LARGE), ("c", LARGE))
-    with pytest.raises(UserError, match="No space left on device.*free some space") as caught:
-        with extracted(archive, scratch=small_disk):
-            pytest.fail("it was unpacked")
+    full = pytest.raises(UserError, match="No space left on device.*free some space")
+    with full as caught, extracted(archive, scratch=small_disk):
+        pytest.fail("it was unpacked")
     assert str(archive) in str(caught.value)
     assert [path.suffix for path in small_disk.iterdir()] == [".lock"]
 
