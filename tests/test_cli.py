@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -99,6 +101,9 @@ UNKNOWN = {
     "report large": ["no study 'large'", "there is tiny"],
     "run tiny split-target.er.99.s0": ["no run 'split-target.er.99.s0'", "`twf plan tiny`"],
     "table tiny other": ["no table 'other'", "there is main.split-target"],
+    "data show nothing": ["no archive 'nothing'", "there is cifar10, "],
+    "data fetch cifar10 nothing": ["no archive 'nothing'", "there is cifar10, "],
+    "data fetch --study large": ["no study 'large'", "there is tiny"],
     "data prepare nothing": ["no data set 'nothing'", "there is target, origin"],
     "pretrain train nothing": ["no source 'nothing'", "there is origin"],
 }
@@ -277,9 +282,70 @@ def test_a_mistake_reaches_the_shell_without_a_traceback(tmp_path):
     assert mistake(Said(done.returncode, done.stdout, done.stderr)).count("\n") == 1
 
 
+@pytest.fixture
+def own_archive(tmp_path, monkeypatch) -> bytes:
+    """The content of `some.npz` of the archive `target`, which a registry and a mirror have."""
+    content = b"some bytes"
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    (mirror / "some.npz").write_bytes(content)
+    entry = {
+        "title": "Our target",
+        "kind": "images",
+        "homepage": "https://lab.example",
+        "licence": "to be cited",
+        "citation": "Us, 2022",
+        "files": {"some.npz": {"size": 10, "md5": hashlib.md5(content).hexdigest()}},
+        "classes": 4,
+        "images": {"train": 44, "test": 16},
+        "size": 16,
+    }
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"target": entry}))
+    monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "own.yaml"))
+    monkeypatch.setenv("TWF_MIRROR", str(mirror))
+    return content
+
+
+@pytest.mark.parametrize("words", ["data fetch target", "data fetch --study tiny"])
+def test_archives_are_fetched_by_name_or_for_a_study(twf, tiny_project, own_archive, words):
+    """The miniature study's data set `target` is an archive of the registry."""
+    assert re.search(r"target .* 44 \+ 16 .* missing", twf("data list").out)
+    assert twf(words).code == 0
+    assert (files.archive_folder("target") / "some.npz").read_bytes() == own_archive
+    assert re.search(r"target .* 44 \+ 16 .* present", twf("data list").out)
+    assert "next: twf data fetch NAME" in twf("data list").out
+
+
+def test_an_archive_is_shown_with_licence_citation_and_checksum(twf, tiny_project, own_archive):
+    said = twf("data show target").out
+    for part in (
+        "licence: to be cited",
+        "Us, 2022",
+        "44 for training, 16 for testing, 4 classes",
+        f"archives/target/some.npz: 10 bytes, MD5 {hashlib.md5(own_archive).hexdigest()}",
+        "train fingerprint at 16 pixels: not known",
+        "status: missing",
+    ):
+        assert part in said
+    assert "SHA-256 0676ba61" in twf("data show resnet50-imagenet").out
+
+
+def test_to_fetch_nothing_says_what_there_is_to_say(twf, tiny_project):
+    message = mistake(twf("data fetch"))
+    assert "--study STUDY" in message and "`twf data list`" in message
+
+
+def test_a_wrong_registry_of_ones_own_is_explained(twf, tiny_project, monkeypatch):
+    monkeypatch.setenv("TWF_REGISTRY", "nowhere.yaml")
+    assert "TWF_REGISTRY is nowhere.yaml" in mistake(twf("data list"))
+
+
 NEXT = {
     "": "twf plan",
     "plan": "snakemake --cores all results/STUDY/report.html",
+    "data list": "twf data fetch NAME",
+    "data show": "twf data fetch NAME",
+    "data fetch": "twf data prepare",
     "data prepare": "twf pretrain train",
     "pretrain train": "twf run",
     "run": "twf collect",

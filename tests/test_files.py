@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from twf import files
+from twf.errors import UserError
 
 
 def names(folder: Path) -> list[str]:
@@ -84,3 +88,42 @@ def test_names_of_outputs_follow_the_patterns_of_the_rules():
     assert str(files.checkpoint_file("letters")) == "checkpoints/letters.safetensors"
     assert str(files.record_file("demo", "a.er.50.s0")) == "results/demo/runs/a.er.50.s0.parquet"
     assert str(files.table_file("demo", "main.a", "md")) == "results/demo/tables/main.a.md"
+
+
+def test_what_the_disk_refuses_is_a_users_mistake(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("")
+    refused = pytest.raises(UserError, match="cannot write .*: make that possible, then call again")
+    with refused, files.writing(path):
+        (path / "below").mkdir()
+    full = pytest.raises(UserError, match="No space left on device.*: free some space there")
+    with full, files.writing(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_lock_lets_one_in_at_a_time(tmp_path, capfd):
+    lock = tmp_path / "a" / "lock"
+    order = []
+
+    def second() -> None:
+        with files.locked(lock, "it counts"):
+            order.append("second")
+
+    with files.locked(lock, "it counts"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        while capfd.readouterr().err != "waiting for another process: it counts\n":
+            time.sleep(0.01)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_a_lock_where_none_can_be_is_a_users_mistake(tmp_path, monkeypatch):
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    refused = pytest.raises(UserError, match="cannot lock .*No locks available.*needs locks")
+    with refused, files.locked(tmp_path / "lock", "it counts"):
+        pytest.fail("it went on without a lock")

@@ -33,10 +33,12 @@ app = typer.Typer(
     all results/demo/report.html` makes all of the demo; the commands here are what it calls, and
     each can be called by hand with the same words:
 
-    data prepare → pretrain train → run → collect → table → report
+    data fetch → data prepare → pretrain train → run → collect → table → report
     """,
 )
-data_app = typer.Typer(no_args_is_help=True, help="Data sets: prepare their arrays.")
+data_app = typer.Typer(
+    no_args_is_help=True, help="Data sets: fetch their archives, prepare their arrays."
+)
 pretrain_app = typer.Typer(no_args_is_help=True, help="Pretrained networks: where runs start.")
 app.add_typer(data_app, name="data")
 app.add_typer(pretrain_app, name="pretrain")
@@ -48,6 +50,9 @@ DeviceOption = Annotated[
     Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU where there is one.")
 ]
 ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads.")]
+ArchiveArgument = Annotated[
+    str, typer.Argument(help="An archive, as `twf data list` names it, for example cifar10.")
+]
 StudyArgument = Annotated[str, typer.Argument(help="A study of params.yaml, for example demo.")]
 
 
@@ -78,6 +83,57 @@ def plan(
     loaded = parameters.load(params)
     status = planning.status(loaded, expand(loaded, study or loaded.study))
     print(json.dumps(status, indent=2)) if as_json else planning.show(status)
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """List the official archives, and which are there, by their sizes.
+
+    Next: `twf data show NAME` has licence and citation, `twf data fetch NAME` fetches one.
+    """
+    from twf.data import listing
+
+    listing.show_all()
+
+
+@data_app.command("show")
+def data_show(name: ArchiveArgument) -> None:
+    """Show all that is known of an archive: files, checksums, addresses, licence, citation.
+
+    Next: `twf data fetch NAME`.
+    """
+    from twf.data import listing
+
+    listing.show(name)
+
+
+@data_app.command("fetch")
+def data_fetch(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Archives, as `twf data list` names them.")
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(help="A study of params.yaml: all archives that it needs.")
+    ] = None,
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Fetch official archives, and check them: archives/NAME. Next: `twf data prepare`.
+
+    Stopped and started again, it goes on from what came so far. Where jobs run without network,
+    call it on the login node. `TWF_MIRROR` names a folder or an address to ask first.
+    """
+    from twf.data import registry
+    from twf.data.fetch import fetch
+
+    wanted = list(names or [])
+    if study is not None:
+        loaded = parameters.load(params)
+        wanted += registry.needed(loaded, expand(loaded, study))
+    elif not wanted:
+        raise UserError("say which archives, or --study STUDY; `twf data list` names them")
+    entries = {name: registry.entry(name) for name in wanted}
+    for name, entry in entries.items():
+        fetch(name, entry)
 
 
 @data_app.command("prepare")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from twf.errors import UserError
 
 PARAMS = Path("params.yaml")
 SCHEMA = Path("workflow/schemas/params.schema.json")
 PUBLISHED = Path("results/published.csv")
+ARCHIVES = Path("archives")
 
 # Patterns, so that the Snakefile's rules (with wildcards) and the commands (with names) agree.
+ARCHIVE = f"{ARCHIVES}/{{archive}}"
 DATA = "data/{data}.safetensors"
 CHECKPOINT = "checkpoints/{source}.safetensors"
 RECORD = "results/{study}/runs/{run}.parquet"
@@ -28,6 +35,11 @@ STATE = "states/{study}/{run}/state.safetensors"  # of a run that goes on; no ou
 LOG = "logs/{study}/{node}"
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
+
+
+def archive_folder(archive: str) -> Path:
+    """The files of an official archive, as they were fetched."""
+    return Path(ARCHIVE.format(archive=archive))
 
 
 def data_file(data: str) -> Path:
@@ -83,6 +95,43 @@ def atomic(path: Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def writing(what: Path | str) -> Iterator[None]:
+    """Turn what the disk refuses inside the block into a `UserError` that names what is written."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "free some space there" if full else "make that possible"
+        raise UserError(
+            f"cannot write {what} ({error.strerror or error}): {remedy}, then call again"
+        ) from None
+
+
+@contextlib.contextmanager
+def locked(path: Path, work: str) -> Iterator[None]:
+    """Hold the lock file `path`; where another process holds it, say so and wait.
+
+    However a process ends, its lock ends with it. The file stays: it is empty, and to delete it
+    could let two processes lock two files of one name.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another process: {work}", file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise UserError(
+                f"cannot lock {path} ({error.strerror}): its file system needs locks; make "
+                f"{path.parent} a link to a folder on another one"
+            ) from None
+        yield
 
 
 def tidy_safetensors(path: Path) -> None:

@@ -1,0 +1,150 @@
+"""Fetch the official archives of the registry: `archives/NAME/FILE`, each checked, each once.
+
+What is on its way lies in `archives/.partial/NAME/`, and gets its name when it is whole and right.
+`TWF_MIRROR` names a folder, or an address, that is asked before the registry's addresses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+from twf import files
+from twf.data.download import UnavailableError, answers, bytes_of, discard, download
+from twf.data.registry import File, ImagesEntry, WeightsEntry, check_address
+from twf.errors import UserError
+
+VARIABLE = "TWF_MIRROR"
+
+
+def fetch(name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHIVES) -> None:
+    """Bring every file of the registry's entry `name` to `root/NAME/FILE`, checked.
+
+    A file that is there already is checked, and kept. Raises `UserError` where it is not the right
+    one, where no address gives the right one, or where the disk is full; a call again goes on from
+    what came so far.
+    """
+    for file_name, file in entry.files.items():
+        place = root / name / file_name
+        if _kept(place, name, file):
+            continue
+        partials = root / ".partial" / name
+        with files.locked(partials / f"{file_name}.lock", f"it fetches {place}"):
+            if not _kept(place, name, file):
+                _fetch(place, name, file, partials)
+
+
+def status(
+    name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHIVES
+) -> Literal["present", "incomplete", "missing"]:
+    """Which files of an entry are there, by their sizes; their content is not read."""
+    places = {root / name / file_name: file for file_name, file in entry.files.items()}
+    if all(_has_size(place, file) for place, file in places.items()):
+        return "present"
+    return "incomplete" if any(map(os.path.lexists, places)) else "missing"
+
+
+def unreachable(
+    name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHIVES
+) -> str | None:
+    """Why the files of an entry that are not there could not be fetched now; none where they could.
+
+    It takes seconds: all addresses are asked at once, each for one byte.
+    """
+    missing = {f: file for f, file in entry.files.items() if not _has_size(root / name / f, file)}
+    for file_name in missing:
+        if os.path.lexists(place := root / name / file_name):
+            return f"{place} has not the size of the registry's file; move or delete it"
+    asked = {f: _addresses(name, f, file) for f, file in missing.items()}
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        given = {
+            f: pool.map(answers, addresses, [missing[f].size] * len(addresses))
+            for f, addresses in asked.items()
+        }
+        lost = [f for f, results in given.items() if not any(results)]
+    if not lost:
+        return None
+    tried = ", ".join(chain.from_iterable(asked[f] for f in lost)) or "no address is known"
+    return (
+        f"cannot fetch {', '.join(lost)} of {name} from here ({tried}): `twf data fetch {name}` on "
+        f"a machine with network, or name a folder that has it with {VARIABLE}"
+    )
+
+
+def _fetch(place: Path, name: str, file: File, partials: Path) -> None:
+    """Bring one file to its place from the first address that gives the right one."""
+    failures = []
+    for address in _addresses(name, place.name, file):
+        # each address goes on with its own bytes: what two give may differ before the check
+        mark = hashlib.sha256(address.encode()).hexdigest()[:8]
+        try:
+            wrong = _bring(address, partials / f"{place.name}.{mark}", place, file)
+        except UnavailableError as error:
+            wrong = str(error)
+        if wrong is None:
+            for left in partials.glob(f"{place.name}.????????*"):  # all but the lock
+                left.unlink()
+            return
+        failures.append(f"{address}: {wrong}")
+    raise UserError(
+        f"cannot fetch {place}:\n  "
+        + ("\n  ".join(failures) or "the registry has no address of it")
+        + f"\n`twf data fetch {name}` tries again, and goes on from what came so far; or put the "
+        f"file there yourself, or name a folder or an address that has it with {VARIABLE}"
+    )
+
+
+def _bring(address: str, partial: Path, place: Path, file: File) -> str | None:
+    """Fetch, check and place one file; what is wrong with it, or none.
+
+    Where a file that was continued from an earlier call is wrong, it is fetched anew: the address
+    may have had another file then.
+    """
+    continued = bytes_of(partial) > 0
+    download(address, partial, file.size)
+    wrong = file.mismatch(partial)
+    if wrong is not None:
+        discard(partial)
+        return _bring(address, partial, place, file) if continued else wrong
+    with files.writing(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        partial.replace(place)
+    return None
+
+
+def _kept(place: Path, name: str, file: File) -> bool:
+    """Whether the right file is at its place. Raises `UserError` where a wrong one is."""
+    if not os.path.lexists(place):
+        return False
+    wrong = file.mismatch(place) if place.is_file() else "it is no file"
+    if wrong is not None:
+        raise UserError(
+            f"{place} is not the file of the registry: {wrong}; move or delete it, then "
+            f"`twf data fetch {name}`"
+        )
+    return True
+
+
+def _has_size(place: Path, file: File) -> bool:
+    return place.is_file() and file.size in (None, place.stat().st_size)
+
+
+def _addresses(name: str, file_name: str, file: File) -> list[str]:
+    """Where to ask for a file, in order: the mirror's two places, then the registry's addresses."""
+    mirror = os.environ.get(VARIABLE)
+    if not mirror:
+        return file.addresses
+    if "://" in mirror:
+        try:
+            base = check_address(mirror).rstrip("/")
+        except ValueError as error:
+            raise UserError(f"{VARIABLE} is {mirror!r}: {error}") from None
+    elif Path(mirror).is_dir():
+        base = Path(mirror).resolve().as_uri()
+    else:
+        raise UserError(f"{VARIABLE} is {mirror!r}, which is no folder here; mend or unset it")
+    return [f"{base}/{file_name}", f"{base}/{name}/{file_name}", *file.addresses]

@@ -1,0 +1,172 @@
+"""The registry of official archives: where they are, and how to tell that they are the right ones.
+
+`registry.yaml` beside this module holds ours; the file that `TWF_REGISTRY` names adds a lab's own,
+or replaces ours by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
+
+from twf.errors import UserError
+from twf.hyperparameters import Count, Strict
+from twf.params import Name, Params, _UniqueKeyLoader
+
+if TYPE_CHECKING:
+    from twf.study import Plan
+
+VARIABLE = "TWF_REGISTRY"
+PACKAGED = Path(__file__).with_name("registry.yaml")
+
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+
+
+def check_address(address: str) -> str:
+    """The address itself, where it can be asked for; a `ValueError` where not."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https", "file") or re.search(r"\s", address):
+        raise ValueError("an address starts with https://, http:// or file:// and has no blanks")
+    if parts.scheme != "file" and (not parts.hostname or parts.port == 0):
+        raise ValueError("this address names no host")
+    return address
+
+
+Address = Annotated[str, AfterValidator(check_address)]
+Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class File(Strict):
+    """One file of an archive: its size in bytes where known, its checksum, and who gives it."""
+
+    size: Count | None = None
+    md5: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
+    # or its first digits, at least the 8 that torchvision puts into a file's name
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{8,64}$")] | None = None
+    addresses: list[Address] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _one_checksum(self) -> File:
+        if (self.md5 is None) == (self.sha256 is None):
+            raise ValueError("give either 'md5' or 'sha256'")
+        return self
+
+    def mismatch(self, path: Path) -> str | None:
+        """What tells `path` from this file, expected and found; none where it is the same.
+
+        The size is looked at first. The content is read piece by piece, never whole.
+        """
+        found = path.stat().st_size
+        if self.size is not None and found != self.size:
+            return f"expected {self.size} bytes, found {found}"
+        algorithm, expected = ("md5", self.md5) if self.md5 else ("sha256", self.sha256)
+        assert expected is not None  # `_one_checksum` holds this
+        with path.open("rb") as file:
+            # it guards against accidents: where MD5 is forbidden for security, it is still allowed
+            digest = hashlib.file_digest(
+                file, lambda: hashlib.new(algorithm, usedforsecurity=False)
+            ).hexdigest()[: len(expected)]
+        if digest != expected:
+            return f"expected {algorithm} {expected}, found {digest}"
+        return None
+
+
+class Splits(Strict):
+    """How many images each split has."""
+
+    train: Count
+    test: Count
+
+
+class Fingerprints(Strict):
+    """`twf.data.store.fingerprint` of each split, where known."""
+
+    train: Fingerprint | None = None
+    test: Fingerprint | None = None
+
+
+class _Entry(Strict):
+    title: str
+    files: Annotated[dict[FileName, File], Field(min_length=1)]
+    licence: str
+    citation: str
+    homepage: str
+
+
+class ImagesEntry(_Entry):
+    """A labelled image set."""
+
+    kind: Literal["images"]
+    classes: Count
+    images: Splits
+    size: Count  # pixels along a side of the images that the fingerprints are of
+    fingerprints: Fingerprints = Fingerprints()
+
+
+class WeightsEntry(_Entry):
+    """A pretrained network's weights."""
+
+    kind: Literal["weights"]
+
+
+Entry = Annotated[ImagesEntry | WeightsEntry, Field(discriminator="kind")]
+Registry = dict[str, ImagesEntry | WeightsEntry]
+_registry: TypeAdapter[Registry] = TypeAdapter(dict[Name, Entry])
+
+
+def load() -> Registry:
+    """All entries by name: the packaged ones, and those of the file that `TWF_REGISTRY` names.
+
+    Raises `UserError` that names that file and the key where something in it is wrong.
+    """
+    own = os.environ.get(VARIABLE)
+    return _read(PACKAGED) | (_read(Path(own)) if own else {})
+
+
+def entry(name: str) -> ImagesEntry | WeightsEntry:
+    """The entry called `name`, or an error that says which there are."""
+    registry = load()
+    if name not in registry:
+        raise UserError(f"no archive {name!r} in the registry; there is {', '.join(registry)}")
+    return registry[name]
+
+
+def needed(params: Params, plan: Plan) -> list[str]:
+    """The entries that a study's data sets and sources are made from, in order."""
+    sources = [params.sources[name] for name in plan.sources]
+    wanted = {*plan.data, *(source.data for source in sources)}
+    wanted |= {Path(source.weights).stem for source in sources if source.weights is not None}
+    return [name for name in load() if name in wanted]
+
+
+def _read(path: Path) -> Registry:
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
+    except OSError as error:
+        raise UserError(
+            f"{VARIABLE} is {path}, which cannot be read ({error.strerror}); name a YAML file of "
+            "archives, or unset it"
+        ) from None
+    except (UserError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from None
+    try:
+        return _registry.validate_python(values)
+    except ValidationError as error:
+        problems = [_explain(e) for e in error.errors(include_url=False)]
+        raise UserError(f"{path} is wrong:\n  " + "\n  ".join(dict.fromkeys(problems))) from None
+
+
+def _explain(error: Any) -> str:
+    """`key.path: what is wrong (is: value)`."""
+    where = [str(part) for part in error["loc"]]
+    del where[1:2]  # the kind, which pydantic puts in to say which it checked against
+    message = error["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(error["input"], dict) else f" (is: {error['input']!r})"
+    return f"{'.'.join(where)}: {message}{shown}" if where else f"{message}{shown}"

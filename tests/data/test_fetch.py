@@ -1,0 +1,622 @@
+"""Fetching archives: every way in which a server, a disk or a process fails on the way."""
+
+from __future__ import annotations
+
+import email.utils
+import hashlib
+import http.server
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from twf.data import download, registry
+from twf.data.fetch import fetch, status, unreachable
+from twf.errors import UserError
+
+CONTENT = random.Random(0).randbytes(3 * 2**20 + 7)
+OTHER = random.Random(1).randbytes(len(CONTENT))
+HALF = len(CONTENT) // 2
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Gives `content`, by Range too, save where `faults` has another answer to the next request."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content: dict[str, bytes] = {"/file.bin": CONTENT}
+        self.faults: list[Callable[[Handler], None] | None] = []
+        self.requests: list[tuple[str, str | None]] = []  # path, Range
+        self.sent: list[int] = []  # bytes of each body
+        self.etag = '"first"'
+
+    def address(self, path: str = "file.bin") -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/{path}"
+
+    def handle_error(self, *_: object) -> None:
+        """A client that is gone before the end of its answer is part of the tests."""
+
+    @property
+    def ranges(self) -> list[str | None]:
+        return [asked for _, asked in self.requests]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.requests.append((self.path, self.headers["Range"]))
+        fault = self.server.faults.pop(0) if self.server.faults else None
+        (fault or Handler.give)(self)
+
+    def give(self, ignore_range: bool = False, limit: int | None = None) -> None:
+        """Answer rightly, or break off after `limit` bytes of the body."""
+        content = self.server.content.get(self.path)
+        if content is None:
+            self.answer(404)
+            return
+        start, asked = 0, self.headers["Range"]
+        same = self.headers["If-Range"] in (None, self.server.etag)
+        if asked and same and not ignore_range:
+            start = int(asked.removeprefix("bytes=").split("-")[0])
+            if start >= len(content):
+                self.answer(416, {"Content-Range": f"bytes */{len(content)}"})
+                return
+        headers = {"Content-Length": str(len(content) - start), "ETag": self.server.etag}
+        if start or asked == "bytes=0-0":
+            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        self.answer(206 if "Content-Range" in headers else 200, headers)
+        self.body(content[start:][:limit])
+
+    def answer(self, code: int, headers: dict[str, str] | None = None) -> None:
+        self.send_response(code)
+        for key, value in (headers or {}).items():
+            self.send_header(key, value)
+        self.end_headers()
+
+    def body(self, content: bytes) -> None:
+        self.server.sent.append(len(content))
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def cut(after: int) -> Callable[[Handler], None]:
+    return lambda handler: handler.give(limit=after)
+
+
+def refused(code: int, headers: dict[str, str] | None = None) -> Callable[[Handler], None]:
+    return lambda handler: handler.answer(code, headers)
+
+
+def whole_instead(handler: Handler) -> None:
+    handler.give(ignore_range=True)
+
+
+def other_part(stated: str) -> Callable[[Handler], None]:
+    def answer(handler: Handler) -> None:
+        handler.answer(206, {"Content-Range": stated, "Content-Length": "5"})
+        handler.body(b"wrong")
+
+    return answer
+
+
+def silence(handler: Handler) -> None:
+    """Take the request, and close without a word."""
+    handler.close_connection = True
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses between attempts, which are noted in place of being made."""
+    noted: list[float] = []
+    monkeypatch.setattr(download, "time", SimpleNamespace(sleep=noted.append, time=time.time))
+    return noted
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Iterator[Path]:
+    """The archives folder; the test is in its parent, where nothing else may appear."""
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    monkeypatch.delenv("TWF_MIRROR", raising=False)
+    monkeypatch.delenv("TWF_REGISTRY", raising=False)
+    yield project / "archives"
+    assert {path.name for path in project.iterdir()} <= {"archives"}
+
+
+def described(*addresses: str, content: bytes = CONTENT, **changes) -> registry.WeightsEntry:
+    """An entry of one file at `addresses`, with the checksum of `content`."""
+    file = {"size": len(content), "md5": hashlib.md5(content).hexdigest(), **changes}
+    return registry.WeightsEntry(
+        title="Some bytes",
+        kind="weights",
+        homepage="http://localhost",
+        licence="none",
+        citation="none",
+        files={"file.bin": registry.File(**file, addresses=list(addresses))},
+    )
+
+
+def place(root: Path) -> Path:
+    return root / "some" / "file.bin"
+
+
+def assert_fetched(root: Path) -> None:
+    """The file is whole at its place, alone, and nothing of it is left elsewhere."""
+    assert place(root).read_bytes() == CONTENT
+    assert_only(root, {"some/file.bin", ".partial/some/file.bin.lock"})
+
+
+def assert_only(root: Path, expected: set[str]) -> None:
+    found = {str(p.relative_to(root)) for p in root.rglob("*") if not p.is_dir()}
+    assert found == expected
+
+
+def partials(root: Path) -> list[Path]:
+    """Files on their way, the lock and what validates them left out."""
+    return sorted((root / ".partial" / "some").glob("file.bin.????????"))
+
+
+def failure(root: Path, entry: registry.WeightsEntry) -> str:
+    """The message of a fetch that fails, which leaves nothing at the final place."""
+    with pytest.raises(UserError) as caught:
+        fetch("some", entry, root)
+    assert not place(root).exists()
+    return str(caught.value)
+
+
+def test_a_file_is_fetched_once(server, root):
+    entry = described(server.address())
+    assert status("some", entry, root) == "missing"
+    fetch("some", entry, root)
+    fetch("some", entry, root)
+    assert_fetched(root)
+    assert status("some", entry, root) == "present"
+    assert server.ranges == [None]
+
+
+def test_a_file_of_unknown_size_and_a_short_checksum_is_fetched(server, root):
+    short = hashlib.sha256(CONTENT).hexdigest()[:8]
+    server.faults = [cut(HALF)]
+    fetch("some", described(server.address(), size=None, md5=None, sha256=short), root)
+    assert_fetched(root)
+    assert server.sent == [HALF, len(CONTENT) - HALF]
+
+
+def test_a_cut_connection_goes_on_where_it_was_cut(server, root, pauses):
+    server.faults = [cut(HALF), cut(1000)]
+    fetch("some", described(server.address()), root)
+    assert_fetched(root)
+    assert server.ranges == [None, f"bytes={HALF}-", f"bytes={HALF + 1000}-"]
+    assert server.sent == [HALF, 1000, len(CONTENT) - HALF - 1000]
+    assert pauses == [1, 1], "each brought something new: the pauses do not grow"
+
+
+def test_a_server_that_ignores_range_is_read_from_the_start(server, root):
+    server.faults = [cut(HALF), whole_instead]
+    fetch("some", described(server.address()), root)
+    assert_fetched(root)
+    assert server.ranges == [None, f"bytes={HALF}-"]
+    assert server.sent == [HALF, len(CONTENT)]
+
+
+def test_a_server_that_always_cuts_at_one_place_is_given_up(server, root):
+    def cut_whole(handler: Handler) -> None:
+        handler.give(ignore_range=True, limit=HALF)
+
+    server.faults = [cut_whole] * 50
+    said = failure(root, described(server.address()))
+    assert f"cut after {HALF} of {len(CONTENT)} bytes, 5 times in a row" in said
+    assert len(server.requests) == 5, "bytes that came before are nothing new"
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [f"bytes 5-9/{len(CONTENT)}", "bytes 5-9", "nonsense", f"bytes {HALF}-{HALF + 4}/99"],
+)
+def test_another_part_than_asked_for_is_not_taken(server, root, stated):
+    server.faults = [cut(HALF), other_part(stated)]
+    server.content["/mirror.bin"] = CONTENT
+    fetch("some", described(server.address(), server.address("mirror.bin")), root)
+    assert_fetched(root)
+    assert server.ranges[:2] == [None, f"bytes={HALF}-"] and server.ranges[-1] is None
+
+
+def test_a_file_that_changed_on_the_server_is_read_from_the_start(server, root):
+    def change_and_cut(handler: Handler) -> None:
+        handler.give(limit=HALF)
+        server.content["/file.bin"], server.etag = CONTENT, '"second"'
+
+    server.content["/file.bin"] = OTHER
+    server.faults = [change_and_cut]
+    fetch("some", described(server.address()), root)
+    assert_fetched(root)
+    assert server.sent == [HALF, len(CONTENT)]
+
+
+def test_a_changed_file_without_a_validator_is_noticed_by_its_checksum(server, root):
+    """What an earlier call left is wrong: it is fetched anew from the same address."""
+    server.content["/file.bin"] = OTHER
+    server.etag = "W/weak"
+    server.faults = [cut(HALF), *[refused(500)] * 4]
+    with pytest.raises(UserError):
+        fetch("some", described(server.address()), root)
+    server.faults, server.requests = [], []
+    server.content["/file.bin"] = CONTENT
+    fetch("some", described(server.address()), root)
+    assert_fetched(root)
+    assert server.ranges == [f"bytes={HALF}-", None]
+
+
+@pytest.mark.parametrize("code", [404, 403, 410])
+def test_an_address_without_the_file_is_left_at_once_for_the_next(server, root, pauses, code):
+    server.faults = [refused(code)]
+    fetch("some", described(server.address("gone.bin"), server.address()), root)
+    assert_fetched(root)
+    assert [path for path, _ in server.requests] == ["/gone.bin", "/file.bin"]
+    assert pauses == []
+
+
+@pytest.mark.parametrize("fault", [refused(503), refused(500), refused(408), silence])
+def test_a_passing_fault_is_tried_again(server, root, pauses, fault):
+    server.faults = [fault, fault]
+    fetch("some", described(server.address()), root)
+    assert_fetched(root)
+    assert len(server.requests) == 3 and pauses == [1, 2]
+
+
+def test_a_server_that_says_when_to_come_back_is_obeyed(server, root, pauses):
+    date = email.utils.formatdate(time.time() + 60, usegmt=True)
+    server.faults = [
+        refused(429, {"Retry-After": "7"}),
+        refused(503, {"Retry-After": date}),
+        refused(429, {"Retry-After": "a while"}),
+        refused(429, {"Retry-After": "86400"}),
+    ]
+    fetch("some", described(server.address()), root)
+    assert_fetched(root)
+    assert pauses == [7, pytest.approx(60, abs=5), 4, 120], "and never for longer than two minutes"
+
+
+def test_an_address_that_keeps_failing_is_given_up_for_the_next(server, root, pauses):
+    server.faults = [refused(503)] * 5
+    server.content["/mirror.bin"] = CONTENT
+    fetch("some", described(server.address(), server.address("mirror.bin")), root)
+    assert_fetched(root)
+    assert len(server.requests) == 6 and pauses == [1, 2, 4, 8]
+
+
+def test_a_silent_server_times_out(server, root, monkeypatch):
+    monkeypatch.setattr(download, "TIMEOUT", 0.1)
+    gone = threading.Event()
+
+    def wait(handler: Handler) -> None:
+        handler.answer(200, {"Content-Length": str(len(CONTENT)), "ETag": server.etag})
+        handler.body(CONTENT[:HALF])
+        gone.wait(10)
+
+    server.faults = [wait]
+    fetch("some", described(server.address()), root)
+    gone.set()
+    assert_fetched(root)
+    assert server.ranges == [None, f"bytes={HALF}-"]
+
+
+def test_a_machine_that_is_not_there_is_named(root):
+    said = failure(root, described("http://127.0.0.1:9/file.bin"))
+    assert "http://127.0.0.1:9/file.bin: " in said and "Connection refused, 5 times" in said
+    assert "`twf data fetch some`" in said and "TWF_MIRROR" in said
+
+
+def test_no_address_at_all_says_what_to_do(root):
+    said = failure(root, described())
+    assert "the registry has no address of it" in said and str(place(root)) in said
+
+
+def test_a_wrong_checksum_is_thrown_away_and_the_next_address_asked(server, root):
+    server.content["/wrong.bin"] = OTHER
+    fetch("some", described(server.address("wrong.bin"), server.address()), root)
+    assert_fetched(root)
+
+
+def test_a_wrong_checksum_everywhere_names_file_address_and_both_checksums(server, root):
+    server.content["/file.bin"] = OTHER
+    said = failure(root, described(server.address()))
+    expected, found = (hashlib.md5(content).hexdigest() for content in (CONTENT, OTHER))
+    for part in (str(place(root)), server.address(), expected, found, "`twf data fetch some`"):
+        assert part in said
+    assert partials(root) == []
+
+
+@pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT + b"x", b"<html>log in</html>"])
+def test_another_size_is_noticed_before_anything_is_read(server, root, content):
+    server.content["/file.bin"] = content
+    said = failure(root, described(server.address()))
+    assert f"it has {len(content)} bytes there, expected {len(CONTENT)}" in said
+
+
+def test_too_many_bytes_without_a_stated_length_are_noticed(server, root):
+    def unstated(handler: Handler) -> None:
+        handler.answer(200)
+        handler.body(CONTENT + b"x")
+
+    server.faults = [unstated]
+    said = failure(root, described(server.address()))
+    assert "it has more bytes than" in said and partials(root) == []
+
+
+def test_what_came_so_far_waits_for_the_next_call(server, root):
+    server.faults = [cut(HALF), *[refused(503)] * 5]
+    said = failure(root, described(server.address()))
+    assert "goes on from what came so far" in said
+    assert [path.stat().st_size for path in partials(root)] == [HALF]
+    server.faults, server.requests = [], []
+    fetch("some", described(server.address()), root)
+    assert_fetched(root)
+    assert server.ranges == [f"bytes={HALF}-"]
+
+
+def test_each_address_goes_on_with_its_own_bytes(server, root):
+    """The one has another file, and cuts it: the other's bytes never follow it."""
+    server.content["/other.bin"] = OTHER
+    server.faults = [cut(HALF), *[refused(503)] * 4]
+    fetch("some", described(server.address("other.bin"), server.address()), root)
+    assert_fetched(root)
+    assert server.requests[-1] == ("/file.bin", None)
+
+
+@pytest.mark.parametrize("size", [len(CONTENT), None])
+def test_a_call_stopped_before_its_check_fetches_nothing_again(server, root, monkeypatch, size):
+    entry = described(server.address(), size=size)
+    with monkeypatch.context() as patch:
+        patch.setattr(registry.File, "mismatch", lambda *_: sys.exit("stopped"))
+        with pytest.raises(SystemExit):
+            fetch("some", entry, root)
+    fetch("some", entry, root)
+    assert_fetched(root)
+    assert server.sent == [len(CONTENT)]
+
+
+def test_the_right_file_at_its_place_is_kept_without_network(root):
+    place(root).parent.mkdir(parents=True)
+    place(root).write_bytes(CONTENT)
+    fetch("some", described(), root)
+    assert_only(root, {"some/file.bin"})
+
+
+@pytest.mark.parametrize("wrong", [OTHER, CONTENT[:-1], b""])
+def test_a_wrong_file_at_its_place_is_named_and_kept(server, root, wrong):
+    place(root).parent.mkdir(parents=True)
+    place(root).write_bytes(wrong)
+    with pytest.raises(UserError, match="move or delete it, then `twf data fetch some`") as caught:
+        fetch("some", described(server.address()), root)
+    assert str(caught.value).startswith(f"{place(root)} is not the file of the registry: expected")
+    assert place(root).read_bytes() == wrong
+    assert server.requests == []
+
+
+def test_what_is_no_file_at_its_place_is_named_and_kept(server, root):
+    place(root).mkdir(parents=True)
+    with pytest.raises(UserError, match="it is no file; move or delete it"):
+        fetch("some", described(server.address()), root)
+    place(root).rmdir()
+    place(root).symlink_to("nowhere")
+    with pytest.raises(UserError, match="it is no file; move or delete it"):
+        fetch("some", described(server.address()), root)
+    assert place(root).is_symlink() and server.requests == []
+
+
+def test_status_tells_a_part_from_the_whole(root):
+    file = described().files["file.bin"]
+    entry = described().model_copy(update={"files": {"file.bin": file, "second.bin": file}})
+    assert status("some", entry, root) == "missing"
+    place(root).parent.mkdir(parents=True)
+    place(root).write_bytes(CONTENT)
+    assert status("some", entry, root) == "incomplete"
+    (root / "some" / "second.bin").write_bytes(OTHER)
+    assert status("some", entry, root) == "present", "of the right size: no content is read"
+    (root / "some" / "second.bin").write_bytes(b"")
+    assert status("some", entry, root) == "incomplete"
+
+
+@pytest.mark.parametrize("folder", ["", "some"])
+@pytest.mark.parametrize("kind", ["folder", "file address"])
+def test_a_mirror_in_a_folder_is_asked_first(
+    server, root, monkeypatch, tmp_path, folder, kind, pauses
+):
+    mirror = tmp_path / "a mirror"
+    (mirror / folder).mkdir(parents=True)
+    (mirror / folder / "file.bin").write_bytes(CONTENT)
+    monkeypatch.setenv("TWF_MIRROR", mirror.as_uri() if kind == "file address" else str(mirror))
+    fetch("some", described(server.address()), root)
+    assert_fetched(root)
+    assert server.requests == [] and pauses == []
+    assert (mirror / folder / "file.bin").read_bytes() == CONTENT, "it keeps its own"
+
+
+@pytest.mark.parametrize("path", ["file.bin", "some/file.bin"])
+def test_a_mirror_at_an_address_is_asked_first(server, root, monkeypatch, path):
+    server.content = {f"/lab/{path}": CONTENT}
+    monkeypatch.setenv("TWF_MIRROR", server.address("lab/"))
+    fetch("some", described(server.address()), root)
+    assert_fetched(root)
+    assert server.requests[-1][0] == f"/lab/{path}"
+    assert ("/file.bin", None) not in server.requests
+
+
+def test_a_mirror_without_the_file_or_with_a_wrong_one_is_passed_over(
+    server, root, monkeypatch, tmp_path
+):
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "file.bin").write_bytes(OTHER)
+    monkeypatch.setenv("TWF_MIRROR", str(tmp_path))
+    fetch("some", described(server.address()), root)
+    assert_fetched(root)
+
+
+@pytest.mark.parametrize("mirror", ["nowhere", "s3://bucket", "http://", "http://[a", "http://a b"])
+def test_a_mirror_that_is_none_is_named(root, monkeypatch, mirror):
+    monkeypatch.setenv("TWF_MIRROR", mirror)
+    assert f"TWF_MIRROR is {mirror!r}" in failure(root, described("http://127.0.0.1:9/file.bin"))
+
+
+def test_whether_it_could_be_fetched_is_told_from_one_byte(server, root, monkeypatch, tmp_path):
+    gone = described(server.address("gone.bin"))
+    assert (
+        unreachable("some", described(server.address("gone.bin"), server.address()), root) is None
+    )
+    assert "bytes=0-0" in server.ranges and not root.exists()
+    said = unreachable("some", gone, root)
+    assert said is not None
+    for part in ("file.bin of some", server.address("gone.bin"), "`twf data fetch some`", "MIRROR"):
+        assert part in said
+    server.content["/file.bin"] = b"another"
+    assert unreachable("some", described(server.address()), root) is not None
+    (tmp_path / "file.bin").write_bytes(CONTENT)
+    monkeypatch.setenv("TWF_MIRROR", str(tmp_path))
+    assert unreachable("some", gone, root) is None
+
+
+def test_what_is_there_needs_no_network_and_what_is_wrong_is_told(root):
+    entry = described("http://127.0.0.1:9/file.bin")
+    place(root).parent.mkdir(parents=True)
+    place(root).write_bytes(CONTENT)
+    assert unreachable("some", entry, root) is None
+    place(root).write_bytes(b"")
+    assert "move or delete it" in str(unreachable("some", entry, root))
+
+
+def test_a_machine_that_does_not_answer_is_told_in_seconds(server, root, monkeypatch):
+    monkeypatch.setattr(download, "PROBE_TIMEOUT", 0.2)
+    done = threading.Event()
+    server.faults = [lambda handler: done.wait(10)] * 3
+    start = time.monotonic()
+    assert unreachable("some", described(*[server.address()] * 3), root) is not None
+    assert time.monotonic() - start < 5
+    done.set()
+
+
+# In processes of their own.
+
+
+@pytest.fixture
+def own_registry(server, root, tmp_path) -> dict[str, str]:
+    """The environment in which `twf data fetch some` fetches from the server."""
+    path = tmp_path / "registry.json"  # JSON is YAML
+    path.write_text(json.dumps({"some": described(server.address()).model_dump()}))
+    return {**os.environ, "TWF_REGISTRY": str(path)}
+
+
+def start_fetch(environment: dict[str, str], **options) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "twf", "data", "fetch", "some"]
+    return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, **options)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.01)
+
+
+def stop_halfway(server: Server, go_on: threading.Event) -> Callable[[Handler], None]:
+    """Give half of the file, and the rest when `go_on` is set."""
+
+    def give(handler: Handler) -> None:
+        handler.answer(200, {"Content-Length": str(len(CONTENT)), "ETag": server.etag})
+        handler.body(CONTENT[:HALF])
+        go_on.wait(20)
+        handler.body(CONTENT[HALF:])
+
+    return give
+
+
+def test_a_killed_fetch_is_resumed(server, root, own_registry):
+    go_on = threading.Event()
+    server.faults = [stop_halfway(server, go_on)]
+    process = start_fetch(own_registry)
+    wait_until(lambda: partials(root) and partials(root)[0].stat().st_size == HALF)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not place(root).exists()
+    server.requests = []
+    process = start_fetch(own_registry)
+    _, said = process.communicate(timeout=20)
+    go_on.set()
+    assert process.returncode == 0, said
+    assert_fetched(root)
+    assert server.ranges == [f"bytes={HALF}-"]
+
+
+def test_two_processes_fetch_once(server, root, own_registry):
+    go_on = threading.Event()
+    server.faults = [stop_halfway(server, go_on)]
+    first = start_fetch(own_registry)
+    wait_until(lambda: server.requests)
+    second = start_fetch(own_registry)
+    assert second.stderr is not None
+    waiting = second.stderr.readline()
+    go_on.set()
+    for process in (first, second):
+        _, said = process.communicate(timeout=20)
+        assert process.returncode == 0, said
+    assert waiting == "waiting for another process: it fetches archives/some/file.bin\n"
+    assert_fetched(root)
+    assert len(server.requests) == 1
+
+
+def limit_files() -> None:
+    """As on a full disk: no file of this process grows over half of the content."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (HALF, HALF))
+
+
+def test_a_file_too_large_for_the_disk_is_a_users_mistake(server, root, own_registry):
+    process = start_fetch(own_registry, preexec_fn=limit_files)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 2 and "Traceback" not in said
+    assert "error: cannot write archives/.partial/some/file.bin." in said
+    assert "free some space there, then call again" in said
+    assert not place(root).exists()
+    server.requests = []
+    fetch("some", described(server.address()), root)
+    assert_fetched(root)
+    assert server.ranges == [f"bytes={HALF}-"], "what fitted was kept"
+
+
+def test_a_full_disk_is_a_users_mistake(server, root, small_disk):
+    root.symlink_to(small_disk, target_is_directory=True)
+    said = failure(root, described(server.address()))
+    assert "No space left on device" in said and "free some space there" in said
+    assert not (small_disk / "some").exists()
+
+
+def test_a_folder_that_takes_no_file_is_a_users_mistake(server, root):
+    root.mkdir()
+    (root / ".partial").write_text("")
+    assert "cannot write" in failure(root, described(server.address()))

@@ -1,0 +1,161 @@
+"""The registry of official archives, and a lab's own beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from twf import params, study
+from twf.data import registry
+from twf.errors import UserError
+
+PROJECT = Path(__file__).parents[2]
+OWN = {
+    "birds": {
+        "title": "Our birds",
+        "kind": "images",
+        "homepage": "https://lab.example/birds",
+        "licence": "ours",
+        "citation": "none",
+        "files": {"birds.tgz": {"md5": "0" * 32, "addresses": ["https://lab.example/birds.tgz"]}},
+        "classes": 3,
+        "images": {"train": 9, "test": 3},
+        "size": 64,
+    }
+}
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """`own(change)` writes a registry of one's own, changed, and has `TWF_REGISTRY` name it."""
+    path = tmp_path / "own.yaml"
+    monkeypatch.setenv("TWF_REGISTRY", str(path))
+
+    def write(change=lambda values: None) -> Path:
+        values = yaml.safe_load(yaml.safe_dump(OWN))
+        change(values)
+        path.write_text(yaml.safe_dump(values))
+        return path
+
+    return write
+
+
+def test_every_packaged_file_has_a_checksum_a_size_and_an_address(monkeypatch):
+    monkeypatch.delenv("TWF_REGISTRY", raising=False)
+    entries = registry.load()
+    assert list(entries) == [
+        "cifar10",
+        "cifar100",
+        "svhn",
+        "tiny-imagenet",
+        "cub200",
+        "resnet50-imagenet",
+    ]
+    for entry in entries.values():
+        for file in entry.files.values():
+            assert file.size and (file.md5 or file.sha256) and file.addresses
+
+
+def test_the_packaged_data_sets_are_as_params_yaml_has_them(monkeypatch):
+    monkeypatch.delenv("TWF_REGISTRY", raising=False)
+    datasets = params.load(PROJECT / "params.yaml").datasets
+    for name, entry in registry.load().items():
+        if entry.kind == "images":
+            assert (entry.classes, entry.size) == (datasets[name].classes, datasets[name].size)
+
+
+def test_a_study_needs_its_benchmarks_data_its_sources_data_and_their_weights(monkeypatch):
+    monkeypatch.delenv("TWF_REGISTRY", raising=False)
+    loaded = params.load(PROJECT / "params.yaml")
+    assert registry.needed(loaded, study.expand(loaded, "paper")) == list(registry.load())
+    assert registry.needed(loaded, study.expand(loaded, "demo")) == []
+
+
+def test_an_unknown_name_is_answered_with_those_there_are():
+    with pytest.raises(UserError, match="no archive 'mnist' in the registry; there is cifar10, "):
+        registry.entry("mnist")
+
+
+def test_a_labs_own_archives_are_added(own):
+    own()
+    entries = registry.load()
+    assert list(entries)[-1] == "birds" and "cifar10" in entries
+    assert entries["birds"].fingerprints.train is None
+
+
+def test_a_labs_own_archive_replaces_ours_of_that_name(own):
+    own(lambda values: values.update(cifar10=values.pop("birds")))
+    assert registry.entry("cifar10").title == "Our birds"
+    assert registry.entry("cifar100").title == "CIFAR-100"
+
+
+def file_of(values: dict) -> dict:
+    return values["birds"]["files"]["birds.tgz"]
+
+
+WRONG = {
+    "birds.citation: Field required": lambda v: v["birds"].pop("citation"),
+    "birds: unknown key 'licens'": lambda v: v["birds"].update(licens="x"),
+    "birds.classes: Input should be greater than 0": lambda v: v["birds"].update(classes=0),
+    "birds.images.test": lambda v: v["birds"]["images"].pop("test"),
+    "birds.files.birds.tgz.md5": lambda v: file_of(v).update(md5="abc"),
+    "birds.files.birds.tgz: give either 'md5' or 'sha256'": lambda v: file_of(v).pop("md5"),
+    "either 'md5' or": lambda v: file_of(v).update(sha256="0" * 64),
+    "addresses.0: an address starts with": lambda v: file_of(v).update(addresses=["ftp://a/b"]),
+    "addresses.0: this address names no host": lambda v: file_of(v).update(addresses=["http:///b"]),
+    "addresses.0: Invalid IPv6 URL": lambda v: file_of(v).update(addresses=["http://[a/b"]),
+    "addresses.0: Port": lambda v: file_of(v).update(addresses=["http://a:99999/b"]),
+    "birds.files.../birds": lambda v: v["birds"].update(files={"../birds": file_of(v)}),
+    "Birds": lambda v: v.update({"Birds/..": v["birds"]}),
+    "birds: Input tag 'sounds'": lambda v: v["birds"].update(kind="sounds"),
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_a_mistake_in_it_is_named_with_file_and_key(own, said):
+    path = own(WRONG[said])
+    with pytest.raises(UserError) as caught:
+        registry.load()
+    assert str(caught.value).startswith(f"{path} is wrong:\n") and said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "is not valid YAML"),
+        ("a: 1\na: 2", "key 'a' twice"),
+        ("- a", "Input should be a valid dictionary"),
+        ("", "Input should be a valid dictionary"),
+    ],
+)
+def test_what_is_no_registry_is_named(own, text, said):
+    path = own()
+    path.write_text(text)
+    with pytest.raises(UserError, match=said) as caught:
+        registry.load()
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_one_is_named_with_the_variable(own):
+    path = own()
+    path.unlink()
+    with pytest.raises(UserError, match="TWF_REGISTRY is .*No such file.*unset it") as caught:
+        registry.load()
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_is_told_by_its_size_and_its_checksum(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    md5, sha256 = hashlib.md5(b"content").hexdigest(), hashlib.sha256(b"content").hexdigest()
+    for right in ({"md5": md5}, {"sha256": sha256}, {"sha256": sha256[:8]}):
+        assert registry.File(**right).mismatch(path) is None
+        assert registry.File(**right, size=7).mismatch(path) is None
+        assert registry.File(**right, size=8).mismatch(path) == "expected 8 bytes, found 7"
+    for wrong, found in (("md5", md5), ("sha256", sha256)):
+        expected = found[::-1]
+        said = f"expected {wrong} {expected}, found {found}"
+        assert registry.File(**{wrong: expected}).mismatch(path) == said
