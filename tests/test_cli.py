@@ -292,6 +292,7 @@ def own_archive(tmp_path, monkeypatch) -> bytes:
     entry = {
         "title": "Our target",
         "kind": "images",
+        "format": "folders",
         "homepage": "https://lab.example",
         "licence": "to be cited",
         "citation": "Us, 2022",

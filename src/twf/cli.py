@@ -5,9 +5,11 @@ Heavy imports stay inside the commands, so that help and planning come at once.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -50,6 +52,12 @@ DeviceOption = Annotated[
     Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU where there is one.")
 ]
 ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads.")]
+SaveOption = Annotated[
+    float, typer.Option(min=0, envvar="TWF_SAVE_EVERY", help="Seconds between saved states.")
+]
+AttemptOption = Annotated[
+    int, typer.Option(min=1, hidden=True)  # Snakemake's, which would try a user's mistake again
+]
 ArchiveArgument = Annotated[
     str, typer.Argument(help="An archive, as `twf data list` names it, for example cifar10.")
 ]
@@ -157,14 +165,19 @@ def pretrain_train(
     params: ParamsFile = files.PARAMS,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
+    save_every: SaveOption = 300.0,
+    attempt: AttemptOption = 1,
 ) -> None:
     """Train a network on a source, or take its published weights: checkpoints/SOURCE.safetensors.
 
-    Needs the source's data (`twf data prepare`). Next: `twf run`.
+    Needs the source's data (`twf data prepare`). Stopped or killed, it goes on from its last saved
+    state when it is called again. Next: `twf run`.
     """
     from twf.training.pretraining import pretrain
 
-    pretrain(parameters.load(params), source, _device(device, threads))
+    loaded = parameters.load(params)
+    with resumable("pretrain", source, attempt):
+        pretrain(loaded, source, _device(device, threads), save_every)
 
 
 @app.command()
@@ -174,9 +187,8 @@ def run(
     params: ParamsFile = files.PARAMS,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
-    save_every: Annotated[
-        float, typer.Option(min=0, envvar="TWF_SAVE_EVERY", help="Seconds between saved states.")
-    ] = 300.0,
+    save_every: SaveOption = 300.0,
+    attempt: AttemptOption = 1,
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
 
@@ -186,18 +198,14 @@ def run(
     """
     if device != "cuda" and (status := warm.hand_over()) is not None:
         raise typer.Exit(status)
-    from twf.training.resume import STATUS, Stopped
     from twf.training.run import execute
 
     loaded = parameters.load(params)
     planned = expand(loaded, study)
     if run not in planned.runs:
         raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")
-    try:
+    with resumable(study, run, attempt):
         execute(loaded, planned.runs[run], _device(device, threads), save_every)
-    except Stopped:
-        print("stopped and saved: the same command goes on from here", file=sys.stderr)
-        raise typer.Exit(STATUS) from None
 
 
 @app.command()
@@ -256,6 +264,30 @@ def schema(
     """Write the JSON schema of params.yaml, after a change of the types in twf.params."""
     with files.atomic(output) as partial:
         partial.write_text(parameters.schema())
+
+
+@contextlib.contextmanager
+def resumable(study: str, name: str, attempt: int) -> Iterator[None]:
+    """Say so where work was stopped and saved, and do not repeat what only a user can mend.
+
+    Snakemake tries a failed job again, whatever the reason; a later attempt ends with the message
+    of the first where that was a mistake.
+    """
+    from twf.training.resume import STATUS, Stopped
+
+    refused = files.state_file(study, name).with_name("refused.txt")
+    if attempt > 1 and refused.exists():
+        raise UserError(f"{refused.read_text()} (not tried again)")
+    refused.unlink(missing_ok=True)
+    try:
+        yield
+    except Stopped:
+        print("stopped and saved: the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(STATUS) from None
+    except UserError as error:
+        refused.parent.mkdir(parents=True, exist_ok=True)
+        refused.write_text(str(error))
+        raise
 
 
 def _plan(params: Path, study: str) -> Plan:

@@ -20,6 +20,7 @@ ARCHIVES = Path("archives")
 
 # Patterns, so that the Snakefile's rules (with wildcards) and the commands (with names) agree.
 ARCHIVE = f"{ARCHIVES}/{{archive}}"
+RECEIPT = f"{ARCHIVES}/{{archive}}/checked.json"
 DATA = "data/{data}.safetensors"
 CHECKPOINT = "checkpoints/{source}.safetensors"
 RECORD = "results/{study}/runs/{run}.parquet"
@@ -40,6 +41,11 @@ TABLE_FORMATS = ("parquet", "csv", "md", "tex")
 def archive_folder(archive: str) -> Path:
     """The files of an official archive, as they were fetched."""
     return Path(ARCHIVE.format(archive=archive))
+
+
+def receipt_file(archive: str) -> Path:
+    """What says that an archive was fetched, or its content imported, and checked."""
+    return Path(RECEIPT.format(archive=archive))
 
 
 def data_file(data: str) -> Path:

@@ -8,15 +8,40 @@ import pytest
 import yaml
 
 from twf import files, params, study
+from twf.data import registry
 
 PROJECT = Path(__file__).parents[2]
 STAGES = yaml.safe_load((PROJECT / "dvc.yaml").read_text())["stages"]
 PARAMS = params.load(PROJECT / "params.yaml")
 
 
+def test_each_archive_of_the_registry_has_a_stage():
+    assert STAGES["archive"]["foreach"] == list(registry.load()), (
+        "mend stages.archive.foreach in dvc.yaml"
+    )
+
+
+def made_from(dataset: params.Dataset) -> str:
+    """What a data set changes with: its archive, a user's file, or the code that draws it."""
+    if dataset.reader == "official":
+        return str(files.archive_folder(dataset.archive))
+    return getattr(dataset, "file", f"src/twf/data/{dataset.reader}.py")
+
+
+def test_each_data_set_has_a_stage_that_depends_on_what_it_is_made_from():
+    expected = {name: made_from(dataset) for name, dataset in PARAMS.datasets.items()}
+    assert STAGES["data"]["foreach"] == expected, "mend stages.data.foreach in dvc.yaml"
+
+
+def weights(source: params.Source) -> str:
+    """A source's published weights, or the archive that they are in."""
+    archive = registry.of_file(Path(source.weights))
+    return source.weights if archive is None else str(files.archive_folder(archive))
+
+
 def test_each_source_has_a_stage_that_depends_on_its_input() -> None:
     expected = {
-        name: source.weights or str(files.data_file(source.data))
+        name: weights(source) if source.weights else str(files.data_file(source.data))
         for name, source in PARAMS.sources.items()
     }
     assert STAGES["pretrain"]["foreach"] == expected, "mend stages.pretrain.foreach in dvc.yaml"

@@ -23,7 +23,7 @@ from twf.results import record
 from twf.training import resume
 from twf.training.resume import Keeper, Stopped, keeping
 from twf.training.run import execute
-from twf.training.state import flatten, unflatten
+from twf.training.state import fill, flatten
 
 CPU = torch.device("cpu")
 
@@ -67,7 +67,7 @@ GUARD = {"parameters": "these", "code": "this"}
 
 def test_what_was_saved_is_found(saved):
     state, tensors = Keeper(saved, GUARD, math.inf).load()
-    assert unflatten(state["place"], tensors, CPU)["step"] == 1
+    assert fill(None, state["place"], tensors, CPU)["step"] == 1
     assert len(tensors) > 100
 
 
