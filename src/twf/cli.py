@@ -18,7 +18,7 @@ import typer
 from twf import files, warm
 from twf import params as parameters
 from twf.errors import UserError
-from twf.params import Params
+from twf.params import Dataset, Params
 from twf.study import Plan, expand
 
 if TYPE_CHECKING:
@@ -152,11 +152,25 @@ def data_prepare(
     """Make the arrays of a data set: data/NAME.safetensors. Next: `twf pretrain train`."""
     from twf.data import prepare
 
-    loaded = parameters.load(params)
-    if name not in loaded.datasets:
-        known = ", ".join(loaded.datasets)
-        raise UserError(f"no data set {name!r} in {params}; there is {known}")
-    prepare(name, loaded.datasets[name], files.data_file(name))
+    prepare(name, _dataset(params, name), files.data_file(name))
+
+
+@data_app.command("import")
+def data_import(
+    name: Annotated[str, typer.Argument(help="A data set of params.yaml, for example cifar10.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="A .npz (x_train, y_train, x_test, y_test), or a folder of folders."),
+    ],
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Take a published data set from a file of yours: data/NAME.safetensors.
+
+    The images are checked to be the official ones. Next: `twf pretrain train`.
+    """
+    from twf.data import import_data
+
+    import_data(name, _dataset(params, name), file)
 
 
 @pretrain_app.command("train")
@@ -264,6 +278,13 @@ def schema(
     """Write the JSON schema of params.yaml, after a change of the types in twf.params."""
     with files.atomic(output) as partial:
         partial.write_text(parameters.schema())
+
+
+def _dataset(params: Path, name: str) -> Dataset:
+    datasets = parameters.load(params).datasets
+    if name not in datasets:
+        raise UserError(f"no data set {name!r} in {params}; there is {', '.join(datasets)}")
+    return datasets[name]
 
 
 @contextlib.contextmanager

@@ -111,6 +111,11 @@ class ImagesEntry(_Entry):
     size: Count  # pixels along a side of the images that the fingerprints are of
     fingerprints: Fingerprints = Fingerprints()
 
+    def expected(self, size: int) -> tuple[dict[str, int], dict[str, str | None], int]:
+        """Images and fingerprint of each split at `size` pixels, and the number of classes."""
+        fingerprints = self.fingerprints.model_dump() if size == self.size else {}
+        return self.images.model_dump(), fingerprints, self.classes
+
 
 class WeightsEntry(_Entry):
     """A pretrained network's weights."""
@@ -138,6 +143,14 @@ def entry(name: str) -> ImagesEntry | WeightsEntry:
     if name not in registry:
         raise UserError(f"no archive {name!r} in the registry; there is {', '.join(registry)}")
     return registry[name]
+
+
+def images_entry(name: str) -> ImagesEntry:
+    """The entry of a labelled image set called `name`, or an error."""
+    found = entry(name)
+    if found.kind != "images":
+        raise UserError(f"the archive {name!r} holds {found.kind}, no images")
+    return found
 
 
 def needed(params: Params, plan: Plan) -> list[str]:
