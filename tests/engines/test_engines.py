@@ -115,6 +115,9 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy2(PROJECT / name, folder)
     shutil.copytree(PROJECT / "workflow", folder / "workflow")
     shutil.copytree(PROJECT / "profiles", folder / "profiles", symlinks=True)
+    (folder / "src/twf/data").mkdir(parents=True)
+    for name in ("digits", "letters", "textures"):  # what DVC's stages of drawn data depend on
+        shutil.copy2(PROJECT / f"src/twf/data/{name}.py", folder / "src/twf/data")
     (folder / "results").mkdir()
     shutil.copy2(PROJECT / "results/published.csv", folder / "results")
     (folder / ".dvc").mkdir()
@@ -198,6 +201,20 @@ def test_a_wrong_value_stops_before_the_first_job(project: Path) -> None:
     assert "benchmarks.split-digits.methods.twf" in said
     assert "'lambda_pf' (did you mean 'lambda_fp'?)" in said
     assert "Traceback" not in said
+    assert written(before, outputs(project)) == set()
+
+
+def test_missing_data_stop_before_the_first_job(project: Path) -> None:
+    path = project / "params.yaml"
+    values = yaml.safe_load(path.read_text())
+    own = {"reader": "archive", "file": "archives/mine.npz", "title": "Mine", "size": 16}
+    digits = values["datasets"]["digits"]
+    values["datasets"]["digits"] = own | {key: digits[key] for key in ("classes", "augmentation")}
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    (project / "data/digits.safetensors").unlink()
+    before = outputs(project)
+    said = call(project, "snakemake", REPORT, "--cores", "2", fails=True)
+    assert "datasets.digits: no archives/mine.npz; put it there" in said
     assert written(before, outputs(project)) == set()
 
 
