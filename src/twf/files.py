@@ -18,10 +18,13 @@ CHECKPOINT = "checkpoints/{source}.safetensors"
 RECORD = "results/{study}/runs/{run}.parquet"
 RUNS = "results/{study}/runs.parquet"
 TABLE = "results/{study}/tables/{table}"
+COMPARISON = "results/{study}/comparison"
+CLAIMS = "results/{study}/claims"
 REPORT = "results/{study}/report.html"
 LOG = "logs/{study}/{node}"
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
+COMPARISON_FORMATS = ("parquet", "csv", "md")  # of the claims too
 
 
 def data_file(data: str) -> Path:
@@ -47,6 +50,16 @@ def runs_file(study: str) -> Path:
 def table_file(study: str, table: str, extension: str) -> Path:
     """One table of a study, in one of `TABLE_FORMATS`."""
     return Path(TABLE.format(study=study, table=table) + f".{extension}")
+
+
+def comparison_file(study: str, extension: str) -> Path:
+    """The paper's cells beside a study's, in one of `COMPARISON_FORMATS`."""
+    return Path(COMPARISON.format(study=study) + f".{extension}")
+
+
+def claims_file(study: str, extension: str) -> Path:
+    """The paper's claims on a study's cells, in one of `COMPARISON_FORMATS`."""
+    return Path(CLAIMS.format(study=study) + f".{extension}")
 
 
 def report_file(study: str) -> Path:

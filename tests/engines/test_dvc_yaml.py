@@ -27,6 +27,15 @@ def test_each_study_has_a_stage_for_its_report() -> None:
     assert names == list(PARAMS.studies), "mend stages.report.matrix.study in dvc.yaml"
 
 
+def test_the_report_stage_keeps_the_tables_and_what_is_compared_with_the_paper() -> None:
+    study_name = "${item.study}"
+    made = ["results/${item.study}/tables"]
+    for file in (files.comparison_file, files.claims_file):
+        made += [str(file(study_name, ending)) for ending in files.COMPARISON_FORMATS]
+    made.append(str(files.report_file(study_name)))
+    assert [next(iter(out)) for out in STAGES["report"]["outs"]] == made
+
+
 @pytest.mark.parametrize("name", PARAMS.studies)
 def test_each_study_has_a_stage_for_its_runs_that_depends_on_their_inputs(name: str) -> None:
     plan = study.expand(PARAMS, name)

@@ -5,6 +5,8 @@ rule report:
             files.table_file(w.study, table, "parquet")
             for table in PLANS[w.study].tables
         ],
+        comparison=f"{files.COMPARISON}.parquet",
+        claims=f"{files.CLAIMS}.parquet",
     output:
         files.REPORT,
     log:

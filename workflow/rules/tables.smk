@@ -14,3 +14,24 @@ rule table:
         table=lambda w: table_of(w).model_dump_json(),
     shell:
         "twf table {wildcards.study} {wildcards.table} > {log} 2>&1"
+
+
+rule compare:
+    input:
+        runs=files.RUNS,
+        published=str(files.PUBLISHED),
+    output:
+        multiext(files.COMPARISON, *(f".{ending}" for ending in files.COMPARISON_FORMATS)),
+        multiext(files.CLAIMS, *(f".{ending}" for ending in files.COMPARISON_FORMATS)),
+    log:
+        "logs/{study}/compare.log",
+    benchmark:
+        "logs/{study}/compare.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        tables=lambda w: [
+            table.model_dump_json() for table in PLANS[w.study].tables.values()
+        ],
+    shell:
+        "twf compare {wildcards.study} > {log} 2>&1"
