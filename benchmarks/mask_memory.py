@@ -47,7 +47,7 @@ from twf.training import checkpoints, loop
 from twf.training.checkpoints import Checkpoint
 from twf.training.provenance import device_name
 from twf.training.randomness import Generators, seeded
-from twf.training.sgd import batches, cosine, sgd_step
+from twf.training.sgd import batches, cosine, sgd_step, shuffled
 
 CPU = torch.device("cpu")
 BATCH = 32  # images that are packed, or unpacked, at once when that is timed
@@ -124,7 +124,7 @@ def _batches(
 ) -> Iterator[tuple[int, Tensor]]:
     """The epoch of each batch, and its positions."""
     for epoch in range(epochs):
-        for index in batches(count, size, order):
+        for index in batches(shuffled(count, order), size):
             yield epoch, index
 
 

@@ -310,6 +310,10 @@ def own_archive(tmp_path, monkeypatch) -> bytes:
 @pytest.mark.parametrize("words", ["data fetch target", "data fetch --study tiny"])
 def test_archives_are_fetched_by_name_or_for_a_study(twf, tiny_project, own_archive, words):
     """The miniature study's data set `target` is an archive of the registry."""
+    values = yaml.safe_load(files.PARAMS.read_text())
+    del values["datasets"]["target"]["file"]
+    values["datasets"]["target"] |= {"reader": "official", "archive": "target"}
+    files.PARAMS.write_text(yaml.safe_dump(values))
     assert re.search(r"target .* 44 \+ 16 .* missing", twf("data list").out)
     assert twf(words).code == 0
     assert (files.archive_folder("target") / "some.npz").read_bytes() == own_archive
@@ -351,7 +355,10 @@ NEXT = {
     "pretrain train": "twf run",
     "run": "twf collect",
     "collect": "twf table",
-    "table": "twf report",
+    "table": "twf compare",
+    "compare": "twf report",
+    "search": "twf report",
+    "data import": "twf pretrain train",
 }
 
 

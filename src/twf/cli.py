@@ -35,7 +35,7 @@ app = typer.Typer(
     all results/demo/report.html` makes all of the demo; the commands here are what it calls, and
     each can be called by hand with the same words:
 
-    data fetch → data prepare → pretrain train → run → collect → table → report
+    data fetch → data prepare → pretrain train → run → collect → table → compare → report
     """,
 )
 data_app = typer.Typer(
@@ -223,30 +223,63 @@ def run(
 
 
 @app.command()
-def collect(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+def collect(
+    study: StudyArgument,
+    params: ParamsFile = files.PARAMS,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Those that are there, while the study runs.")
+    ] = False,
+) -> None:
     """Put all records of a study into results/STUDY/runs.parquet. Next: `twf table`."""
     from twf.results import record
 
     paths = [files.record_file(study, run) for run in _plan(params, study).runs]
-    record.collect(paths, files.runs_file(study))
+    if not partial:
+        record.collect(paths, files.runs_file(study))
+        return
+    holes = record.collect_partial(paths, files.runs_file(study))
+    unreadable = [reason for reason in holes.values() if reason]
+    print(
+        f"{len(paths) - len(holes)} of {len(paths)} records; "
+        f"{len(holes) - len(unreadable)} missing, {len(unreadable)} unreadable"
+    )
+    for reason in unreadable:
+        print(f"unreadable: {reason}", file=sys.stderr)
 
 
 @app.command()
 def table(
     study: StudyArgument,
     table: Annotated[
-        str, typer.Argument(help="EXPERIMENT.BENCHMARK, for example main.split-digits.")
-    ],
+        str | None,
+        typer.Argument(help="EXPERIMENT.BENCHMARK, like main.split-digits; all where none."),
+    ] = None,
     params: ParamsFile = files.PARAMS,
 ) -> None:
-    """Make one table of a study, as Parquet, CSV, Markdown and LaTeX. Next: `twf report`."""
+    """Make a study's tables, as Parquet, CSV, Markdown and LaTeX. Next: `twf compare`."""
     from twf.results import tables
 
     planned = _plan(params, study)
-    if table not in planned.tables:
+    if table not in (None, *planned.tables):
         known = ", ".join(planned.tables)
         raise UserError(f"study {study} has no table {table!r}; there is {known}")
-    tables.write(planned, table)
+    for name in planned.tables if table is None else [table]:
+        tables.write(planned, name)
+
+
+@app.command()
+def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Hold the paper's numbers and claims against a study's: verdicts, commands, GPU hours.
+
+    Makes `comparison` and `claims` in results/STUDY/tables/, as Parquet, CSV and Markdown. Next:
+    `twf report`.
+    """
+    from twf.results import claim_evaluation, comparison
+
+    loaded = parameters.load(params)
+    planned = expand(loaded, study)
+    comparison.write(loaded, planned)
+    claim_evaluation.write(planned)
 
 
 @app.command()

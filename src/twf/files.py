@@ -26,6 +26,8 @@ CHECKPOINT = "checkpoints/{source}.safetensors"
 RECORD = "results/{study}/runs/{run}.parquet"
 RUNS = "results/{study}/runs.parquet"
 TABLE = "results/{study}/tables/{table}"
+COMPARISON = "results/{study}/tables/comparison"
+CLAIMS = "results/{study}/tables/claims"
 REPORT = "results/{study}/report.html"
 SEARCH = (  # every trial, the winners to read, the winners as input of another study
     "results/{study}/tables/trials.csv",
@@ -36,6 +38,7 @@ STATE = "states/{study}/{run}/state.safetensors"  # of a run that goes on; no ou
 LOG = "logs/{study}/{node}"
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
+COMPARISON_FORMATS = ("parquet", "csv", "md")  # of the claims too
 
 
 def archive_folder(archive: str) -> Path:
@@ -81,6 +84,16 @@ def table_file(study: str, table: str, extension: str) -> Path:
 def search_files(study: str) -> tuple[Path, ...]:
     """What a study's searches for hyperparameters found, in the order of `SEARCH`."""
     return tuple(Path(pattern.format(study=study)) for pattern in SEARCH)
+
+
+def comparison_file(study: str, extension: str) -> Path:
+    """The paper's cells beside a study's, in one of `COMPARISON_FORMATS`."""
+    return Path(COMPARISON.format(study=study) + f".{extension}")
+
+
+def claims_file(study: str, extension: str) -> Path:
+    """The paper's claims on a study's cells, in one of `COMPARISON_FORMATS`."""
+    return Path(CLAIMS.format(study=study) + f".{extension}")
 
 
 def report_file(study: str) -> Path:

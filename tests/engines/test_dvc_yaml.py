@@ -52,6 +52,19 @@ def test_each_study_has_a_stage_for_its_report() -> None:
     assert names == list(PARAMS.studies), "mend stages.report.matrix.study in dvc.yaml"
 
 
+def test_the_report_stage_keeps_all_that_is_made_of_records() -> None:
+    study_name = "${item.study}"
+    kept = [Path(next(iter(out))) for out in STAGES["report"]["outs"]]
+    for made in (
+        files.table_file(study_name, "main.x", "csv"),
+        files.comparison_file(study_name, "csv"),
+        files.claims_file(study_name, "csv"),
+        *files.search_files(study_name),
+        files.report_file(study_name),
+    ):
+        assert made in kept or made.parent in kept
+
+
 @pytest.mark.parametrize("name", PARAMS.studies)
 def test_each_study_has_a_stage_for_its_runs_that_depends_on_their_inputs(name: str) -> None:
     winners = PARAMS.studies[name].winners

@@ -87,7 +87,12 @@ def what_follows_from_twf(folder: Path) -> set[str]:
         for name in planned.tables
         for ending in ("parquet", "csv", "md", "tex")
     }
-    return runs | tables | {"results/demo/runs.parquet", REPORT}
+    compared = {
+        f"results/demo/tables/{name}.{ending}"
+        for name in ("comparison", "claims")
+        for ending in ("parquet", "csv", "md")
+    }
+    return runs | tables | compared | {"results/demo/runs.parquet", REPORT}
 
 
 def miniature() -> dict:

@@ -11,7 +11,7 @@ import pytest
 
 from twf.errors import UserError
 from twf.files import PUBLISHED, TABLE_FORMATS, runs_file, table_file
-from twf.results import record, tables
+from twf.results import output, record, tables
 from twf.study import Plan
 
 TABLE = "main.split-cifar10"
@@ -228,7 +228,7 @@ def test_latex_escapes_the_title_and_spans_the_buffers(
 
 
 def test_markdown_escapes_plain_text() -> None:
-    assert tables.escape_markdown("a|b *c* <script>") == r"a\|b \*c\* \<script\>"
+    assert output.escape_markdown("a|b *c* <script>") == r"a\|b \*c\* \<script\>"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ rule report:
             for table in plan(w.study).tables
         ],
         search=lambda w: files.search_files(w.study) if plan(w.study).search else [],
+        comparison=f"{files.COMPARISON}.parquet",
+        claims=f"{files.CLAIMS}.parquet",
     output:
         files.REPORT,
     log:
