@@ -40,6 +40,7 @@ def test_the_masks_are_those_that_the_run_itself_leaves(learned, tiny_inputs, mo
     dataset = store.load(files.data_file(run.data))
     checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
     cpu = torch.device("cpu")
+    keeper = Keeper(Path("not saved") / "state.safetensors", {}, math.inf)
     loop.train(run, dataset, None, checkpoint, cpu, NoTracker(), lambda *_: None, keeper)
     (method,) = made
     assert torch.equal(learned().packed, method.reservoir.rows["masks"][:16])
