@@ -102,13 +102,31 @@ def pretrain_train(
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
 ) -> None:
-    """Train a network on a source, or take its published weights: checkpoints/SOURCE.safetensors.
+    """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
 
     Needs the source's data (`twf data prepare`). Next: `twf run`.
     """
     from twf.training.pretraining import pretrain
 
     pretrain(parameters.load(params), source, _device(device, threads))
+
+
+@pretrain_app.command("import")
+def pretrain_import(
+    source: Annotated[str, typer.Argument(help="A source of params.yaml, for example cifar100.")],
+    file: Annotated[Path, typer.Argument(help="Weights: .safetensors, or .pth of torch.save.")],
+    params: ParamsFile = files.PARAMS,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+) -> None:
+    """Take weights that were trained elsewhere for a source: checkpoints/SOURCE.safetensors.
+
+    Prepare the source's data first (`twf data prepare`): the accuracy on its test images is then
+    measured and kept. Next: `twf run`.
+    """
+    from twf.training.pretraining import import_weights
+
+    import_weights(parameters.load(params), source, file, _device(device, threads))
 
 
 @app.command()

@@ -1,10 +1,12 @@
-"""Training a network on a source, or taking published weights: the start of every run."""
+"""Training a network on a source, or taking weights from elsewhere: the start of every run."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,31 +23,57 @@ from twf.training import checkpoints
 from twf.training.provenance import environment
 from twf.training.randomness import Generators, seeded
 from twf.training.sgd import cosine
+from twf.training.weights import read_network
 
 
 def pretrain(params: Params, name: str, device: torch.device) -> None:
-    """Make the checkpoint of the source `name`."""
-    if name not in params.sources:
-        raise UserError(f"no source {name!r} in params.yaml; there is {', '.join(params.sources)}")
-    source = params.sources[name]
+    """Make the checkpoint of the source `name`: train it, or take the weights that it names."""
+    source = _named(params, name)
     if source.weights is not None:
-        _take(source, Path(source.weights), files.checkpoint_file(name))
+        import_weights(params, name, Path(source.weights), device)
     else:
         _train(params, name, source, device)
 
 
-def _take(source: Source, weights: Path, output: Path) -> None:
-    """Published weights, renamed and checked against the architecture."""
-    tensors = checkpoints.read_published(weights)
-    if "classifier.weight" not in tensors:
-        raise UserError(f"{weights} does not fit a {source.network}: it has no fc.weight")
-    network = ResNet(source.network, classes=tensors["classifier.weight"].shape[0])
-    try:
-        network.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise UserError(f"{weights} does not fit a {source.network}: {error}") from None
-    about = {"network": source.network.model_dump(), "weights": str(weights)}
+def import_weights(params: Params, name: str, file: Path, device: torch.device) -> None:
+    """Make the checkpoint of the source `name` of weights that were trained elsewhere.
+
+    Its accuracy on the source's test images is measured where their data are prepared, and said.
+    Raises `UserError` where the weights do not fit the source's network or its classes.
+    """
+    source = _named(params, name)
+    output = files.checkpoint_file(name)
+    classes = None if source.data is None else params.datasets[source.data].classes
+    network = read_network(file, source.network, classes).to(device)
+    with file.open("rb") as content:
+        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+    about: dict[str, Any] = {
+        "network": source.network.model_dump(),
+        "weights": str(file),
+        "weights_sha256": sha256,
+        "data": source.data,
+        "test_accuracy": None,
+    }
+    if source.data is None:
+        said = f"accuracy not measured: sources.{name} names no data"
+    elif not (data := files.data_file(source.data)).exists():
+        said = f"accuracy not measured: no {data}; `twf data prepare {source.data}` makes it"
+    else:
+        dataset = store.load(data)
+        about["data_fingerprint"] = dataset.train_fingerprint
+        right = _test_accuracy(params, source.data, network, dataset, device)
+        about["test_accuracy"] = right
+        said = f"{right:.2f} % of the test images of {source.data} right"
+        if right < 1.5 * 100 / len(dataset.classes):
+            said += ", hardly more than by chance: its classes may stand in another order"
     checkpoints.save(output, network, about)
+    print(f"{output}: {said}")
+
+
+def _named(params: Params, name: str) -> Source:
+    if name not in params.sources:
+        raise UserError(f"no source {name!r} in params.yaml; there is {', '.join(params.sources)}")
+    return params.sources[name]
 
 
 def _train(params: Params, name: str, source: Source, device: torch.device) -> None:
@@ -92,21 +120,26 @@ def _train(params: Params, name: str, source: Source, device: torch.device) -> N
                     "pretraining.lr"
                 )
             advance(1, f"loss {mean:.3f}")
-    test_images, test_labels = (
-        to_device(dataset.test_images, device),
-        dataset.test_labels.to(device),
-    )
-    network.eval()
     about = {
         "network": source.network.model_dump(),
         "data": source.data,
         "data_fingerprint": dataset.train_fingerprint,
         "pretraining": recipe.model_dump(),
-        "test_accuracy": accuracy(network, augment, test_images, test_labels),
+        "test_accuracy": _test_accuracy(params, source.data, network, dataset, device),
         "seconds": time.monotonic() - start,
         **environment(device),
     }
     checkpoints.save(files.checkpoint_file(name), network, about)
+
+
+def _test_accuracy(
+    params: Params, data: str, network: ResNet, dataset: store.Dataset, device: torch.device
+) -> float:
+    """Per cent of the test images of `data` that the network, put into evaluation mode, knows."""
+    network.eval()
+    augment = Augment(params.datasets[data].augmentation, device)
+    images, labels = to_device(dataset.test_images, device), dataset.test_labels.to(device)
+    return accuracy(network, augment, images, labels)
 
 
 def _rate(recipe: Pretraining, epoch: float) -> float:
