@@ -78,6 +78,7 @@ COMMANDS = [
     "plan",
     "data prepare target",
     "pretrain train origin",
+    "pretrain import origin mine.pth",
     f"run tiny {RUN}",
     "collect tiny",
     "table tiny main.split-target",
@@ -106,6 +107,7 @@ UNKNOWN = {
     "data fetch --study large": ["no study 'large'", "there is tiny"],
     "data prepare nothing": ["no data set 'nothing'", "there is target, origin"],
     "pretrain train nothing": ["no source 'nothing'", "there is origin"],
+    "pretrain import nothing mine.pth": ["no source 'nothing'", "there is origin"],
 }
 
 
@@ -127,6 +129,7 @@ MISSING = {
         "data/origin.safetensors",
         ["no data set data/origin.safetensors", "`twf data prepare origin`"],
     ),
+    "pretrain import origin mine.pth": (None, ["no mine.pth", "put the weights there"]),
     f"run tiny {RUN}": (
         "data/target.safetensors",
         ["no data set data/target.safetensors", "`twf data prepare target`"],
@@ -195,7 +198,7 @@ def test_a_checkpoint_that_twf_did_not_write_is_refused(twf, tiny_inputs):
 
 
 def test_weights_that_do_not_fit_are_refused(twf, tiny_project):
-    save_file({"conv1.weight": torch.zeros(2)}, "mine.safetensors")
+    save_file({"fc.weight": torch.zeros(2, 8)}, "mine.safetensors")
 
     def take_weights(values: dict) -> None:
         network = {"architecture": "resnet50", "width": 4}
@@ -353,6 +356,7 @@ NEXT = {
     "data fetch": "twf data prepare",
     "data prepare": "twf pretrain train",
     "pretrain train": "twf run",
+    "pretrain import": "twf run",
     "run": "twf collect",
     "collect": "twf table",
     "table": "twf compare",
@@ -396,6 +400,9 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
 
     for words in ("data prepare target", "data prepare origin", "pretrain train origin"):
         assert twf(words).code == 0
+    files.checkpoint_file("origin").rename("mine.safetensors")
+    said = twf("pretrain import origin mine.safetensors")
+    assert said.code == 0 and "% of the test images of origin right" in said.out
     for run in runs:
         assert twf(f"run tiny {run}").code == 0
     planned = status()

@@ -182,7 +182,7 @@ def pretrain_train(
     save_every: SaveOption = 300.0,
     attempt: AttemptOption = 1,
 ) -> None:
-    """Train a network on a source, or take its published weights: checkpoints/SOURCE.safetensors.
+    """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
 
     Needs the source's data (`twf data prepare`). Stopped or killed, it goes on from its last saved
     state when it is called again. Next: `twf run`.
@@ -192,6 +192,24 @@ def pretrain_train(
     loaded = parameters.load(params)
     with resumable("pretrain", source, attempt):
         pretrain(loaded, source, _device(device, threads), save_every)
+
+
+@pretrain_app.command("import")
+def pretrain_import(
+    source: Annotated[str, typer.Argument(help="A source of params.yaml, for example cifar100.")],
+    file: Annotated[Path, typer.Argument(help="Weights: .safetensors, or .pth of torch.save.")],
+    params: ParamsFile = files.PARAMS,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+) -> None:
+    """Take weights that were trained elsewhere for a source: checkpoints/SOURCE.safetensors.
+
+    Prepare the source's data first (`twf data prepare`): the accuracy on its test images is then
+    measured and kept. Next: `twf run`.
+    """
+    from twf.training.pretraining import import_weights
+
+    import_weights(parameters.load(params), source, file, _device(device, threads))
 
 
 @app.command()

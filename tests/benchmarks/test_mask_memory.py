@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -15,6 +18,7 @@ from twf.replay.masks import MaskPacker
 from twf.study import expand
 from twf.tracking import NoTracker
 from twf.training import checkpoints, loop
+from twf.training.resume import Keeper
 
 RUN = "split-target.twf.16.s0"
 PACKER = MaskPacker([(4, 8, 8), (3, 2, 2)])

@@ -1,7 +1,8 @@
-"""Training a network on a source, or taking published weights: the start of every run."""
+"""Training a network on a source, or taking weights from elsewhere: the start of every run."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from pathlib import Path
 from typing import Any
@@ -24,34 +25,61 @@ from twf.training.resume import Keeper, keeping
 from twf.training.sgd import batches, cosine, sgd_step, shuffled
 from twf.training.state import fill, restore_generators
 from twf.training.state import generators as capture_generators
+from twf.training.weights import read_network
 
 
 def pretrain(params: Params, name: str, device: torch.device, save_every: float = math.inf) -> None:
-    """Make the checkpoint of the source `name`; go on from its state, saved every `save_every` s.
+    """Make the checkpoint of the source `name`: train it, or take the weights that it names.
 
-    Raises `UserError` and `Stopped` as `twf.training.run.execute` does.
+    Training goes on from its state, saved every `save_every` seconds. Raises `UserError` and
+    `Stopped` as `twf.training.run.execute` does.
     """
-    if name not in params.sources:
-        raise UserError(f"no source {name!r} in params.yaml; there is {', '.join(params.sources)}")
-    source = params.sources[name]
+    source = _named(params, name)
     if source.weights is not None:
-        _take(source, Path(source.weights), files.checkpoint_file(name))
+        import_weights(params, name, Path(source.weights), device)
     else:
         _train(params, name, source, device, save_every)
 
 
-def _take(source: Source, weights: Path, output: Path) -> None:
-    """Published weights, renamed and checked against the architecture."""
-    tensors = checkpoints.read_published(weights)
-    if "classifier.weight" not in tensors:
-        raise UserError(f"{weights} does not fit a {source.network}: it has no fc.weight")
-    network = ResNet(source.network, classes=tensors["classifier.weight"].shape[0])
-    try:
-        network.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise UserError(f"{weights} does not fit a {source.network}: {error}") from None
-    about = {"network": source.network.model_dump(), "weights": str(weights)}
+def import_weights(params: Params, name: str, file: Path, device: torch.device) -> None:
+    """Make the checkpoint of the source `name` of weights that were trained elsewhere.
+
+    Its accuracy on the source's test images is measured where their data are prepared, and said.
+    Raises `UserError` where the weights do not fit the source's network or its classes.
+    """
+    source = _named(params, name)
+    output = files.checkpoint_file(name)
+    classes = None if source.data is None else params.datasets[source.data].classes
+    network = read_network(file, source.network, classes).to(device)
+    with file.open("rb") as content:
+        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+    about: dict[str, Any] = {
+        "network": source.network.model_dump(),
+        "weights": str(file),
+        "weights_sha256": sha256,
+        "data": source.data,
+        "test_accuracy": None,
+    }
+    if source.data is None:
+        said = f"accuracy not measured: sources.{name} names no data"
+    elif not (data := files.data_file(source.data)).exists():
+        said = f"accuracy not measured: no {data}; `twf data prepare {source.data}` makes it"
+    else:
+        dataset = store.load(data)
+        about["data_fingerprint"] = dataset.train_fingerprint
+        right = _test_accuracy(params, source.data, network, dataset, device)
+        about["test_accuracy"] = right
+        said = f"{right:.2f} % of the test images of {source.data} right"
+        if right < 1.5 * 100 / len(dataset.classes):
+            said += ", hardly more than by chance: its classes may stand in another order"
     checkpoints.save(output, network, about)
+    print(f"{output}: {said}")
+
+
+def _named(params: Params, name: str) -> Source:
+    if name not in params.sources:
+        raise UserError(f"no source {name!r} in params.yaml; there is {', '.join(params.sources)}")
+    return params.sources[name]
 
 
 def _train(
@@ -79,16 +107,12 @@ def _train(
     } | environment(device)["versions"]
     with keeping(files.state_file("pretrain", name), guard, save_every) as keeper:
         _learn(name, recipe, dataset, network, augment, device, keeper)
-        test_images = to_device(dataset.test_images, device)
-        network.eval()
         about = {
             "network": source.network.model_dump(),
             "data": source.data,
             "data_fingerprint": dataset.train_fingerprint,
             "pretraining": recipe.model_dump(),
-            "test_accuracy": accuracy(
-                network, augment, test_images, dataset.test_labels.to(device)
-            ),
+            "test_accuracy": _test_accuracy(params, source.data, network, dataset, device),
             "seconds": keeper.seconds,
             **environment(device),
         }
@@ -149,6 +173,16 @@ def _learn(
                 )
             place = {"epoch": place["epoch"] + 1, "step": 0, "order": None, "total": None}
             advance(1, f"loss {mean:.3f}")
+
+
+def _test_accuracy(
+    params: Params, data: str, network: ResNet, dataset: store.Dataset, device: torch.device
+) -> float:
+    """Per cent of the test images of `data` that the network, put into evaluation mode, knows."""
+    network.eval()
+    augment = Augment(params.datasets[data].augmentation, device)
+    images, labels = to_device(dataset.test_images, device), dataset.test_labels.to(device)
+    return accuracy(network, augment, images, labels)
 
 
 def _rate(recipe: Pretraining, epoch: float) -> float:
