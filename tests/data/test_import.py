@@ -14,8 +14,7 @@ import official
 import pytest
 from PIL import Image
 
-from twf.data import store
-from twf.data.folders import read_folders
+from twf.data import folders, registry, store
 from twf.data.importing import import_file
 from twf.errors import UserError
 
@@ -85,7 +84,7 @@ def test_known_names_in_another_order_decide_the_labels(tmp_path: Path, output: 
     names = [f"class {i}" for i in range(100)]
     arrays["class_names"] = np.array(names)
     official.write_folders(tmp_path / "folders", arrays)
-    sorted_labels = read_folders(tmp_path / "folders", 32)
+    sorted_labels = folders.read(tmp_path / "folders", 32)
     assert sorted_labels.classes == sorted(names) != names
     with pytest.raises(UserError, match="classes are in another order"):
         import_file("mine", tmp_path / "folders", output, **entry_of(arrays))
@@ -189,10 +188,10 @@ def test_another_number_of_classes_is_refused(tmp_path: Path, output: Path) -> N
 def test_val_will_do_for_test_but_not_both(tmp_path: Path) -> None:
     arrays = official.some_arrays("cub200")
     official.write_folders(tmp_path, arrays, test="val")
-    assert len(read_folders(tmp_path, 32).test_labels) == 6
+    assert len(folders.read(tmp_path, 32).test_labels) == 6
     official.write_folders(tmp_path, arrays, test="test")
     with pytest.raises(UserError, match=r"has both test/ and val/"):
-        read_folders(tmp_path, 32)
+        folders.read(tmp_path, 32)
 
 
 def test_images_of_every_kind_become_rgb_and_hidden_files_are_left_alone(tmp_path: Path) -> None:
@@ -205,7 +204,7 @@ def test_images_of_every_kind_become_rgb_and_hidden_files_are_left_alone(tmp_pat
     for file, mode in more.items():
         colour.convert(mode).save(folder / "deeper" / file)
     (folder / ".DS_Store").write_bytes(b"no image")
-    found = read_folders(tmp_path, 32)
+    found = folders.read(tmp_path, 32)
     assert found.train_images.shape == (18 + len(more), 32, 32, 3)
     grey = np.asarray(colour.convert("L").convert("RGB"))
     assert any(np.array_equal(image, grey) for image in found.train_images)
@@ -235,26 +234,12 @@ def test_folders_that_do_not_fit_are_named(tmp_path: Path, message: str) -> None
     official.write_folders(tmp_path, official.some_arrays("cub200"))
     BROKEN[message](tmp_path)
     with pytest.raises(UserError, match=message):
-        read_folders(tmp_path, 32)
+        folders.read(tmp_path, 32)
 
 
 # The real data, where they are
 
-FINGERPRINTS = {
-    "cifar10": (
-        "76f226de88bc83d45eca29ff6226b007c8416a8a7869772bf3a0cba54ee836fe",
-        "49b135eec06acedd8ca906566a4a19005b557637f85630292578a84e8e8d5244",
-    ),
-    "cifar100": (
-        "2be149cd9e723e84c1f9da68a531048629d4ddcff985303cf69e45aea174b3f6",
-        "431e5706b12d439c2228cd97a33a6a3998a794658176f3d01e7367321533af12",
-    ),
-    "tiny-imagenet-32": (
-        "c85ab23907475610f6f06881e3af5fa354d5aa6f2120e6a05caab6abd4b408ba",
-        "17fa17f4a26be6db76669965a890e0a38e549f75842b12f0d897d6c330aafbb8",
-    ),
-}
-SIZES = {"cifar10": (10, 50_000), "cifar100": (100, 50_000), "tiny-imagenet-32": (200, 100_000)}
+REAL = {"cifar10": "cifar10", "cifar100": "cifar100", "tiny-imagenet": "tiny-imagenet-32"}
 
 
 @pytest.fixture
@@ -266,20 +251,21 @@ def real_data() -> Path:
     return Path(folder)
 
 
-@pytest.mark.parametrize("name", FINGERPRINTS)
+@pytest.mark.parametrize("name", REAL)
 def test_the_real_data_are_imported(real_data: Path, output: Path, name: str) -> None:
-    classes, images = SIZES[name]
-    train, test = FINGERPRINTS[name]
+    counts, fingerprints, classes = registry.images_entry(name).expected(32)
+    assert None not in fingerprints.values()
     import_file(
         name,
-        real_data / f"{name}.npz",
+        real_data / f"{REAL[name]}.npz",
         output,
         classes=classes,
         size=32,
-        counts={"train": images, "test": 10_000},
-        fingerprints={"train": train, "test": test},
+        counts=counts,
+        fingerprints=fingerprints,
     )
     loaded = store.load(output)
-    assert loaded.train_images.shape == (images, 32, 32, 3)
-    assert (loaded.train_fingerprint, loaded.test_fingerprint) == (train, test)
+    assert loaded.train_images.shape == (counts["train"], 32, 32, 3)
+    found = {"train": loaded.train_fingerprint, "test": loaded.test_fingerprint}
+    assert found == fingerprints
     output.unlink()

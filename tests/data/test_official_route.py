@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,23 @@ def test_archive_arrays_and_folders_give_the_same_file(describe, name):
         import_data(name, dataset, Path(mine))
         assert made(name) == official
         assert mine in files.receipt_file(name).read_text()
+
+
+def test_a_labs_own_archive_of_class_folders(tmp_path, describe):
+    arrays = some_arrays("cub200")
+    dataset = describe("cub200", format="folders")
+    write_folders(tmp_path / "packed/birds", arrays)
+    file = shutil.make_archive(str(tmp_path / "birds"), "gztar", tmp_path / "packed")
+    registered = yaml.safe_load(Path("own.yaml").read_text())
+    md5 = hashlib.md5(Path(file).read_bytes()).hexdigest()
+    registered["cub200"]["files"] = {
+        "birds.tar.gz": {"md5": md5, "addresses": [Path(file).as_uri()]}
+    }
+    Path("own.yaml").write_text(yaml.safe_dump(registered))
+    fetch("cub200", registry.entry("cub200"))
+    prepare("cub200", dataset, files.data_file("cub200"))
+    loaded = store.load(files.data_file("cub200"))
+    assert loaded.classes == arrays["class_names"].tolist()
 
 
 def test_an_archive_of_other_images_is_refused(describe):

@@ -13,12 +13,16 @@ from twf.errors import UserError
 TESTS = ("test", "val")  # what the folder of test images may be called
 
 
-def read_folders(path: Path, size: int) -> DataArrays:
+def read(path: Path, size: int) -> DataArrays:
     """All images, squashed to `size`, grey ones as RGB; labels are the ranks of the sorted names.
 
-    Each file at any depth of a class's folder is an image, but those whose name starts with a dot.
+    Where `path` has one other folder alone, they are looked for there, as archives have it. Each
+    file at any depth of a class's folder is an image, but those whose name starts with a dot.
     Raises `UserError` that names a folder which is missing, ambiguous or empty, or a broken image.
     """
+    inner = [f for f in path.iterdir() if f.is_dir() and not f.name.startswith(".")]
+    if len(inner) == 1 and inner[0].name != "train":
+        path = inner[0]
     train = path / "train"
     tests = [path / name for name in TESTS if (path / name).is_dir()]
     if not train.is_dir() or not tests:

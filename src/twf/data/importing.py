@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from twf.data import store
+from twf.data import folders, store
 from twf.data.archive import read_npz
-from twf.data.folders import read_folders
 from twf.data.images import resize_images
 from twf.data.store import DataArrays, Images, Labels
 from twf.errors import UserError
@@ -34,7 +33,7 @@ def import_file(
     Images of another size are squashed to `size`. Raises `UserError` and leaves `output` as it was
     where the file cannot be read or `check` refuses it.
     """
-    arrays = read_folders(path, size) if path.is_dir() else read_npz(path, classes)
+    arrays = folders.read(path, size) if path.is_dir() else read_npz(path, classes)
     arrays = replace(
         arrays,
         train_images=resize_images(arrays.train_images, size),
