@@ -21,7 +21,9 @@ rule compare:
         runs=files.RUNS,
         published=str(files.PUBLISHED),
     output:
-        multiext(files.COMPARISON, *(f".{ending}" for ending in files.COMPARISON_FORMATS)),
+        multiext(
+            files.COMPARISON, *(f".{ending}" for ending in files.COMPARISON_FORMATS)
+        ),
         multiext(files.CLAIMS, *(f".{ending}" for ending in files.COMPARISON_FORMATS)),
     log:
         "logs/{study}/compare.log",
