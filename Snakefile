@@ -1,4 +1,4 @@
-# The pipeline: data -> pretrain -> runs -> collect -> tables -> report.
+# The pipeline: data -> pretrain -> runs -> collect -> tables, comparison -> report.
 #
 #   snakemake --cores all                             the default study of params.yaml, whole
 #   snakemake --cores all results/demo/report.html    the demo study

@@ -82,6 +82,7 @@ COMMANDS = [
     f"run tiny {RUN}",
     "collect tiny",
     "table tiny main.split-target",
+    "compare tiny",
     "report tiny",
 ]
 
@@ -99,6 +100,7 @@ UNKNOWN = {
     f"run large {RUN}": ["no study 'large'", "there is tiny"],
     "collect large": ["no study 'large'", "there is tiny"],
     "table large main.split-target": ["no study 'large'", "there is tiny"],
+    "compare large": ["no study 'large'", "there is tiny"],
     "report large": ["no study 'large'", "there is tiny"],
     "run tiny split-target.er.99.s0": ["no run 'split-target.er.99.s0'", "`twf plan tiny`"],
     "table tiny other": ["no table 'other'", "there is main.split-target"],
@@ -142,8 +144,10 @@ MISSING = {
         None,
         ["no record results/tiny/runs/split-target.joint.s0.parquet", "`twf plan`"],
     ),
-    "table tiny main.split-target": (None, ["no", "results/tiny/runs.parquet"]),
-    "report tiny": (None, ["no", "results/tiny/runs.parquet"]),
+    "table tiny main.split-target": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
+    "table tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
+    "compare tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
+    "report tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
 }
 
 
@@ -180,6 +184,26 @@ def test_a_torn_record_is_named_and_planned_anew(twf, tiny_inputs):
     assert str(path) in message and "delete it and run again" in message
     assert json.loads(twf("plan --json").out)["runs"][RUN]["status"] == "unreadable"
     assert "1 unreadable" in twf("plan").out
+
+
+def test_what_is_there_of_a_study_makes_its_tables_and_report(twf, tiny_inputs):
+    """One run of a dozen is done, and another's record is torn."""
+    header = "table,benchmark,method,variant,protocol,buffer_size,final_average_accuracy"
+    files.PUBLISHED.parent.mkdir(exist_ok=True)
+    files.PUBLISHED.write_text(f"{header},final_forgetting\n")
+    assert twf(f"run tiny {RUN}").code == 0
+    torn = files.record_file("tiny", "split-target.joint.s0")
+    torn.write_bytes(b"PAR1")
+    said = twf("collect tiny --partial")
+    assert said.code == 0
+    assert "1 of 12 records; 10 missing, 1 unreadable" in said.out
+    assert str(torn) in said.err
+    for words in ("table tiny", "compare tiny", "report tiny"):
+        assert twf(words).code == 0
+    assert files.table_file("tiny", "main.split-target", "md").exists()
+    assert files.comparison_file("tiny", "md").exists()
+    page = files.report_file("tiny").read_text()
+    assert "12 planned: 1 finished, 1 unreadable, 10 missing" in page
 
 
 def test_a_checkpoint_of_another_network_is_refused(twf, tiny_inputs):
@@ -414,7 +438,8 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     (tiny_project / files.PUBLISHED).write_text(
         "benchmark,method,protocol,buffer_size,variant,final_average_accuracy,final_forgetting\n"
     )
-    for words in ("collect tiny", "table tiny main.split-target", "report tiny"):
+    made = ("collect tiny", "table tiny main.split-target", "compare tiny", "report tiny")
+    for words in made:
         assert twf(words).code == 0
     for extension in files.TABLE_FORMATS:
         assert files.table_file("tiny", "main.split-target", extension).exists()

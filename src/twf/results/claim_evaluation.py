@@ -28,7 +28,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from twf.evaluation import metrics
-from twf.files import claims_file, runs_file
+from twf.files import claims_file
 from twf.results import output, record, statistics, tables
 from twf.results.cells import CellKey, planned, published
 from twf.results.claims import CLAIMS, Claim, Contest
@@ -210,7 +210,7 @@ def evaluate_all(plan: Plan, runs: pa.Table) -> pd.DataFrame:
 
 def write(plan: Plan) -> None:
     """Write the claims from the study's collected records, as `files.COMPARISON_FORMATS`."""
-    long = evaluate_all(plan, record.read(runs_file(plan.study), tables.COLUMNS))
+    long = evaluate_all(plan, record.read_collected(plan.study))
     file = partial(claims_file, plan.study)
     entries = [_entry(row) for row in long.to_dict("records")]
     output.write_long(long, SCHEMA, file)

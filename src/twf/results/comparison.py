@@ -28,7 +28,7 @@ import pandas as pd
 import pyarrow as pa
 
 from twf.evaluation import metrics
-from twf.files import comparison_file, record_file, runs_file
+from twf.files import comparison_file, record_file
 from twf.hyperparameters import METHODS
 from twf.params import Params
 from twf.results import output, record, statistics, tables
@@ -166,7 +166,7 @@ def _command(study: str, runs: Iterable[str]) -> str:
 
 def write(params: Params, plan: Plan) -> None:
     """Write the comparison from the study's collected records, as `files.COMPARISON_FORMATS`."""
-    runs = record.read(runs_file(plan.study), tables.COLUMNS)
+    runs = record.read_collected(plan.study)
     long = compare(params, plan, runs)
     rows = tables.records(plan, runs)
     distinct = set(long["runs"].explode().dropna()) & rows.keys()
@@ -204,7 +204,7 @@ def _entry(row: dict[Any, Any]) -> dict[str, str]:
         "Difference": _number(row["faa_difference"], "+"),
         "Verdict": row["verdict"],
         "GPU hours": _number(row["gpu_hours"]),
-        "Command": row["command"] or "—",
+        "Command": "—" if pd.isna(row["command"]) else row["command"],
     }
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twf.errors import UserError
-from twf.files import atomic
+from twf.files import atomic, runs_file
 
 VERSION = 2  # of the schema below; raised by each change of it
 
@@ -88,6 +88,19 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
         ) from None
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
+
+
+def read_collected(study: str) -> pa.Table:
+    """All collected records of a study without their losses, which are the larger part of them.
+
+    Raises `UserError` where they have not been collected, and as `read` does.
+    """
+    path = runs_file(study)
+    if not path.exists():
+        raise UserError(
+            f"no {path}: `twf collect {study}` makes it, with --partial while the study runs"
+        )
+    return read(path, [name for name in SCHEMA.names if name != "history"])
 
 
 def read_digest(path: Path) -> str:

@@ -19,7 +19,7 @@ from matplotlib.ticker import MaxNLocator
 
 from twf.errors import UserError
 from twf.evaluation import metrics
-from twf.files import atomic, report_file, runs_file, table_file
+from twf.files import atomic, report_file, table_file
 from twf.hyperparameters import METHODS
 from twf.params import PROTOCOLS
 from twf.results import record, search, tables
@@ -49,7 +49,7 @@ def write(plan: Plan) -> None:
     A planned run without a record is shown as missing. Raises `UserError` where the collected
     records or a table have not been made.
     """
-    records = record.read(runs_file(plan.study), tables.COLUMNS)
+    records = record.read_collected(plan.study)
     rows = tables.records(plan, records)
     for row in rows.values():
         row["provenance"] = record.provenance(row)
@@ -120,7 +120,7 @@ def _section(plan: Plan, table: Table, rows: Rows) -> dict[str, Any]:
 def _run(run: Run, row: dict[str, Any] | None) -> dict[str, Any]:
     """A planned run, with or without a record, for the template."""
     if row is None:
-        row = dict.fromkeys(tables.COLUMNS) | {"status": "missing"}
+        row = dict.fromkeys(record.SCHEMA.names) | {"status": "missing"}
     details = row["provenance"] or {"parameters": json.loads(run.parameters)}
     finished = row["status"] == "finished"
     return {

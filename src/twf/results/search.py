@@ -10,7 +10,7 @@ import pyarrow as pa
 import yaml
 
 from twf.evaluation.metrics import final_average_accuracy
-from twf.files import atomic, runs_file, search_files
+from twf.files import atomic, search_files
 from twf.hyperparameters import METHODS
 from twf.params import Winner
 from twf.results import output, record, statistics, tables
@@ -130,7 +130,7 @@ def winners(found: list[CellResult]) -> list[Winner]:
 
 def write(plan: Plan) -> None:
     """Write every trial as CSV, and the winners as Markdown and as input of another study."""
-    found = results(plan, record.read(runs_file(plan.study), tables.COLUMNS))
+    found = results(plan, record.read_collected(plan.study))
     table, page, study = search_files(plan.study)
     with atomic(table) as partial:
         trials(found).to_csv(partial, index=False)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from twf.errors import UserError
 from twf.evaluation import metrics
-from twf.files import runs_file, table_file
+from twf.files import table_file
 from twf.hyperparameters import METHODS, Fidelity
 from twf.params import Protocol
 from twf.results import output, record, statistics
@@ -75,10 +75,6 @@ FORGETTING: dict[Fidelity, str] = {
 }
 
 
-# What tables and report need of the records: all but the losses, their larger part.
-COLUMNS = [name for name in record.SCHEMA.names if name != "history"]
-
-
 def records(plan: Plan, runs: pa.Table) -> dict[str, dict[str, Any]]:
     """The records of the planned runs by identifier; those not in `runs` are absent.
 
@@ -103,10 +99,7 @@ def cells(plan: Plan, table_name: str, runs: pa.Table) -> pd.DataFrame:
 
     Raises `UserError` where the plan has no such table, or the published numbers are missing.
     """
-    if table_name not in plan.tables:
-        known = ", ".join(plan.tables)
-        raise UserError(f"no table {table_name!r} in study {plan.study}; there is {known}")
-    table = plan.tables[table_name]
+    table = _named(plan, table_name)
     needed = pa.array({run for cell in table.cells for run in cell.runs.values()}, pa.string())
     rows = records(plan, runs.filter(pc.field("run").isin(needed)))
     numbers = {cell.key: cell for cell in published()}
@@ -115,6 +108,13 @@ def cells(plan: Plan, table_name: str, runs: pa.Table) -> pd.DataFrame:
         for cell in table.cells
     ]
     return output.to_frame(long, SCHEMA)
+
+
+def _named(plan: Plan, table_name: str) -> Table:
+    if table_name not in plan.tables:
+        known = ", ".join(plan.tables)
+        raise UserError(f"no table {table_name!r} in study {plan.study}; there is {known}")
+    return plan.tables[table_name]
 
 
 def _measured(table: Table, cell: Cell, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -279,8 +279,8 @@ def write(plan: Plan, table_name: str) -> None:
 
     Parquet and CSV have the long form, Markdown and LaTeX (with booktabs) the wide one.
     """
-    long = cells(plan, table_name, record.read(runs_file(plan.study), COLUMNS))
-    table = plan.tables[table_name]
+    table = _named(plan, table_name)
+    long = cells(plan, table_name, record.read_collected(plan.study))
     values = {
         "name": table_name,
         "caption": f"{table.title}. {caption(table, long)} {FORGETTING[table.forgetting]}",
