@@ -93,7 +93,8 @@ def compare(params: Params, plan: Plan, runs: pa.Table) -> pd.DataFrame:
     """The columns of `SCHEMA`, a row for each published cell, in the order of the paper's tables.
 
     A cell that the study does not have is not run; its command is that of the first other study of
-    params.yaml that has it with the paper's hyperparameters. A run that serves several cells counts in the cost of each.
+    params.yaml that has it with the paper's hyperparameters. A run that serves several cells counts
+    in the cost of each.
     """
     rows = tables.records(plan, runs)
     others = [n for n, s in params.studies.items() if n != plan.study and s.winners is None]
