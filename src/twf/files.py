@@ -25,6 +25,7 @@ CHECKPOINT = "checkpoints/{source}.safetensors"
 RECORD = "results/{study}/runs/{run}.parquet"
 RUNS = "results/{study}/runs.parquet"
 TABLE = "results/{study}/tables/{table}"
+FIGURES = "results/{study}/figures"
 REPORT = "results/{study}/report.html"
 SEARCH = (  # every trial, the winners to read, the winners as input of another study
     "results/{study}/tables/trials.csv",
@@ -35,6 +36,7 @@ STATE = "states/{study}/{run}/state.safetensors"  # of a run that goes on; no ou
 LOG = "logs/{study}/{node}"
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
+FIGURE_FORMATS = ("svg", "png", "csv")  # the last has what is drawn
 
 
 def archive_folder(archive: str) -> Path:
@@ -75,6 +77,16 @@ def table_file(study: str, table: str, extension: str) -> Path:
 def search_files(study: str) -> tuple[Path, ...]:
     """What a study's searches for hyperparameters found, in the order of `SEARCH`."""
     return tuple(Path(pattern.format(study=study)) for pattern in SEARCH)
+
+
+def figure_file(study: str, figure: str, extension: str) -> Path:
+    """One figure of a study, in one of `FIGURE_FORMATS`."""
+    return Path(FIGURES.format(study=study)) / f"{figure}.{extension}"
+
+
+def figure_index(study: str) -> Path:
+    """The list of a study's figures."""
+    return Path(FIGURES.format(study=study)) / "index.csv"
 
 
 def report_file(study: str) -> Path:
