@@ -1,4 +1,4 @@
-# The pipeline: data -> pretrain -> runs -> collect -> tables, comparison -> report.
+# The pipeline: data -> pretrain -> runs -> collect -> tables, comparison, figures -> report.
 #
 #   snakemake --cores all                             the default study of params.yaml, whole
 #   snakemake --cores all results/demo/report.html    the demo study
@@ -35,4 +35,5 @@ include: "workflow/rules/pretrain.smk"
 include: "workflow/rules/runs.smk"
 include: "workflow/rules/collect.smk"
 include: "workflow/rules/tables.smk"
+include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"

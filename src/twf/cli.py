@@ -35,7 +35,7 @@ app = typer.Typer(
     all results/demo/report.html` makes all of the demo; the commands here are what it calls, and
     each can be called by hand with the same words:
 
-    data fetch → data prepare → pretrain train → run → collect → table → compare → report
+    data fetch → data prepare → pretrain train → run → collect → table, compare, figures → report
     """,
 )
 data_app = typer.Typer(
@@ -312,6 +312,18 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     if not planned.search:
         raise UserError(f"study {study} has no experiment with 'search' in {params}")
     search.write(planned)
+
+
+@app.command()
+def figures(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Make the figures of a study, as SVG, PNG and CSV: results/STUDY/figures/. Next: `twf report`.
+
+    Of an incomplete study, what is there; a figure without any data is named and not written.
+    """
+    from twf.results import figures
+
+    for name in figures.write(_plan(params, study)):
+        print(f"not written, as it has no data yet: {name}")
 
 
 @app.command()

@@ -28,6 +28,7 @@ RUNS = "results/{study}/runs.parquet"
 TABLE = "results/{study}/tables/{table}"
 COMPARISON = "results/{study}/tables/comparison"
 CLAIMS = "results/{study}/tables/claims"
+FIGURES = "results/{study}/figures"
 REPORT = "results/{study}/report.html"
 SEARCH = (  # every trial, the winners to read, the winners as input of another study
     "results/{study}/tables/trials.csv",
@@ -39,6 +40,7 @@ LOG = "logs/{study}/{node}"
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
 COMPARISON_FORMATS = ("parquet", "csv", "md")  # of the claims too
+FIGURE_FORMATS = ("svg", "png", "csv")  # the last has what is drawn
 
 
 def archive_folder(archive: str) -> Path:
@@ -94,6 +96,16 @@ def comparison_file(study: str, extension: str) -> Path:
 def claims_file(study: str, extension: str) -> Path:
     """The paper's claims on a study's cells, in one of `COMPARISON_FORMATS`."""
     return Path(CLAIMS.format(study=study) + f".{extension}")
+
+
+def figure_file(study: str, figure: str, extension: str) -> Path:
+    """One figure of a study, in one of `FIGURE_FORMATS`."""
+    return Path(FIGURES.format(study=study)) / f"{figure}.{extension}"
+
+
+def figure_index(study: str) -> Path:
+    """The list of a study's figures."""
+    return Path(FIGURES.format(study=study)) / "index.csv"
 
 
 def report_file(study: str) -> Path:

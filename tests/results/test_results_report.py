@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from twf.errors import UserError
-from twf.files import report_file, runs_file, table_file
-from twf.results import record, report, tables
+from twf.files import figure_index, report_file, runs_file, table_file
+from twf.results import figures, record, report, tables
 from twf.study import Plan
 
 HOSTILE = '<script>alert(1)</script>"&'
@@ -37,11 +37,18 @@ class Elements(HTMLParser):
 
 
 def make_report(plan: Plan) -> str:
-    """Make the tables and the report of collected records; return the page."""
+    """Make the tables, the figures and the report of collected records; return the page."""
     for table in plan.tables:
         tables.write(plan, table)
+    figures.write(plan)
     report.write(plan)
     return report_file(plan.study).read_text()
+
+
+@pytest.fixture(autouse=True)
+def one_kind_of_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes time: one figure for each table is enough here."""
+    monkeypatch.setattr(figures, "KINDS", {"accuracy": figures.KINDS["accuracy"]})
 
 
 @pytest.fixture
@@ -120,23 +127,17 @@ def test_every_run_is_listed_with_its_parameters(plan: Plan) -> None:
     assert '"lambda_fp_replay": 0.1' in text  # of a missing run, from the plan
 
 
-def test_each_buffer_has_its_chart_of_the_methods_that_ran(plan: Plan) -> None:
+def test_each_table_has_its_figures_of_the_methods_that_ran(plan: Plan) -> None:
     page = make_report(plan)
     charts = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
-    assert len(charts) == 2
-    for chart in charts:
-        assert "DER++" in chart
-        assert "TwF" not in chart  # no finished run
+    assert len(charts) == 1  # as `one_kind_of_figure` has it
+    assert "DER++" in charts[0]
+    assert "TwF" not in charts[0]  # no finished run
+    assert "Average accuracy over the tasks seen, after each task. Mean over" in page
     identifiers = [value for name, value in Elements("".join(charts)).attributes if name == "id"]
     assert not [
         name for name in identifiers if re.fullmatch(r"(figure|axes|patch)_\d+", name or "")
     ]
-
-
-def test_curve_averages_the_tasks_seen_so_far() -> None:
-    matrix = [[90.0, 10.0, 10.0], [80.0, 60.0, 10.0], [70.0, 50.0, 30.0]]
-    assert report._curve(matrix) == [90.0, 70.0, 50.0]
-    assert report._curve([[70.0, 50.0, 30.0]])[-1] == 50.0  # Joint
 
 
 def test_same_records_give_the_same_bytes(plan: Plan) -> None:
@@ -164,6 +165,13 @@ def test_nothing_finished_still_makes_a_report(make_plan: Any) -> None:
     page = make_report(plan)
     assert "8 planned: 8 missing" in page
     assert "<svg" not in page
+
+
+def test_figures_not_made_are_named(plan: Plan) -> None:
+    make_report(plan)
+    figure_index("small").unlink()
+    with pytest.raises(UserError, match="figures/index.csv"):
+        report.write(plan)
 
 
 def test_a_table_not_made_is_named(plan: Plan) -> None:

@@ -5,6 +5,7 @@ rule report:
             files.table_file(w.study, table, "parquet")
             for table in plan(w.study).tables
         ],
+        figures=files.FIGURES,
         search=lambda w: files.search_files(w.study) if plan(w.study).search else [],
         comparison=f"{files.COMPARISON}.parquet",
         claims=f"{files.CLAIMS}.parquet",

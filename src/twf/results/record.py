@@ -90,8 +90,8 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
 
 
-def read_collected(study: str) -> pa.Table:
-    """All collected records of a study without their losses, which are the larger part of them.
+def read_collected(study: str, history: bool = False) -> pa.Table:
+    """All collected records of a study; with their losses, the larger part, if `history` is asked.
 
     Raises `UserError` where they have not been collected, and as `read` does.
     """
@@ -100,7 +100,7 @@ def read_collected(study: str) -> pa.Table:
         raise UserError(
             f"no {path}: `twf collect {study}` makes it, with --partial while the study runs"
         )
-    return read(path, [name for name in SCHEMA.names if name != "history"])
+    return read(path, [name for name in SCHEMA.names if history or name != "history"])
 
 
 def read_digest(path: Path) -> str:

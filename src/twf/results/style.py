@@ -1,0 +1,210 @@
+"""How figures look: one place for what each method is drawn with, for sizes and for panels."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from twf.results.tables import PROTOCOL_TITLES
+
+# Okabe and Ito's palette, which the colour-blind can tell apart, without its yellow, which is too
+# pale for lines on white. In grey print, markers and line styles do it.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+VERMILION, BLUE, PURPLE, GREY = "#D55E00", "#0072B2", "#CC79A7", "#7F7F7F"
+COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BLACK)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)))
+
+
+class Style(NamedTuple):
+    """What a method is drawn with in every figure."""
+
+    colour: str
+    marker: str
+    line: str
+
+
+# Dotted without rehearsal; DER++ and its two variants share a colour.
+METHOD_STYLES = {
+    "joint": Style(BLACK, "*", "none"),
+    "finetune": Style(GREY, "X", ":"),
+    "oewc": Style(PURPLE, "p", ":"),
+    "lwf": Style(ORANGE, "d", ":"),
+    "er": Style(ORANGE, ">", "-"),
+    "co2l": Style(SKY, "P", "-"),
+    "icarl": Style(PURPLE, "s", "-"),
+    "derpp": Style(BLUE, "^", "-"),
+    "derpp-ewc": Style(BLUE, "v", "--"),
+    "derpp-pretraining": Style(BLUE, "<", "-."),
+    "er-ace": Style(GREEN, "D", "-"),
+    "twf": Style(VERMILION, "o", "-"),
+}
+
+WIDTH, NARROW = 5.5, 3.5  # inches: the text of a page in one column and in two
+SIZE = 8  # points
+ACCURACY = "accuracy, %"
+
+_SETTINGS: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same bytes on each machine
+    "font.size": SIZE,
+    "axes.titlesize": SIZE,
+    "axes.labelsize": SIZE,
+    "xtick.labelsize": SIZE - 1,
+    "ytick.labelsize": SIZE - 1,
+    "legend.fontsize": SIZE - 0.5,
+    "legend.frameon": False,
+    "figure.titlesize": SIZE + 1,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "hatch.linewidth": 0.5,
+    "text.parse_math": False,  # a title's $ is a dollar
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "twf",  # not random
+}
+
+
+def settings() -> AbstractContextManager[None]:
+    """The settings under which figures are drawn and saved; they hold inside a `with`."""
+    return matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS, "backend": "agg"})
+
+
+def panels(
+    rows: Sequence[Any],
+    columns: Sequence[Any],
+    height: float,
+    width: float = WIDTH,
+    **sharing: Any,
+) -> tuple[Figure, dict[tuple[Any, Any], Axes]]:
+    """A figure, and its axes by row and column; a row has `height` inches."""
+    figure = Figure(figsize=(width, height * len(rows) + 0.8), layout="constrained")
+    grid = figure.subplots(len(rows), len(columns), squeeze=False, **sharing)
+    places = np.ndindex(len(rows), len(columns))
+    return figure, {(rows[i], columns[j]): grid[i, j] for i, j in places}
+
+
+def method_line(method: str) -> dict[str, Any]:
+    """What `Axes.plot` needs to draw a method."""
+    style = METHOD_STYLES[method]
+    own = {
+        "color": style.colour,
+        "marker": style.marker,
+        "linestyle": style.line,
+        "zorder": 4 if method == "twf" else 3,
+    }
+    return own | ({"markersize": 8} if style.marker == "*" else {})
+
+
+def legend(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
+    """One legend of all axes, below them: each label once."""
+    handles: dict[str, Any] = {}
+    for one in axes:
+        for handle, label in zip(*one.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    figure.legend(
+        list(handles.values()),
+        list(handles),
+        loc="outside lower center",
+        ncols=min(columns, len(handles)),
+        handlelength=2.4,
+    )
+
+
+def title(figure: Figure, lines: Sequence[str]) -> None:
+    """Write lines over a figure, each wrapped to its width."""
+    fits = round(figure.get_figwidth() * 16.5)  # characters
+    wrapped = [part for line in lines for part in textwrap.wrap(line, fits)]
+    figure.suptitle("\n".join(wrapped), x=0.01, ha="left", fontsize=SIZE)
+
+
+def line(panel: Axes, x: pd.Series, group: pd.DataFrame, **look: Any) -> None:
+    """A line through means, and a band from the lowest to the highest run."""
+    at = x.to_numpy(dtype=float)
+    panel.plot(at, group["mean"].to_numpy(), **look)
+    if group["low"].notna().any():
+        low, high = group["low"].to_numpy(), group["high"].to_numpy()
+        panel.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
+
+
+def note(
+    panel: Axes,
+    text: str,
+    at: tuple[float, float],
+    shift: tuple[float, float],  # in points
+    colour: str = BLACK,
+    **alignment: Any,
+) -> None:
+    """Write words beside a place in a panel."""
+    look = {"va": "center", "fontsize": SIZE - 1.5, "color": colour, **alignment}
+    panel.annotate(text, at, shift, textcoords="offset points", **look)
+
+
+def name_panels(axes: dict[tuple[Any, Any], Axes], y: str, x: str) -> None:
+    """Titles of panels by protocol and buffer, and the names of the outer axes."""
+    rows, columns = ([*dict.fromkeys(part)] for part in zip(*axes, strict=True))
+    for (protocol, buffer), panel in axes.items():
+        panel.set_title(place(protocol, buffer))
+        if protocol == rows[-1]:
+            panel.set_xlabel(x)
+        if buffer == columns[0]:
+            panel.set_ylabel(y)
+
+
+def place(protocol: Any, buffer: int | None) -> str:
+    """The title of a panel."""
+    return f"{PROTOCOL_TITLES[protocol]}{buffer_words(buffer)}"
+
+
+def no_more_than_all(panel: Axes) -> None:
+    """End an axis of accuracies a little above 100 per cent at most."""
+    panel.set_ylim(top=min(panel.get_ylim()[1], 101.5))
+
+
+def buffer_words(buffer: int | None) -> str:
+    """What follows a title that has a buffer."""
+    return "" if buffer is None else f", buffer {buffer}"
+
+
+def label_of(group: pd.DataFrame) -> str:
+    """What rows of one method or variant are called."""
+    return str(group["label"].iloc[0])
+
+
+def protocols_of(frame: pd.DataFrame) -> list[Any]:
+    """The protocols in a frame, in its order."""
+    return list(dict.fromkeys(frame["protocol"]))
+
+
+def integers(values: pd.Series) -> list[Any]:
+    """A column of integers, with None where it is empty."""
+    return [None if pd.isna(value) else int(value) for value in values]
+
+
+def buffers_of(frame: pd.DataFrame) -> list[Any]:
+    """The buffers of the methods with rehearsal; None where there are none."""
+    return sorted(int(buffer) for buffer in frame["buffer"].dropna().unique()) or [None]
+
+
+def exactly(frame: pd.DataFrame, buffer: int | None) -> pd.Series:
+    """Which rows have this buffer, or none."""
+    return frame["buffer"].isna() if buffer is None else (frame["buffer"] == buffer).fillna(False)
+
+
+def with_buffer(frame: pd.DataFrame, buffer: int | None) -> pd.Series:
+    """Which rows have this buffer, or none at all."""
+    return frame["buffer"].isna() | exactly(frame, buffer)
