@@ -198,7 +198,7 @@ def test_what_is_there_of_a_study_makes_its_tables_and_report(twf, tiny_inputs):
     assert said.code == 0
     assert "1 of 12 records; 10 missing, 1 unreadable" in said.out
     assert str(torn) in said.err
-    for words in ("table tiny", "compare tiny", "report tiny"):
+    for words in ("table tiny", "compare tiny", "figures tiny", "report tiny"):
         assert twf(words).code == 0
     assert files.table_file("tiny", "main.split-target", "md").exists()
     assert files.comparison_file("tiny", "md").exists()
@@ -438,7 +438,13 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     (tiny_project / files.PUBLISHED).write_text(
         "benchmark,method,protocol,buffer_size,variant,final_average_accuracy,final_forgetting\n"
     )
-    made = ("collect tiny", "table tiny main.split-target", "compare tiny", "report tiny")
+    made = (
+        "collect tiny",
+        "table tiny main.split-target",
+        "compare tiny",
+        "figures tiny",
+        "report tiny",
+    )
     for words in made:
         assert twf(words).code == 0
     for extension in files.TABLE_FORMATS:

@@ -9,7 +9,7 @@ import pytest
 
 from twf.errors import UserError
 from twf.files import record_file, runs_file
-from twf.results import record, report, tables
+from twf.results import figures, record, report, tables
 from twf.study import Plan
 
 TORN, OLD, MISSING, DONE = (
@@ -69,6 +69,7 @@ def test_an_unreadable_record_is_a_hole_in_tables_and_report(plan: Plan) -> None
     counts = long[long["protocol"] == "class-il"].set_index(["method", "buffer"])["n"]
     assert counts.tolist() == [0, 0, 0, 1]
     tables.write(plan, "main.split-cifar10")
+    figures.write(plan)
     report.write(plan)
     page = (runs_file("small").parent / "report.html").read_text()
     assert "4 planned: 1 finished, 2 unreadable, 1 missing" in page
