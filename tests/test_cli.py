@@ -482,3 +482,17 @@ def test_planning_imports_no_torch(twf, tiny_inputs: Params):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert json.loads(done.stdout)["runs"][RUN]["status"] == "done"
     assert done.stderr.strip() == "set()"
+
+
+def test_a_mistake_is_not_tried_again_and_is_once_mended(twf, tiny_inputs):
+    """Snakemake repeats a failed job; the first attempt of a later call starts afresh."""
+    data = files.data_file("target")
+    aside = data.with_name("aside")
+    data.rename(aside)
+    words = "run tiny split-target.er.16.s0"
+    first = mistake(twf(f"{words} --attempt 1"))
+    assert str(data) in first
+    aside.rename(data)
+    assert mistake(twf(f"{words} --attempt 2")) == first.rstrip() + " (not tried again)\n"
+    assert twf(f"{words} --attempt 1").code == 0
+    assert twf(f"{words} --attempt 2").code == 0
