@@ -337,6 +337,6 @@ def test_figures_too_large_for_the_page_are_named(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_report(plan)
-    monkeypatch.setattr(report, "FIGURES_LIMIT", 100)
+    monkeypatch.setattr(report, "PAGE_LIMIT", 100)
     text = Elements(report_of(plan)).text
     assert "Too large for this page: results/small/figures/accuracy.main.split-cifar10.svg" in text

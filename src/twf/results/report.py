@@ -34,7 +34,8 @@ from twf.results import (
 )
 from twf.study import Cell, Plan, Table
 
-FIGURES_LIMIT = 4_000_000  # bytes of figures and their data in the page; more stay beside it
+PAGE_LIMIT = 9_500_000  # bytes; figures that would make the page larger stay beside it
+RUN_SIZE = 3_300  # bytes of a planned run in the page, with its part of all tables: measured
 
 _environment = Environment(
     loader=PackageLoader("twf.results"),
@@ -225,7 +226,7 @@ def _figures(plan: Plan) -> dict[str, list[dict[str, Any]]] | str:
     if not index.exists():
         return f"twf figures {plan.study}"
     found = defaultdict(list)
-    size = 0
+    size = RUN_SIZE * len(plan.runs)
     for row in pd.read_csv(index, keep_default_na=False).to_dict("records"):
         drawing, data = (figure_file(plan.study, row["figure"], end) for end in ("svg", "csv"))
         for path in (drawing, data):
@@ -233,7 +234,7 @@ def _figures(plan: Plan) -> dict[str, list[dict[str, Any]]] | str:
                 raise UserError(f"no {path}, which {index} lists: `twf figures {plan.study}`")
         svg, csv = drawing.read_text(), data.read_bytes()
         size += len(svg) + len(csv) * 4 // 3
-        fits = size <= FIGURES_LIMIT
+        fits = size <= PAGE_LIMIT
         figure = {
             "caption": f"{row['title']}. {row['note']}",
             "path": str(drawing),
