@@ -18,15 +18,14 @@ def maps() -> dict[str, torch.Tensor]:
         "student": torch.randn(5, 4, 8, 8, generator=generator),
         "teacher": torch.randn(5, 4, 8, 8, generator=generator),
         "task": torch.tensor([1, 1, 1, 0, 1]),
-        "replayed": torch.tensor([False, False, False, True, True]),
-        "stored": (torch.rand(5, 4, 8, 8, generator=generator) > 0.5).float(),
+        "stored": (torch.rand(5, 4, 8, 8, generator=generator) > 0.5).float()[3:],
     }
 
 
 def propagate(maps: dict[str, torch.Tensor], *paper: str):
     torch.manual_seed(1)
     module = FeaturePropagation(2, 4, frozenset(paper))
-    given = (maps["student"], maps["teacher"], maps["task"], maps["replayed"], 1, maps["stored"])
+    given = (maps["student"], maps["teacher"], maps["task"], 3, 1, maps["stored"])
     return module, module(*given, torch.Generator().manual_seed(2))
 
 
@@ -46,7 +45,7 @@ def test_f4_the_gate_is_on_channel_plus_spatial_attention(maps):
     module, _ = propagate(maps, "F4")
     module.eval()
     logits = module.logits(maps["teacher"], maps["task"])
-    attention = module.channel(maps["teacher"], maps["task"])
+    attention = module.channel(maps["teacher"], maps["task"])[:, :, None, None]
     attention = attention + module.spatial(maps["teacher"], maps["task"])
     assert torch.equal(logits[:, :, 0], attention)
     assert torch.equal(logits[:, :, 1], torch.zeros_like(attention))
@@ -57,7 +56,7 @@ def test_f5_masks_of_all_replayed_images_on_the_difference_of_the_logits(maps):
     module, loss = propagate(maps, "F5")
     logits = module.logits(maps["teacher"], maps["task"])
     share = torch.sigmoid(logits[:, :, 0] - logits[:, :, 1])[3:]
-    stored = maps["stored"][3:]
+    stored = maps["stored"]
     expected = -(stored * share.log() + (1 - stored) * (1 - share).log()).mean()
     assert loss.mask_replay.item() == pytest.approx(expected.item(), rel=1e-4)
 

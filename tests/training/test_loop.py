@@ -19,7 +19,7 @@ from twf.hyperparameters import METHODS
 from twf.methods.base import Batch, Method, Step
 from twf.params import LrDecay
 from twf.replay.buffer import ReservoirBuffer
-from twf.training import loop
+from twf.training import loop, step
 from twf.training.loop import Outcome
 from twf.training.randomness import Generators, derived_seed, seeded
 from twf.training.sgd import sgd_step
@@ -80,12 +80,12 @@ def rates_of(monkeypatch, train, method: str, **changes: Any) -> list[float]:
     """The rate of every step of a miniature run that does not learn."""
     rates: list[float] = []
 
-    def step(parameters: list[nn.Parameter], rate: float) -> None:
+    def without_learning(parameters: list[nn.Parameter], rate: float) -> None:
         rates.append(rate)
         for parameter in parameters:
             parameter.grad = None
 
-    monkeypatch.setattr(loop, "sgd_step", step)
+    monkeypatch.setattr(step, "sgd_step", without_learning)
     train(method, **changes)
     return rates
 
@@ -119,7 +119,7 @@ def test_co2ls_original_rate_warms_up_and_is_annealed(train, monkeypatch, hyperp
 
 def test_the_rate_restarts_in_every_task(train, monkeypatch):
     rates = []
-    monkeypatch.setattr(loop, "sgd_step", lambda _, rate: rates.append(rate))
+    monkeypatch.setattr(step, "sgd_step", lambda _, rate: rates.append(rate))
     train("finetune", epochs=3, lr_decay=LrDecay(factor=0.5, epochs=[1, 2]))
     steps = 2  # of 22 images of a task in batches of 8
     per_task = [0.05] * steps + [0.025] * steps + [0.0125] * steps
@@ -169,7 +169,7 @@ def test_the_buffer_is_filled_after_the_update(train, monkeypatch):
         calls.append("insert")
         insert(self, **batch)
 
-    monkeypatch.setattr(loop, "sgd_step", spy_on_step)
+    monkeypatch.setattr(step, "sgd_step", spy_on_step)
     monkeypatch.setattr(ReservoirBuffer, "insert", spy_on_insert)
     train("er", epochs=1)
     assert calls == ["update", "insert"] * 4

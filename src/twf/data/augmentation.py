@@ -18,6 +18,10 @@ class Placement:
     left: Tensor
     flip: Tensor  # [N] bool
 
+    def __getitem__(self, images: slice) -> Placement:
+        """Those of some images."""
+        return Placement(self.top[images], self.left[images], self.flip[images])
+
 
 class Augment:
     """From uint8 images `[N, 3, H, W]` to the network's float32 input.

@@ -45,12 +45,11 @@ class Twf(Rehearsal[TwfHyperparameters]):
         learner, stream = self.learner, len(batch.images)
         seen = (self.task + 1) * learner.classes_per_task
         images, labels = batch.images, batch.labels
-        packed = images.new_zeros((stream, self.propagation.packer.bytes))  # the stream has none
+        stored = None
         replay = None if self.reservoir.empty else self.reservoir.draw(learner.batch_size)
         if replay is not None:
             images = torch.cat([images, replay["images"]])
             labels = torch.cat([labels, replay["labels"]])
-            packed = torch.cat([packed, replay["masks"]])
         place = learner.augment.place(len(images), learner.generators["augmentation"])
         inputs = learner.augment.at(images, place)
         taps = learner.network.taps(inputs)
@@ -62,14 +61,15 @@ class Twf(Rehearsal[TwfHyperparameters]):
             terms["replay_logits"] = self.hyperparameters.alpha * error
             error = F.cross_entropy(logits[stream:, :seen], replay["labels"])
             terms["replay_labels"] = self.hyperparameters.beta * error
+            stored = self.propagation.stored(replay["masks"], learner.augment, place[stream:])
 
         distance, mask_replay, diversity, masks = self.propagation(
             taps,
             self.propagation.teach(inputs),
             labels // learner.classes_per_task,
-            torch.arange(len(labels), device=labels.device) >= stream,
+            stream,
             self.task,
-            self.propagation.stored(packed, learner.augment, place),
+            stored,
             learner.generators["gates"],
         )
         h = self.hyperparameters
@@ -77,7 +77,7 @@ class Twf(Rehearsal[TwfHyperparameters]):
         terms["distance"] = h.lambda_fp * distance
         terms["mask_replay"] = outer * h.lambda_fp_replay * mask_replay
         terms["diversity"] = outer * h.lambda_diversity * diversity
-        store = {"logits": logits[:stream].detach(), "masks": masks[:stream]}
+        store = {"logits": logits[:stream].detach(), "masks": masks}
         return Step(terms, store | {"images": batch.images, "labels": batch.labels})
 
     def _stream_loss(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ paper's. Where paper and published code differ, a switch decides (F3 to F5, F7, 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,12 @@ DIVERSITY_TEMPERATURE = 2.0
 HALVED_FROM = 16  # maps this wide or wider are stored at half size
 
 
+def of_task(every: Tensor, task: Tensor) -> Tensor:
+    """Each image's own task's row: from `[N, T, C]` and `[N]` int64 to `[N, C]`."""
+    index = task[:, None, None].expand(-1, 1, every.shape[2])
+    return every.gather(1, index).squeeze(1)
+
+
 class TaskLinear(nn.Module):
     """A linear map `[fan_out, fan_in]` without bias for each task."""
 
@@ -26,8 +32,18 @@ class TaskLinear(nn.Module):
         self.weight = nn.Parameter(torch.randn(tasks, fan_out, fan_in) * std)
 
     def forward(self, x: Tensor, task: Tensor) -> Tensor:
-        """`x`: `[N, fan_in, *]`, `task`: `[N]` int64. Gives `[N, fan_out, *]`."""
-        return torch.bmm(self.weight[task], x.flatten(2)).unflatten(2, x.shape[2:])
+        """`x`: `[N, fan_in]`, `task`: `[N]` int64. Gives `[N, fan_out]`.
+
+        All tasks' maps in one product, of which each image keeps its own task's: to gather the
+        weights would copy a matrix for every image, forward and backward.
+        """
+        every = F.linear(x, self.weight.flatten(0, 1))  # [N, T * fan_out]
+        return of_task(every.unflatten(1, self.weight.shape[:2]), task)
+
+    def of_ones(self, task: Tensor) -> Tensor:
+        """What a vector of ones becomes by each image's task, `[N, fan_out]`."""
+        every = self.weight.sum(dim=2)
+        return of_task(every.expand(len(task), -1, -1), task)
 
 
 class TaskBatchNorm(nn.Module):
@@ -60,11 +76,11 @@ class ChannelAttention(nn.Module):
         self.norm2 = TaskBatchNorm(tasks, channels)
 
     def forward(self, teacher: Tensor, task: Tensor) -> Tensor:
-        """Gives `[N, C, 1, 1]`."""
-        g = teacher.mean(dim=(2, 3), keepdim=True)
-        bounded = torch.tanh(self.norm1(self.w1(g, task), task))
-        share = torch.sigmoid(self.norm2(self.w2(g, task), task))
-        result: Tensor = bounded * share + self.w3(g, task)
+        """Gives `[N, C]`."""
+        g = teacher.mean(dim=(2, 3))
+        bounded = torch.tanh(self.norm1(self.w1(g, task)[:, :, None, None], task))
+        share = torch.sigmoid(self.norm2(self.w2(g, task)[:, :, None, None], task))
+        result: Tensor = (bounded * share).flatten(1) + self.w3(g, task)
         return result
 
 
@@ -117,61 +133,100 @@ class FeaturePropagation(nn.Module):
         self.to_logits = None if "F4" in paper else TaskLinear(tasks, channels, 2 * channels, 1.0)
 
     def logits(self, teacher: Tensor, task: Tensor) -> Tensor:
-        """The two gate logits of each unit, `[N, C, 2, H, W]`; the gate opens on the first.
+        """The two gate logits of each unit, `[N, C, 2, H, W]`; the gate opens on the first."""
+        offset, slope, spatial = self.factors(teacher, task)
+        return torch.stack([spread(offset[i], slope[i], spatial) for i in range(2)], dim=2)
 
-        F4: the paper has `(a, 0)`, with a the sum of channel and spatial attention.
+    def factors(self, teacher: Tensor, task: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Offset and slope `[2, N, C]`, and spatial attention s: logits are `offset + slope * s`.
+
+        A linear map W of channel plus spatial attention, `W (c + s 1) = W c + s W 1`, needs no
+        product at each position. F4: the paper has logits `(c + s, 0)`.
         """
-        attention = self.channel(teacher, task) + self.spatial(teacher, task)  # [N, C, H, W]
+        channel, spatial = self.channel(teacher, task), self.spatial(teacher, task)
         if self.to_logits is None:
-            return torch.stack([attention, torch.zeros_like(attention)], dim=2)
-        return self.to_logits(attention, task).unflatten(1, (-1, 2))
+            offset, slope = channel, torch.ones_like(channel)
+            pairs = torch.stack([offset, torch.zeros_like(offset)]), torch.stack([slope, 0 * slope])
+            return *pairs, spatial
+        offset, slope = self.to_logits(channel, task), self.to_logits.of_ones(task)
+        return *(part.unflatten(1, (-1, 2)).movedim(2, 0) for part in (offset, slope)), spatial
 
     def forward(
         self,
         student: Tensor,
         teacher: Tensor,
         task: Tensor,
-        replayed: Tensor,
+        stream: int,
         current: int,
-        stored: Tensor,
+        stored: Tensor | None,
         generator: torch.Generator,
     ) -> PropagationLoss:
         """The terms for maps `[N, C, H, W]` of images of `task` (`[N]` int64).
 
-        `replayed` (`[N]` bool) marks images from the buffer, whose gates are `stored`
-        (`[N, C, h, w]`, full or half size). The published code replays the gates of past tasks
-        alone (F5), and lets replayed images of the current task count for diversity (F10).
+        The first `stream` images are new ones of the `current` task; the others are replayed, and
+        their gates were `stored` (`[N - stream, C, h, w]`, full or half size). The published code
+        replays the gates of past tasks alone (F5), and lets replayed images of the current task
+        count for diversity (F10).
         """
-        logits = self.logits(teacher, task)
-        gate = sample_gate(logits, generator)
+        offset, slope, spatial = self.factors(teacher, task)
+        apart = spread(offset[0] - offset[1], slope[0] - slope[1], spatial)
+        gate = sample_gate(apart, generator)
         target = margin_relu(teacher)
-        is_old = task != current
         by_paper = "F7" in self.paper
-        apart = (
-            distance_paper(student, target, gate) if by_paper else distance(student, target, gate)
-        )
-        if "F5" in self.paper:
-            remembered = mask_replay(logits[:, :, 0] - logits[:, :, 1], stored, replayed)
+        far = distance_paper(student, target, gate) if by_paper else distance(student, target, gate)
+        is_old = task != current
+        if stored is None:
+            remembered = far.new_zeros(())
+        elif "F5" in self.paper:
+            remembered = mask_replay(apart[stream:], stored, torch.ones_like(is_old[stream:]))
         else:
-            remembered = mask_replay(logits[:, :, 0], stored, is_old)
-        counts = ~replayed if "F10" in self.paper else ~is_old
-        spread = diversity(gate, counts, normalise="F3" in self.paper)
-        return PropagationLoss(apart, remembered, spread, gate.detach())
+            first = spread(offset[0, stream:], slope[0, stream:], spatial[stream:])
+            remembered = mask_replay(first, stored, is_old[stream:])
+        counts = torch.arange(len(task), device=task.device) < stream
+        counts = counts if "F10" in self.paper else ~is_old
+        varied = diversity(gate, counts, normalise="F3" in self.paper)
+        return PropagationLoss(far, remembered, varied, gate.detach())
 
 
-def sample_gate(logits: Tensor, generator: torch.Generator) -> Tensor:
+def spread(offset: Tensor, slope: Tensor, spatial: Tensor) -> Tensor:
+    """`offset + slope * spatial` at each position, `[N, C, H, W]`, of `[N, C]` and `[N, 1, H, W]`.
+
+    As a product of matrices, whose gradients are such products too. Channels come last in memory.
+    """
+    height, width = spatial.shape[2:]
+    positions = spatial.flatten(1)  # [N, H * W]
+    left = torch.stack([torch.ones_like(positions), positions], dim=2)
+    maps = left @ torch.stack([offset, slope], dim=1)  # [N, H * W, C]
+    return maps.unflatten(1, (height, width)).permute(0, 3, 1, 2)
+
+
+class _StraightThrough(torch.autograd.Function):
+    """1 where `noisy > 0`, else 0, with the gradient of `sigmoid(noisy / GUMBEL_TEMPERATURE)`."""
+
+    @staticmethod
+    def forward(ctx: Any, noisy: Tensor) -> Tensor:
+        ctx.save_for_backward(noisy)
+        return (noisy > 0).to(noisy.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (noisy,) = ctx.saved_tensors
+        soft = (noisy / GUMBEL_TEMPERATURE).sigmoid_()
+        return torch.ops.aten.sigmoid_backward(gradient, soft).div_(GUMBEL_TEMPERATURE)
+
+
+def sample_gate(difference: Tensor, generator: torch.Generator) -> Tensor:
     """Hard binary Gumbel-softmax with straight-through gradients, eq. 4: `[N, C, H, W]`.
 
-    The difference of two Gumbel variables is logistic, so one draw per unit does.
+    `difference` is that of the two logits. The difference of two Gumbel variables is logistic, so
+    one draw per unit does.
     """
-    difference = logits[:, :, 0] - logits[:, :, 1]
     uniform = torch.rand(
         difference.shape, generator=generator, device=difference.device, dtype=difference.dtype
-    ).clamp(min=torch.finfo(difference.dtype).tiny)
-    noisy = difference + torch.log(uniform) - torch.log1p(-uniform)
-    soft = torch.sigmoid(noisy / GUMBEL_TEMPERATURE)
-    hard = (noisy > 0).to(soft.dtype)
-    return hard + (soft - soft.detach())  # in this order, so that the gate is exactly 0 or 1
+    )
+    noise = torch.empty_like(difference).copy_(uniform).logit_()
+    gate: Tensor = _StraightThrough.apply(difference + noise)  # type: ignore[no-untyped-call]
+    return gate
 
 
 def likeliest_gate(logits: Tensor) -> Tensor:
@@ -181,10 +236,10 @@ def likeliest_gate(logits: Tensor) -> Tensor:
 
 def margin_relu(teacher: Tensor) -> Tensor:
     """`max(x, margin)`, with a channel's margin the mean of its negative values over the batch."""
-    negative = teacher < 0
-    count = negative.sum(dim=(0, 2, 3), keepdim=True)
-    margin = (teacher * negative).sum(dim=(0, 2, 3), keepdim=True) / (count + 1e-6)
-    return torch.maximum(teacher, margin)
+    negative = teacher.clamp(max=0)
+    total = negative.sum(dim=(0, 2, 3), keepdim=True)
+    count = -negative.sign_().sum(dim=(0, 2, 3), keepdim=True)
+    return torch.maximum(teacher, total / (count + 1e-6))
 
 
 def distance(student: Tensor, target: Tensor, gate: Tensor) -> Tensor:
@@ -194,8 +249,9 @@ def distance(student: Tensor, target: Tensor, gate: Tensor) -> Tensor:
     `student <= target <= 0` are left out; mean over positions, sum over channels, mean over images.
     """
     student, target = _unit_norm(student), _unit_norm(target)
-    counts = ~((student <= target) & (target <= 0))
-    return (gate * counts * (student - target) ** 2).mean(dim=(2, 3)).sum(dim=1).mean()
+    counts = (student > target) | (target > 0)
+    apart = (student - target) * counts
+    return _average(gate * apart**2).sum(dim=1).mean()
 
 
 def distance_paper(student: Tensor, target: Tensor, gate: Tensor) -> Tensor:
@@ -207,6 +263,15 @@ def _unit_norm(maps: Tensor) -> Tensor:
     return maps / (torch.linalg.vector_norm(maps, dim=(2, 3), keepdim=True) + 1e-6)
 
 
+def _average(maps: Tensor) -> Tensor:
+    """The mean over the positions, `[N, C]`.
+
+    Not by `mean`, whose gradient has the channels first in memory: where they come last, all that
+    it meets on its way back would be many times slower.
+    """
+    return maps.sum(dim=(2, 3)) / (maps.shape[2] * maps.shape[3])
+
+
 def diversity(gate: Tensor, counts: Tensor, normalise: bool = False) -> Tensor:
     """Eq. 7 over the images that `counts` (`[N]` bool).
 
@@ -214,7 +279,7 @@ def diversity(gate: Tensor, counts: Tensor, normalise: bool = False) -> Tensor:
     F3: the paper normalises `u`, so that `|u_i|` is 1; the published code does not, and subtracts
     1/2 all the same.
     """
-    average = gate.mean(dim=(2, 3))  # [N, C]
+    average = _average(gate)  # [N, C]
     if normalise:
         average = F.normalize(average, dim=1)
     similarity = average @ average.T / DIVERSITY_TEMPERATURE
@@ -229,9 +294,9 @@ def mask_replay(logits: Tensor, stored: Tensor, counts: Tensor) -> Tensor:
 
     Mean over the units of the images that `counts` (`[N]` bool); zero where none does.
     """
-    full = F.interpolate(stored, size=logits.shape[-2:])  # nearest neighbour
+    full = F.interpolate(stored.to(logits.dtype), size=logits.shape[-2:])  # nearest neighbour
     losses = F.binary_cross_entropy_with_logits(logits, full, reduction="none")
-    per_image = losses.mean(dim=(1, 2, 3)).masked_fill(~counts, 0.0)
+    per_image = _average(losses).mean(dim=1).masked_fill(~counts, 0.0)
     return per_image.sum() / counts.sum().clamp(min=1)
 
 

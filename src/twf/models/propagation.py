@@ -52,26 +52,28 @@ class Propagation(nn.Module):
         student: list[Tensor],
         teacher: list[Tensor],
         task: Tensor,
-        replayed: Tensor,
+        stream: int,
         current: int,
-        stored: list[Tensor],
+        stored: list[Tensor] | None,
         generator: torch.Generator,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Distance, mask replay and diversity over all taps, and the gates, packed to be stored.
+        """Distance, mask replay and diversity over all taps, and the stream's gates, packed.
 
-        `task` is each image's (`[N]` int64), `replayed` marks those from the buffer (`[N]` bool).
+        `task` is each image's (`[N]` int64). The first `stream` images are new ones, and their
+        gates come packed; the others are replayed, and their gates were `stored`.
         Terms are averaged over taps; by F7 the paper sums the distance over them.
         """
+        replayed = [None] * len(self.taps) if stored is None else stored
         losses = [
-            tap(s, t, task, replayed, current, m, generator)
-            for tap, s, t, m in zip(self.taps, student, teacher, stored, strict=True)
+            tap(s, t, task, stream, current, m, generator)
+            for tap, s, t, m in zip(self.taps, student, teacher, replayed, strict=True)
         ]
         distance = torch.stack([loss.distance for loss in losses])
         return (
             distance.sum() if "F7" in self.paper else distance.mean(),
             torch.stack([loss.mask_replay for loss in losses]).mean(),
             torch.stack([loss.diversity for loss in losses]).mean(),
-            self.packer.pack([gates.to_stored_size(loss.gate) for loss in losses]),
+            self.packer.pack([gates.to_stored_size(loss.gate[:stream]) for loss in losses]),
         )
 
     @torch.no_grad()

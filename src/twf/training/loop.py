@@ -25,8 +25,9 @@ from twf.tracking import Tracker
 from twf.training.checkpoints import Checkpoint
 from twf.training.randomness import Generators, seeded
 from twf.training.resume import Keeper
-from twf.training.sgd import batches, sgd_step, shuffled
+from twf.training.sgd import batches, shuffled
 from twf.training.state import capture, fill, restore
+from twf.training.step import training_step
 
 
 @dataclass
@@ -180,7 +181,8 @@ def make_learner(
             pretrained.to(device),
         )
     return Learner(
-        network=network.to(device),
+        # as `Augment` lays out images, so that convolutions need not turn either about
+        network=network.to(device, memory_format=torch.channels_last),  # type: ignore[call-overload]
         augment=Augment(run.augmentation, device),
         generators=Generators(run.seed, device),
         device=device,
@@ -214,15 +216,12 @@ def _epoch(
     before, start = place.seconds, time.monotonic()
     while place.step < len(positions):
         index = positions[place.step]
-        step = method.loss(Batch(images[index], labels[index], index))
-        torch.stack(list(step.terms.values())).sum().backward()
-        sgd_step(parameters, method.learning_rate(place.epoch + place.step / len(positions)))
-        if method.buffer is not None and step.store is not None:
-            method.buffer.insert(**step.store)
-        for name, value in step.terms.items():
+        batch = Batch(images[index], labels[index], index)
+        rate = method.learning_rate(place.epoch + place.step / len(positions))
+        for name, value in training_step(method, parameters, batch, rate).items():
             if name not in place.terms:
                 place.terms[name] = value.new_zeros(len(positions))
-            place.terms[name][place.step] = value.detach()
+            place.terms[name][place.step] = value
         place.step += 1
         place.seconds = before + time.monotonic() - start
         pause()
