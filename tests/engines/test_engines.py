@@ -87,7 +87,11 @@ def what_follows_from_twf(folder: Path) -> set[str]:
         for name in planned.tables
         for ending in ("parquet", "csv", "md", "tex")
     }
-    return runs | tables | {"results/demo/runs.parquet", REPORT}
+    figures = {
+        str(path.relative_to(folder)) for path in (folder / "results/demo/figures").iterdir()
+    }
+    assert "results/demo/figures/accuracy.main.split-digits.svg" in figures
+    return runs | tables | figures | {"results/demo/runs.parquet", REPORT}
 
 
 def miniature() -> dict:

@@ -66,8 +66,10 @@ def matrix(plan: Plan, table: Table, rows: Rows) -> pd.DataFrame:
     """
     long = []
     for place, runs in _cells(table, rows):
+        if place["method"] == "joint":
+            continue
         matrices = [tables.accuracy(row, place["protocol"]) for row in runs]
-        for t in range(len(matrices[0]) if len(matrices[0]) > 1 else 0):
+        for t in range(len(matrices[0])):
             for i in range(len(matrices[0][t])):
                 values = [one[t][i] for one in matrices]
                 at = {"trained": t + 1, "evaluated": i + 1, "n": len(runs)}

@@ -29,7 +29,7 @@ class Style(NamedTuple):
 
     colour: str
     marker: str
-    line: str
+    line: Any  # as matplotlib takes it: a name, or the lengths of dashes
 
 
 # Dotted without rehearsal; DER++ and its two variants share a colour.
@@ -38,13 +38,13 @@ METHOD_STYLES = {
     "finetune": Style(GREY, "X", ":"),
     "oewc": Style(PURPLE, "p", ":"),
     "lwf": Style(ORANGE, "d", ":"),
-    "er": Style(ORANGE, ">", "-"),
-    "co2l": Style(SKY, "P", "-"),
-    "icarl": Style(PURPLE, "s", "-"),
+    "er": Style(ORANGE, ">", "--"),
+    "co2l": Style(SKY, "P", "-."),
+    "icarl": Style(PURPLE, "s", LINES[4]),
     "derpp": Style(BLUE, "^", "-"),
     "derpp-ewc": Style(BLUE, "v", "--"),
     "derpp-pretraining": Style(BLUE, "<", "-."),
-    "er-ace": Style(GREEN, "D", "-"),
+    "er-ace": Style(GREEN, "D", LINES[5]),
     "twf": Style(VERMILION, "o", "-"),
 }
 

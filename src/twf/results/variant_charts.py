@@ -42,7 +42,7 @@ def final(frame: pd.DataFrame) -> Figure:
         panel.set(xlabel=f"final average {ACCURACY}", title=PROTOCOL_TITLES[protocol])
         panel.tick_params(axis="y", length=0)
         panel.grid(axis="x")
-    if len(buffers) > 1 or sized:
+    if sized:
         style.legend(figure, list(axes.values()), 4)
     return figure
 
@@ -62,6 +62,7 @@ def _bar(panel: Axes, row: dict[Any, Any], y: float, height: float, look: dict[s
 
 
 def _offsets(count: int) -> np.ndarray:
+    """Where the bars of a group stand, from its middle."""
     return (np.arange(count) - (count - 1) / 2) * 0.8 / max(count, 1)
 
 
@@ -97,6 +98,7 @@ def _base(frame: pd.DataFrame, method: str) -> str:
 
 
 def _dot(panel: Axes, row: dict[Any, Any], y: float) -> None:
+    """A change with its whisker; a word where all runs diverged."""
     look = style.METHOD_STYLES[row["method"]]
     if not row["n"]:
         style.note(panel, "diverged", (0, y), (4, 0))
@@ -138,7 +140,7 @@ def initialization(frame: pd.DataFrame) -> Figure:
 
 
 def shares(frame: pd.DataFrame) -> Figure:
-    """A line over the shares and TwF's level, with its name on it; a panel per place."""
+    """A line over the shares, and one at TwF's level; a panel per protocol and buffer."""
     protocols = style.protocols_of(frame)
     buffers = list(dict.fromkeys(style.integers(frame["buffer"])))
     width = style.WIDTH if len(buffers) > 1 else style.NARROW
@@ -147,20 +149,17 @@ def shares(frame: pd.DataFrame) -> Figure:
         shown = frame[(frame["protocol"] == protocol) & style.exactly(frame, buffer)]
         line = shown[shown["share"].notna()].sort_values("share")
         look = style.method_line("derpp-pretraining")
-        style.line(panel, line["share"], line, **look)
-        last = line.iloc[-1]
-        style.note(panel, "DER++", (last["share"], last["mean"]), (0, 7), look["color"], ha="right")
+        style.line(panel, line["share"], line, label=METHODS["derpp"].title, **look)
         for row in shown[shown["share"].isna()].to_dict("records"):
             colour = style.METHOD_STYLES[row["method"]].colour
-            panel.axhline(row["mean"], color=colour, linestyle="--")
+            panel.axhline(row["mean"], color=colour, linestyle="--", label=row["label"])
             if not pd.isna(row["low"]):
                 panel.axhspan(row["low"], row["high"], color=colour, alpha=0.15, linewidth=0)
-            end = (frame["share"].max(), row["mean"])
-            style.note(panel, row["label"], end, (0, 5), colour, ha="right")
         panel.set(xticks=sorted(set(frame["share"].dropna())))
         panel.margins(y=0.15)
         panel.grid(axis="y")
     style.name_panels(
         axes, f"final average {ACCURACY}", "share of the buffer for the source's images, %"
     )
+    style.legend(figure, list(axes.values()), 2)
     return figure
