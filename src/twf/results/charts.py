@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import Any
 
 import matplotlib
@@ -20,7 +21,7 @@ from twf.results.tables import PROTOCOL_TITLES
 def accuracy(frame: pd.DataFrame) -> Figure:
     """Lines over the tasks; a panel per protocol and buffer, with all methods without rehearsal."""
     protocols, buffers = style.protocols_of(frame), style.buffers_of(frame)
-    figure, axes = style.panels(protocols, buffers, 1.9, sharex=True, sharey="row")
+    figure, axes = style.panels(protocols, buffers, 2.0, sharex=True, sharey="row")
     for (protocol, buffer), panel in axes.items():
         shown = frame[(frame["protocol"] == protocol) & style.with_buffer(frame, buffer)]
         for method, group in shown.groupby("method", sort=False):
@@ -44,7 +45,7 @@ def matrix(frame: pd.DataFrame) -> Figure:
     protocols = style.protocols_of(frame)
     buffers = list(dict.fromkeys(style.integers(frame["buffer"])))
     tasks = int(frame["evaluated"].max())
-    height = min(0.6 + 0.3 * tasks, 2.6)
+    height = min(0.8 + 0.3 * tasks, 2.8)
     if len(buffers) > 1:
         figure, axes = style.panels(protocols, buffers, height)
     else:  # side by side
@@ -85,7 +86,7 @@ def costs(frame: pd.DataFrame) -> Figure:
     if frame["seconds"].max() > 2 * 3600:
         frame = frame.assign(seconds=frame["seconds"] / 3600)
         names["seconds"] = "time of a run, h"
-    figure, axes = style.panels(protocols, list(names), 1.8, sharey="row", sharex="col")
+    figure, axes = style.panels(protocols, list(names), 1.95, sharey="row", sharex="col")
     sizes = sorted(set(style.integers(frame["buffer"])), key=lambda size: size or 0)
     for (protocol, column), panel in axes.items():
         for method, group in frame[frame["protocol"] == protocol].groupby("method", sort=False):
@@ -120,7 +121,7 @@ def losses(frame: pd.DataFrame) -> Figure:
     cells = list(dict.fromkeys(zip(frame["label"], style.integers(frame["buffer"]), strict=True)))
     across = min(3, len(cells))
     rows = range(-(-len(cells) // across))
-    figure, grid = style.panels(rows, range(across), 1.25, sharey=True)
+    figure, grid = style.panels(rows, range(across), 1.35, sharey=True)
     panels = list(grid.values())
     looks = _term_looks(frame)
     for (label, buffer), panel in zip(cells, panels, strict=False):
@@ -131,7 +132,7 @@ def losses(frame: pd.DataFrame) -> Figure:
             panel.plot(epochs, means, label=name, **looks[term])
         for first in shown.groupby("task")["epoch"].min().iloc[1:]:
             panel.axvline(first - 0.5, color="#AAAAAA", linewidth=0.5, zorder=1)
-        panel.set(title=f"{label}{style.buffer_words(buffer)}")
+        panel.set(title=textwrap.fill(f"{label}{style.buffer_words(buffer)}", 22))
         panel.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         panel.grid(axis="y")
         _scale_losses(panel, frame["mean"].min(), frame["mean"].max())

@@ -155,7 +155,8 @@ def shares(plan: Plan, table: Table, rows: Rows) -> pd.DataFrame:
     """
     long = []
     places = {(cell.buffer, cell.protocol) for cell in table.cells}
-    for cell in [*table.cells, *_twf(plan, table)]:
+    own = [cell for cell in table.cells if cell.method != "twf"]
+    for cell in [*own, *_twf(plan, table)]:
         values = [_faa(row, cell) for row in _finished(cell, rows).values()]
         if values and (cell.buffer, cell.protocol) in places:
             share = None if cell.method == "twf" else 100 * _share(plan, cell)

@@ -22,7 +22,7 @@ def final(frame: pd.DataFrame) -> Figure:
     protocols, labels = style.protocols_of(frame), list(dict.fromkeys(frame["label"]))
     buffers = sorted(set(style.integers(frame["buffer"])), key=lambda buffer: buffer or 0)
     bars = frame.groupby(["protocol", "label"]).size().max()
-    height = 0.25 + len(labels) * (0.1 + 0.13 * bars)
+    height = 0.7 + len(labels) * (0.1 + 0.13 * bars)
     figure, axes = style.panels([None], protocols, height, sharey=True, sharex=True)
     sized = [buffer for buffer in buffers if buffer is not None]
     blues = matplotlib.colormaps["Blues"](np.linspace(0.25, 0.65, max(len(sized), 2)))
@@ -72,7 +72,7 @@ def fidelity(frame: pd.DataFrame) -> Figure:
     for method, group in frame.groupby("method", sort=False):
         lines += [(str(method), ""), *((str(method), t) for t in dict.fromkeys(group["title"]))]
     places = [(p, b) for p in style.protocols_of(frame) for b in style.buffers_of(frame)]
-    height = 0.3 + 0.175 * len(lines)
+    height = 0.7 + 0.175 * len(lines)
     figure, axes = style.panels([None], places, height, sharey=True, sharex=True)
     for (_, (protocol, buffer)), panel in axes.items():
         panel.axvline(0, color=style.BLACK, linewidth=0.8)
@@ -80,13 +80,14 @@ def fidelity(frame: pd.DataFrame) -> Figure:
         for row in shown.to_dict("records"):
             _dot(panel, row, lines.index((row["method"], row["title"])))
         panel.set(yticks=range(len(lines)), ylim=(len(lines) - 0.5, -0.6))
-        panel.set_yticklabels([title or _base(frame, method) for method, title in lines])
-        for (_, title), text in zip(lines, panel.get_yticklabels(), strict=True):
-            text.set_fontweight("normal" if title else "bold")
         panel.tick_params(axis="y", length=0)
         panel.set(title=style.place(protocol, buffer), xlabel="change, percentage points")
         panel.margins(x=0.12)
         panel.grid(axis="x")
+    first = axes[None, places[0]]
+    first.set_yticklabels([title or _base(frame, method) for method, title in lines])
+    for (_, title), text in zip(lines, first.get_yticklabels(), strict=True):
+        text.set_fontweight("normal" if title else "bold")
     return figure
 
 
@@ -115,7 +116,7 @@ def initialization(frame: pd.DataFrame) -> Figure:
         "cka": "CKA with the network\nbefore training",
         "nearest_neighbours": "k-NN accuracy\non the source, %",
     }
-    figure, axes = style.panels(list(names), columns, 1.7, sharex=True, sharey="row")
+    figure, axes = style.panels(list(names), columns, 1.8, sharex=True, sharey="row")
     looks = dict(zip(dict.fromkeys(frame["layer"]), range(len(style.COLOURS)), strict=False))
     for (quantity, (label, buffer)), panel in axes.items():
         of = (
@@ -144,7 +145,7 @@ def shares(frame: pd.DataFrame) -> Figure:
     protocols = style.protocols_of(frame)
     buffers = list(dict.fromkeys(style.integers(frame["buffer"])))
     width = style.WIDTH if len(buffers) > 1 else style.NARROW
-    figure, axes = style.panels(protocols, buffers, 1.9, width, sharex=True, sharey="row")
+    figure, axes = style.panels(protocols, buffers, 2.1, width, sharex=True, sharey="row")
     for (protocol, buffer), panel in axes.items():
         shown = frame[(frame["protocol"] == protocol) & style.exactly(frame, buffer)]
         line = shown[shown["share"].notna()].sort_values("share")
