@@ -350,7 +350,8 @@ NEXT = {
     "pretrain train": "twf run",
     "run": "twf collect",
     "collect": "twf table",
-    "table": "twf report",
+    "table": "twf figures",
+    "figures": "twf report",
 }
 
 
@@ -399,8 +400,13 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     (tiny_project / files.PUBLISHED).write_text(
         "benchmark,method,protocol,buffer_size,variant,final_average_accuracy,final_forgetting\n"
     )
-    for words in ("collect tiny", "table tiny main.split-target", "report tiny"):
+    for words in ("collect tiny", "table tiny main.split-target"):
         assert twf(words).code == 0
+    assert "`twf figures tiny`" in mistake(twf("report tiny"))
+    for words in ("figures tiny", "report tiny"):
+        said = twf(words)
+        assert (said.code, said.out) == (0, "")
+    assert files.figure_file("tiny", "losses.main.split-target", "svg").exists()
     for extension in files.TABLE_FORMATS:
         assert files.table_file("tiny", "main.split-target", extension).exists()
     assert "Split Target" in files.report_file("tiny").read_text()

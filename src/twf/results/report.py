@@ -136,7 +136,9 @@ def _charts(plan: Plan) -> dict[str, list[dict[str, Any]]]:
     try:
         index = pd.read_csv(path, keep_default_na=False)
     except FileNotFoundError:
-        raise UserError(f"no {path}: make the study's figures before its report") from None
+        raise UserError(
+            f"no {path}: `twf figures {plan.study}` makes the figures that the report shows"
+        ) from None
     charts = defaultdict(list)
     for row in index.to_dict("records"):
         svg = figure_file(plan.study, row["figure"], "svg").read_text()
