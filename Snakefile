@@ -1,4 +1,4 @@
-# The pipeline: data -> pretrain -> runs -> collect -> tables, figures -> report.
+# The pipeline: data -> pretrain -> runs -> collect -> tables, comparison, figures -> report.
 #
 #   snakemake --cores all                             the default study of params.yaml, whole
 #   snakemake --cores all results/demo/report.html    the demo study

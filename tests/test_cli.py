@@ -78,9 +78,11 @@ COMMANDS = [
     "plan",
     "data prepare target",
     "pretrain train origin",
+    "pretrain import origin mine.pth",
     f"run tiny {RUN}",
     "collect tiny",
     "table tiny main.split-target",
+    "compare tiny",
     "report tiny",
 ]
 
@@ -98,6 +100,7 @@ UNKNOWN = {
     f"run large {RUN}": ["no study 'large'", "there is tiny"],
     "collect large": ["no study 'large'", "there is tiny"],
     "table large main.split-target": ["no study 'large'", "there is tiny"],
+    "compare large": ["no study 'large'", "there is tiny"],
     "report large": ["no study 'large'", "there is tiny"],
     "run tiny split-target.er.99.s0": ["no run 'split-target.er.99.s0'", "`twf plan tiny`"],
     "table tiny other": ["no table 'other'", "there is main.split-target"],
@@ -106,6 +109,7 @@ UNKNOWN = {
     "data fetch --study large": ["no study 'large'", "there is tiny"],
     "data prepare nothing": ["no data set 'nothing'", "there is target, origin"],
     "pretrain train nothing": ["no source 'nothing'", "there is origin"],
+    "pretrain import nothing mine.pth": ["no source 'nothing'", "there is origin"],
 }
 
 
@@ -127,6 +131,7 @@ MISSING = {
         "data/origin.safetensors",
         ["no data set data/origin.safetensors", "`twf data prepare origin`"],
     ),
+    "pretrain import origin mine.pth": (None, ["no mine.pth", "put the weights there"]),
     f"run tiny {RUN}": (
         "data/target.safetensors",
         ["no data set data/target.safetensors", "`twf data prepare target`"],
@@ -139,8 +144,10 @@ MISSING = {
         None,
         ["no record results/tiny/runs/split-target.joint.s0.parquet", "`twf plan`"],
     ),
-    "table tiny main.split-target": (None, ["no", "results/tiny/runs.parquet"]),
-    "report tiny": (None, ["no", "results/tiny/runs.parquet"]),
+    "table tiny main.split-target": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
+    "table tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
+    "compare tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
+    "report tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
 }
 
 
@@ -179,6 +186,26 @@ def test_a_torn_record_is_named_and_planned_anew(twf, tiny_inputs):
     assert "1 unreadable" in twf("plan").out
 
 
+def test_what_is_there_of_a_study_makes_its_tables_and_report(twf, tiny_inputs):
+    """One run of a dozen is done, and another's record is torn."""
+    header = "table,benchmark,method,variant,protocol,buffer_size,final_average_accuracy"
+    files.PUBLISHED.parent.mkdir(exist_ok=True)
+    files.PUBLISHED.write_text(f"{header},final_forgetting\n")
+    assert twf(f"run tiny {RUN}").code == 0
+    torn = files.record_file("tiny", "split-target.joint.s0")
+    torn.write_bytes(b"PAR1")
+    said = twf("collect tiny --partial")
+    assert said.code == 0
+    assert "1 of 12 records; 10 missing, 1 unreadable" in said.out
+    assert str(torn) in said.err
+    for words in ("table tiny", "compare tiny", "figures tiny", "report tiny"):
+        assert twf(words).code == 0
+    assert files.table_file("tiny", "main.split-target", "md").exists()
+    assert files.comparison_file("tiny", "md").exists()
+    page = files.report_file("tiny").read_text()
+    assert "12 planned: 1 finished, 1 unreadable, 10 missing" in page
+
+
 def test_a_checkpoint_of_another_network_is_refused(twf, tiny_inputs):
     change_params(set_width)
     message = mistake(twf(f"run tiny {RUN}"))
@@ -195,7 +222,7 @@ def test_a_checkpoint_that_twf_did_not_write_is_refused(twf, tiny_inputs):
 
 
 def test_weights_that_do_not_fit_are_refused(twf, tiny_project):
-    save_file({"conv1.weight": torch.zeros(2)}, "mine.safetensors")
+    save_file({"fc.weight": torch.zeros(2, 8)}, "mine.safetensors")
 
     def take_weights(values: dict) -> None:
         network = {"architecture": "resnet50", "width": 4}
@@ -292,6 +319,7 @@ def own_archive(tmp_path, monkeypatch) -> bytes:
     entry = {
         "title": "Our target",
         "kind": "images",
+        "format": "folders",
         "homepage": "https://lab.example",
         "licence": "to be cited",
         "citation": "Us, 2022",
@@ -309,6 +337,10 @@ def own_archive(tmp_path, monkeypatch) -> bytes:
 @pytest.mark.parametrize("words", ["data fetch target", "data fetch --study tiny"])
 def test_archives_are_fetched_by_name_or_for_a_study(twf, tiny_project, own_archive, words):
     """The miniature study's data set `target` is an archive of the registry."""
+    values = yaml.safe_load(files.PARAMS.read_text())
+    del values["datasets"]["target"]["file"]
+    values["datasets"]["target"] |= {"reader": "official", "archive": "target"}
+    files.PARAMS.write_text(yaml.safe_dump(values))
     assert re.search(r"target .* 44 \+ 16 .* missing", twf("data list").out)
     assert twf(words).code == 0
     assert (files.archive_folder("target") / "some.npz").read_bytes() == own_archive
@@ -348,10 +380,14 @@ NEXT = {
     "data fetch": "twf data prepare",
     "data prepare": "twf pretrain train",
     "pretrain train": "twf run",
+    "pretrain import": "twf run",
     "run": "twf collect",
     "collect": "twf table",
-    "table": "twf figures",
+    "table": "twf compare",
+    "compare": "twf figures",
     "figures": "twf report",
+    "search": "twf report",
+    "data import": "twf pretrain train",
 }
 
 
@@ -389,6 +425,9 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
 
     for words in ("data prepare target", "data prepare origin", "pretrain train origin"):
         assert twf(words).code == 0
+    files.checkpoint_file("origin").rename("mine.safetensors")
+    said = twf("pretrain import origin mine.safetensors")
+    assert said.code == 0 and "% of the test images of origin right" in said.out
     for run in runs:
         assert twf(f"run tiny {run}").code == 0
     planned = status()
@@ -400,7 +439,7 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     (tiny_project / files.PUBLISHED).write_text(
         "benchmark,method,protocol,buffer_size,variant,final_average_accuracy,final_forgetting\n"
     )
-    for words in ("collect tiny", "table tiny main.split-target"):
+    for words in ("collect tiny", "table tiny main.split-target", "compare tiny"):
         assert twf(words).code == 0
     assert "`twf figures tiny`" in mistake(twf("report tiny"))
     for words in ("figures tiny", "report tiny"):
@@ -442,3 +481,17 @@ def test_planning_imports_no_torch(twf, tiny_inputs: Params):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert json.loads(done.stdout)["runs"][RUN]["status"] == "done"
     assert done.stderr.strip() == "set()"
+
+
+def test_a_mistake_is_not_tried_again_and_is_once_mended(twf, tiny_inputs):
+    """Snakemake repeats a failed job; the first attempt of a later call starts afresh."""
+    data = files.data_file("target")
+    aside = data.with_name("aside")
+    data.rename(aside)
+    words = "run tiny split-target.er.16.s0"
+    first = mistake(twf(f"{words} --attempt 1"))
+    assert str(data) in first
+    aside.rename(data)
+    assert mistake(twf(f"{words} --attempt 2")) == first.rstrip() + " (not tried again)\n"
+    assert twf(f"{words} --attempt 1").code == 0
+    assert twf(f"{words} --attempt 2").code == 0

@@ -5,9 +5,11 @@ Heavy imports stay inside the commands, so that help and planning come at once.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,7 +18,7 @@ import typer
 from twf import files, warm
 from twf import params as parameters
 from twf.errors import UserError
-from twf.params import Params
+from twf.params import Dataset, Params
 from twf.study import Plan, expand
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ app = typer.Typer(
     all results/demo/report.html` makes all of the demo; the commands here are what it calls, and
     each can be called by hand with the same words:
 
-    data fetch → data prepare → pretrain train → run → collect → table, figures → report
+    data fetch → data prepare → pretrain train → run → collect → table, compare, figures → report
     """,
 )
 data_app = typer.Typer(
@@ -50,6 +52,12 @@ DeviceOption = Annotated[
     Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU where there is one.")
 ]
 ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads.")]
+SaveOption = Annotated[
+    float, typer.Option(min=0, envvar="TWF_SAVE_EVERY", help="Seconds between saved states.")
+]
+AttemptOption = Annotated[
+    int, typer.Option(min=1, hidden=True)  # Snakemake's, which would try a user's mistake again
+]
 ArchiveArgument = Annotated[
     str, typer.Argument(help="An archive, as `twf data list` names it, for example cifar10.")
 ]
@@ -144,11 +152,25 @@ def data_prepare(
     """Make the arrays of a data set: data/NAME.safetensors. Next: `twf pretrain train`."""
     from twf.data import prepare
 
-    loaded = parameters.load(params)
-    if name not in loaded.datasets:
-        known = ", ".join(loaded.datasets)
-        raise UserError(f"no data set {name!r} in {params}; there is {known}")
-    prepare(name, loaded.datasets[name], files.data_file(name))
+    prepare(name, _dataset(params, name), files.data_file(name))
+
+
+@data_app.command("import")
+def data_import(
+    name: Annotated[str, typer.Argument(help="A data set of params.yaml, for example cifar10.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="A .npz (x_train, y_train, x_test, y_test), or a folder of folders."),
+    ],
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Take a published data set from a file of yours: data/NAME.safetensors.
+
+    The images are checked to be the official ones. Next: `twf pretrain train`.
+    """
+    from twf.data import import_data
+
+    import_data(name, _dataset(params, name), file)
 
 
 @pretrain_app.command("train")
@@ -157,14 +179,37 @@ def pretrain_train(
     params: ParamsFile = files.PARAMS,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
+    save_every: SaveOption = 300.0,
+    attempt: AttemptOption = 1,
 ) -> None:
-    """Train a network on a source, or take its published weights: checkpoints/SOURCE.safetensors.
+    """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
 
-    Needs the source's data (`twf data prepare`). Next: `twf run`.
+    Needs the source's data (`twf data prepare`). Stopped or killed, it goes on from its last saved
+    state when it is called again. Next: `twf run`.
     """
     from twf.training.pretraining import pretrain
 
-    pretrain(parameters.load(params), source, _device(device, threads))
+    loaded = parameters.load(params)
+    with resumable("pretrain", source, attempt):
+        pretrain(loaded, source, _device(device, threads), save_every)
+
+
+@pretrain_app.command("import")
+def pretrain_import(
+    source: Annotated[str, typer.Argument(help="A source of params.yaml, for example cifar100.")],
+    file: Annotated[Path, typer.Argument(help="Weights: .safetensors, or .pth of torch.save.")],
+    params: ParamsFile = files.PARAMS,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+) -> None:
+    """Take weights that were trained elsewhere for a source: checkpoints/SOURCE.safetensors.
+
+    Prepare the source's data first (`twf data prepare`): the accuracy on its test images is then
+    measured and kept. Next: `twf run`.
+    """
+    from twf.training.pretraining import import_weights
+
+    import_weights(parameters.load(params), source, file, _device(device, threads))
 
 
 @app.command()
@@ -174,9 +219,8 @@ def run(
     params: ParamsFile = files.PARAMS,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
-    save_every: Annotated[
-        float, typer.Option(min=0, envvar="TWF_SAVE_EVERY", help="Seconds between saved states.")
-    ] = 300.0,
+    save_every: SaveOption = 300.0,
+    attempt: AttemptOption = 1,
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
 
@@ -186,45 +230,74 @@ def run(
     """
     if device != "cuda" and (status := warm.hand_over()) is not None:
         raise typer.Exit(status)
-    from twf.training.resume import STATUS, Stopped
     from twf.training.run import execute
 
     loaded = parameters.load(params)
     planned = expand(loaded, study)
     if run not in planned.runs:
         raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")
-    try:
+    with resumable(study, run, attempt):
         execute(loaded, planned.runs[run], _device(device, threads), save_every)
-    except Stopped:
-        print("stopped and saved: the same command goes on from here", file=sys.stderr)
-        raise typer.Exit(STATUS) from None
 
 
 @app.command()
-def collect(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+def collect(
+    study: StudyArgument,
+    params: ParamsFile = files.PARAMS,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Those that are there, while the study runs.")
+    ] = False,
+) -> None:
     """Put all records of a study into results/STUDY/runs.parquet. Next: `twf table`."""
     from twf.results import record
 
     paths = [files.record_file(study, run) for run in _plan(params, study).runs]
-    record.collect(paths, files.runs_file(study))
+    if not partial:
+        record.collect(paths, files.runs_file(study))
+        return
+    holes = record.collect_partial(paths, files.runs_file(study))
+    unreadable = [reason for reason in holes.values() if reason]
+    print(
+        f"{len(paths) - len(holes)} of {len(paths)} records; "
+        f"{len(holes) - len(unreadable)} missing, {len(unreadable)} unreadable"
+    )
+    for reason in unreadable:
+        print(f"unreadable: {reason}", file=sys.stderr)
 
 
 @app.command()
 def table(
     study: StudyArgument,
     table: Annotated[
-        str, typer.Argument(help="EXPERIMENT.BENCHMARK, for example main.split-digits.")
-    ],
+        str | None,
+        typer.Argument(help="EXPERIMENT.BENCHMARK, like main.split-digits; all where none."),
+    ] = None,
     params: ParamsFile = files.PARAMS,
 ) -> None:
-    """Make one table of a study, as Parquet, CSV, Markdown and LaTeX. Next: `twf figures`."""
+    """Make a study's tables, as Parquet, CSV, Markdown and LaTeX. Next: `twf compare`."""
     from twf.results import tables
 
     planned = _plan(params, study)
-    if table not in planned.tables:
+    if table not in (None, *planned.tables):
         known = ", ".join(planned.tables)
         raise UserError(f"study {study} has no table {table!r}; there is {known}")
-    tables.write(planned, table)
+    for name in planned.tables if table is None else [table]:
+        tables.write(planned, name)
+
+
+@app.command()
+def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Hold the paper's numbers and claims against a study's: verdicts, commands, GPU hours.
+
+    Makes `comparison` and `claims` in results/STUDY/tables/, as Parquet, CSV and Markdown. Next:
+    `twf figures`.
+    """
+    from twf.results import claim_evaluation, comparison
+
+    loaded = parameters.load(params)
+    planned = expand(loaded, study)
+    comparison.write(loaded, planned)
+    claim_evaluation.write(planned)
 
 
 @app.command()
@@ -268,6 +341,37 @@ def schema(
     """Write the JSON schema of params.yaml, after a change of the types in twf.params."""
     with files.atomic(output) as partial:
         partial.write_text(parameters.schema())
+
+
+def _dataset(params: Path, name: str) -> Dataset:
+    datasets = parameters.load(params).datasets
+    if name not in datasets:
+        raise UserError(f"no data set {name!r} in {params}; there is {', '.join(datasets)}")
+    return datasets[name]
+
+
+@contextlib.contextmanager
+def resumable(study: str, name: str, attempt: int) -> Iterator[None]:
+    """Say so where work was stopped and saved, and do not repeat what only a user can mend.
+
+    Snakemake tries a failed job again, whatever the reason; a later attempt ends with the message
+    of the first where that was a mistake.
+    """
+    from twf.training.resume import STATUS, Stopped
+
+    refused = files.state_file(study, name).with_name("refused.txt")
+    if attempt > 1 and refused.exists():
+        raise UserError(f"{refused.read_text()} (not tried again)")
+    refused.unlink(missing_ok=True)
+    try:
+        yield
+    except Stopped:
+        print("stopped and saved: the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(STATUS) from None
+    except UserError as error:
+        refused.parent.mkdir(parents=True, exist_ok=True)
+        refused.write_text(str(error))
+        raise
 
 
 def _plan(params: Path, study: str) -> Plan:

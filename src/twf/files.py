@@ -20,11 +20,14 @@ ARCHIVES = Path("archives")
 
 # Patterns, so that the Snakefile's rules (with wildcards) and the commands (with names) agree.
 ARCHIVE = f"{ARCHIVES}/{{archive}}"
+RECEIPT = f"{ARCHIVES}/{{archive}}/checked.json"
 DATA = "data/{data}.safetensors"
 CHECKPOINT = "checkpoints/{source}.safetensors"
 RECORD = "results/{study}/runs/{run}.parquet"
 RUNS = "results/{study}/runs.parquet"
 TABLE = "results/{study}/tables/{table}"
+COMPARISON = "results/{study}/tables/comparison"
+CLAIMS = "results/{study}/tables/claims"
 FIGURES = "results/{study}/figures"
 REPORT = "results/{study}/report.html"
 SEARCH = (  # every trial, the winners to read, the winners as input of another study
@@ -36,12 +39,18 @@ STATE = "states/{study}/{run}/state.safetensors"  # of a run that goes on; no ou
 LOG = "logs/{study}/{node}"
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
+COMPARISON_FORMATS = ("parquet", "csv", "md")  # of the claims too
 FIGURE_FORMATS = ("svg", "png", "csv")  # the last has what is drawn
 
 
 def archive_folder(archive: str) -> Path:
     """The files of an official archive, as they were fetched."""
     return Path(ARCHIVE.format(archive=archive))
+
+
+def receipt_file(archive: str) -> Path:
+    """What says that an archive was fetched, or its content imported, and checked."""
+    return Path(RECEIPT.format(archive=archive))
 
 
 def data_file(data: str) -> Path:
@@ -77,6 +86,16 @@ def table_file(study: str, table: str, extension: str) -> Path:
 def search_files(study: str) -> tuple[Path, ...]:
     """What a study's searches for hyperparameters found, in the order of `SEARCH`."""
     return tuple(Path(pattern.format(study=study)) for pattern in SEARCH)
+
+
+def comparison_file(study: str, extension: str) -> Path:
+    """The paper's cells beside a study's, in one of `COMPARISON_FORMATS`."""
+    return Path(COMPARISON.format(study=study) + f".{extension}")
+
+
+def claims_file(study: str, extension: str) -> Path:
+    """The paper's claims on a study's cells, in one of `COMPARISON_FORMATS`."""
+    return Path(CLAIMS.format(study=study) + f".{extension}")
 
 
 def figure_file(study: str, figure: str, extension: str) -> Path:

@@ -79,7 +79,16 @@ class ArchiveData(_Dataset):
     file: str
 
 
-Dataset = Annotated[DigitsData | DrawnData | ArchiveData, Field(discriminator="reader")]
+class OfficialData(_Dataset):
+    """A published data set: an entry of the registry (`twf data list`), fetched and checked."""
+
+    reader: Literal["official"]
+    archive: Name
+
+
+Dataset = Annotated[
+    DigitsData | DrawnData | ArchiveData | OfficialData, Field(discriminator="reader")
+]
 
 
 class Network(Strict):
@@ -275,8 +284,8 @@ class Params(Strict):
         return self.studies[name]
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """Plain YAML would let a second key of one name silently replace the first."""
+class UniqueKeyLoader(yaml.SafeLoader):
+    """Refuses a key that stands twice: plain YAML would let the second replace the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -295,7 +304,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
 def load(path: Path) -> Params:
     """Read and check `params.yaml`. Each problem is a `UserError` line: key path, value, remedy."""
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=UniqueKeyLoader)
     except (FileNotFoundError, IsADirectoryError):
         raise UserError(
             f"no {path} in {Path.cwd()}: go to the project's folder, or name it with --params"

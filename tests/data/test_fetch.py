@@ -166,9 +166,9 @@ def place(root: Path) -> Path:
 
 
 def assert_fetched(root: Path) -> None:
-    """The file is whole at its place, alone, and nothing of it is left elsewhere."""
+    """The file is whole at its place, with what says so, and nothing of it is left elsewhere."""
     assert place(root).read_bytes() == CONTENT
-    assert_only(root, {"some/file.bin", ".partial/some/file.bin.lock"})
+    assert_only(root, {"some/file.bin", "some/checked.json", ".partial/some/file.bin.lock"})
 
 
 def assert_only(root: Path, expected: set[str]) -> None:
@@ -186,6 +186,7 @@ def failure(root: Path, entry: registry.WeightsEntry) -> str:
     with pytest.raises(UserError) as caught:
         fetch("some", entry, root)
     assert not place(root).exists()
+    assert not (root / "some" / "checked.json").exists()
     return str(caught.value)
 
 
@@ -405,7 +406,7 @@ def test_the_right_file_at_its_place_is_kept_without_network(root):
     place(root).parent.mkdir(parents=True)
     place(root).write_bytes(CONTENT)
     fetch("some", described(), root)
-    assert_only(root, {"some/file.bin"})
+    assert_only(root, {"some/file.bin", "some/checked.json"})
 
 
 @pytest.mark.parametrize("wrong", [OTHER, CONTENT[:-1], b""])

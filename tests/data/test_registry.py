@@ -17,6 +17,7 @@ OWN = {
     "birds": {
         "title": "Our birds",
         "kind": "images",
+        "format": "folders",
         "homepage": "https://lab.example/birds",
         "licence": "ours",
         "citation": "none",

@@ -8,15 +8,40 @@ import pytest
 import yaml
 
 from twf import files, params, study
+from twf.data import registry
 
 PROJECT = Path(__file__).parents[2]
 STAGES = yaml.safe_load((PROJECT / "dvc.yaml").read_text())["stages"]
 PARAMS = params.load(PROJECT / "params.yaml")
 
 
+def test_each_archive_of_the_registry_has_a_stage():
+    assert STAGES["archive"]["foreach"] == list(registry.load()), (
+        "mend stages.archive.foreach in dvc.yaml"
+    )
+
+
+def made_from(dataset: params.Dataset) -> str:
+    """What a data set changes with: its archive, a user's file, or the code that draws it."""
+    if dataset.reader == "official":
+        return str(files.archive_folder(dataset.archive))
+    return getattr(dataset, "file", f"src/twf/data/{dataset.reader}.py")
+
+
+def test_each_data_set_has_a_stage_that_depends_on_what_it_is_made_from():
+    expected = {name: made_from(dataset) for name, dataset in PARAMS.datasets.items()}
+    assert STAGES["data"]["foreach"] == expected, "mend stages.data.foreach in dvc.yaml"
+
+
+def weights(source: params.Source) -> str:
+    """A source's published weights, or the archive that they are in."""
+    archive = registry.of_file(Path(source.weights))
+    return source.weights if archive is None else str(files.archive_folder(archive))
+
+
 def test_each_source_has_a_stage_that_depends_on_its_input() -> None:
     expected = {
-        name: source.weights or str(files.data_file(source.data))
+        name: weights(source) if source.weights else str(files.data_file(source.data))
         for name, source in PARAMS.sources.items()
     }
     assert STAGES["pretrain"]["foreach"] == expected, "mend stages.pretrain.foreach in dvc.yaml"
@@ -25,6 +50,19 @@ def test_each_source_has_a_stage_that_depends_on_its_input() -> None:
 def test_each_study_has_a_stage_for_its_report() -> None:
     names = STAGES["report"]["matrix"]["study"]
     assert names == list(PARAMS.studies), "mend stages.report.matrix.study in dvc.yaml"
+
+
+def test_the_report_stage_keeps_all_that_is_made_of_records() -> None:
+    study_name = "${item.study}"
+    kept = [Path(next(iter(out))) for out in STAGES["report"]["outs"]]
+    for made in (
+        files.table_file(study_name, "main.x", "csv"),
+        files.comparison_file(study_name, "csv"),
+        files.claims_file(study_name, "csv"),
+        *files.search_files(study_name),
+        files.report_file(study_name),
+    ):
+        assert made in kept or made.parent in kept
 
 
 @pytest.mark.parametrize("name", PARAMS.studies)

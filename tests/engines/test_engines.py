@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -9,10 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import official
 import pytest
 import yaml
 
 from twf import params, study
+from twf.data import registry
 from twf.results import record
 
 PROJECT = Path(__file__).parents[2]
@@ -91,7 +94,12 @@ def what_follows_from_twf(folder: Path) -> set[str]:
         str(path.relative_to(folder)) for path in (folder / "results/demo/figures").iterdir()
     }
     assert "results/demo/figures/accuracy.main.split-digits.svg" in figures
-    return runs | tables | figures | {"results/demo/runs.parquet", REPORT}
+    compared = {
+        f"results/demo/tables/{name}.{ending}"
+        for name in ("comparison", "claims")
+        for ending in ("parquet", "csv", "md")
+    }
+    return runs | tables | figures | compared | {"results/demo/runs.parquet", REPORT}
 
 
 def miniature() -> dict:
@@ -119,6 +127,9 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy2(PROJECT / name, folder)
     shutil.copytree(PROJECT / "workflow", folder / "workflow")
     shutil.copytree(PROJECT / "profiles", folder / "profiles", symlinks=True)
+    (folder / "src/twf/data").mkdir(parents=True)
+    for name in ("digits", "letters", "textures"):  # what DVC's stages of drawn data depend on
+        shutil.copy2(PROJECT / f"src/twf/data/{name}.py", folder / "src/twf/data")
     (folder / "results").mkdir()
     shutil.copy2(PROJECT / "results/published.csv", folder / "results")
     (folder / ".dvc").mkdir()
@@ -205,6 +216,20 @@ def test_a_wrong_value_stops_before_the_first_job(project: Path) -> None:
     assert written(before, outputs(project)) == set()
 
 
+def test_missing_data_stop_before_the_first_job(project: Path) -> None:
+    path = project / "params.yaml"
+    values = yaml.safe_load(path.read_text())
+    own = {"reader": "archive", "file": "archives/mine.npz", "title": "Mine", "size": 16}
+    digits = values["datasets"]["digits"]
+    values["datasets"]["digits"] = own | {key: digits[key] for key in ("classes", "augmentation")}
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    (project / "data/digits.safetensors").unlink()
+    before = outputs(project)
+    said = call(project, "snakemake", REPORT, "--cores", "2", fails=True)
+    assert "datasets.digits: no archives/mine.npz; put it there" in said
+    assert written(before, outputs(project)) == set()
+
+
 def test_config_may_choose_the_study_and_nothing_else(project: Path) -> None:
     said = call(project, "snakemake", "--cores", "2", "--config", "study=demo", "--dry-run")
     assert "Nothing to be done" in said
@@ -252,3 +277,43 @@ def test_every_target_is_a_file_that_plan_names(project: Path) -> None:
     target.unlink()
     call(project, "snakemake", str(target.relative_to(project)), "--cores", "1")
     assert target.exists()
+
+
+def test_an_archive_is_fetched_once_kept_pushed_and_pulled(
+    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through both engines, from a server's folder to the prepared arrays, and to another clone."""
+    folder = tmp_path / "project"
+    shutil.copytree(empty, folder)
+    arrays = official.some_arrays("cifar10")
+    (archive,) = official.write_archives("cifar10", tmp_path, arrays)
+    entry = registry.images_entry("cifar10").model_dump()
+    entry["images"] = {split: len(arrays[f"y_{split}"]) for split in ("train", "test")}
+    entry["fingerprints"] = {}
+    md5 = hashlib.md5(archive.read_bytes()).hexdigest()
+    entry["files"] = {archive.name: {"md5": md5, "addresses": [archive.as_uri()]}}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"cifar10": entry}))
+    monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "own.yaml"))
+
+    said = call(folder, "snakemake", "--cores", "2", "data/cifar10.safetensors")
+    assert "2 of 2 steps" in said
+    made = (folder / "data/cifar10.safetensors").read_bytes()
+    archive.unlink()  # from here on nothing can be fetched
+    call(folder, "dvc", "repro", "data@cifar10")
+    assert "Nothing to be done" in call(
+        folder, "snakemake", "--cores", "2", "data/cifar10.safetensors"
+    )
+    call(folder, "dvc", "remote", "add", "--default", "shared", str(tmp_path / "remote"))
+    stages = ("archive@cifar10", "data@cifar10")
+    call(folder, "dvc", "push", "--quiet", *stages)
+    for name in ("archives", "data", ".dvc/cache"):
+        shutil.rmtree(folder / name)
+    call(folder, "dvc", "pull", "--quiet", *stages)
+    assert (folder / "data/cifar10.safetensors").read_bytes() == made
+    assert hashlib.md5((folder / "archives/cifar10" / archive.name).read_bytes()).hexdigest() == md5
+    assert "Nothing to be done" in call(
+        folder, "snakemake", "--cores", "2", "data/cifar10.safetensors"
+    )
+    (folder / "data/cifar10.safetensors").unlink()
+    call(folder, "snakemake", "--cores", "2", "data/cifar10.safetensors")
+    assert (folder / "data/cifar10.safetensors").read_bytes() == made

@@ -50,10 +50,10 @@ def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
 
 @pytest.fixture
-def write_record() -> Write:
-    """Write the record of a planned run; keywords replace columns."""
+def row_of() -> Callable[..., dict[str, Any]]:
+    """The record of a planned run as a row; keywords replace columns."""
 
-    def write(plan: Plan, run_id: str, **columns: Any) -> None:
+    def make(plan: Plan, run_id: str, **columns: Any) -> dict[str, Any]:
         run = plan.runs[run_id]
         matrix = [[80.0] * run.tasks] * (1 if run.method == "joint" else run.tasks)
         provenance = {
@@ -62,7 +62,7 @@ def write_record() -> Write:
             "inputs": {"data": "d00d"},
             "versions": {"torch": "2.13.0"},
         }
-        row = {
+        return {
             "run": run.id,
             "study": plan.study,
             "benchmark": run.benchmark,
@@ -87,8 +87,17 @@ def write_record() -> Write:
             "host": "here",
             "digest": run.digest,
             "provenance": json.dumps(provenance),
-        }
-        record.write(record_file(plan.study, run.id), row | columns)
+        } | columns
+
+    return make
+
+
+@pytest.fixture
+def write_record(row_of: Callable[..., dict[str, Any]]) -> Write:
+    """Write the record of a planned run; keywords replace columns."""
+
+    def write(plan: Plan, run_id: str, **columns: Any) -> None:
+        record.write(record_file(plan.study, run_id), row_of(plan, run_id, **columns))
 
     return write
 

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 from twf import cli
-from twf.files import figure_file, figure_index, runs_file
+from twf.files import figure_file, figure_index
 from twf.hyperparameters import METHODS
-from twf.results import figures, frames, record, style
+from twf.results import figures, record, style, tables
 from twf.study import Plan
 
 HOSTILE = "<script>alert(1)</script> $x_{$ & \"'"
@@ -33,7 +33,7 @@ def matrix(*seen: float, unseen: float = 7.0) -> list[list[float]]:
 def frame_of(plan: Plan, kind: str, collect: Callable[[Plan], None]) -> pd.DataFrame:
     """The frame of a kind of figure, of the plan's first table."""
     collect(plan)
-    rows = frames.records(plan, record.read(runs_file(plan.study)))
+    rows = tables.records(plan, record.read_collected(plan.study, history=True))
     return figures.KINDS[kind].frame(plan, next(iter(plan.tables.values())), rows)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from twf.errors import UserError
 from twf.files import PUBLISHED, TABLE_FORMATS, runs_file, table_file
-from twf.results import record, tables
+from twf.results import output, record, tables
 from twf.study import Plan
 
 TABLE = "main.split-cifar10"
@@ -73,7 +73,10 @@ def test_means_and_spreads_over_seeds(three_seeds: Plan) -> None:
     assert (row["n"], row["n_planned"], row["n_diverged"]) == (3, 3, 0)
     assert row["faa_mean"] == pytest.approx(70.0)
     assert row["faa_std"] == pytest.approx(10.0)
+    assert (row["faa_low"], row["faa_high"]) == (60.0, 80.0)  # of three, the range
+    assert row["faa_interquartile_mean"] == pytest.approx(70.0)
     assert row["ff_mean"] == pytest.approx(11.0)
+    assert (row["ff_low"], row["ff_high"]) == (10.0, 12.0)
     assert row["ff_std"] == pytest.approx(1.0)
     assert row["ff_paper_mean"] == pytest.approx(11.0)
     assert list(row["runs"]) == [f"split-cifar10.er.500.s{seed}" for seed in range(3)]
@@ -105,7 +108,8 @@ def test_holes_are_counted_and_not_averaged(three_seeds: Plan) -> None:
     partial = cell(frame, "derpp", 500)
     assert (partial["n"], partial["n_planned"], partial["n_diverged"]) == (1, 3, 1)
     assert partial["faa_mean"] == 90.0
-    assert pd.isna(partial["faa_std"])
+    assert pd.isna(partial[["faa_std", "faa_low", "faa_high", "ff_low", "ff_high"]]).all()
+    assert partial["faa_interquartile_mean"] == 90.0
     assert list(partial["runs"]) == ["split-cifar10.derpp.500.s0"]
     empty = cell(frame, "twf", 500)
     assert (empty["n"], empty["n_planned"]) == (0, 3)
@@ -144,7 +148,7 @@ def test_one_seed_has_no_spread(make_plan: Any, write_record: Any, collect: Any)
     collect(plan)
     tables.write(plan, TABLE)
     text = table_file("small", TABLE, "md").read_text()
-    assert "one seed: no spread" in text
+    assert "one seed: no spread, no interval" in text
     assert "±" not in text
     assert "n=a/b" not in text
     assert markdown_row(plan, "Joint (UB)") == ["80.00"] * 4
@@ -228,7 +232,7 @@ def test_latex_escapes_the_title_and_spans_the_buffers(
 
 
 def test_markdown_escapes_plain_text() -> None:
-    assert tables.escape_markdown("a|b *c* <script>") == r"a\|b \*c\* \<script\>"
+    assert output.escape_markdown("a|b *c* <script>") == r"a\|b \*c\* \<script\>"
 
 
 @pytest.mark.parametrize(
@@ -249,6 +253,14 @@ def test_the_published_number_is_that_of_the_same_pretraining(
     frame = tables.cells(plan, name, record.SCHEMA.empty_table())
     found = frame[frame["protocol"] == "class-il"]["published_faa"].iloc[0]
     assert pd.isna(found) if published is None else found == published
+
+
+def test_the_paper_has_no_number_without_pretraining(make_plan: Callable[..., Plan]) -> None:
+    variants = {"pretrained": {"title": "P"}, "scratch": {"title": "S", "pretrained": False}}
+    plan = make_plan([0], methods=["er"], buffers=[500], protocols=["class-il"], variants=variants)
+    frame = tables.cells(plan, TABLE, record.SCHEMA.empty_table()).set_index("variant")
+    assert frame["published_faa"]["pretrained"] == 67.24
+    assert pd.isna(frame["published_faa"]["scratch"])
 
 
 def test_missing_published_numbers_are_named(three_seeds: Plan) -> None:

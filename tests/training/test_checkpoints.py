@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from twf.errors import UserError
 from twf.models.resnet import ResNet
@@ -92,35 +92,6 @@ def test_any_safetensors_reader_can_read_it(path):
     assert all(torch.equal(t, tensors[name]) for name, t in network().state_dict().items())
 
 
-def with_torchvisions_names(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Our names turned back into those of torchvision's ResNets."""
-    return {
-        name.replace(".shortcut.", ".downsample.").replace("classifier.", "fc."): tensor
-        for name, tensor in tensors.items()
-    }
-
-
-def test_published_weights_get_our_names(tmp_path):
-    wide = Network(architecture="resnet50", width=4)
-    ours = network(shape=wide, classes=7).state_dict()
-    theirs = with_torchvisions_names(ours)
-    assert "layer1.0.downsample.0.weight" in theirs and "fc.bias" in theirs
-    save_file(theirs, tmp_path / "published.safetensors")
-    read = checkpoints.read_published(tmp_path / "published.safetensors")
-    assert read.keys() == ours.keys()
-    assert all(torch.equal(tensor, ours[name]) for name, tensor in read.items())
-    network(seed=1, shape=wide, classes=7).load_state_dict(read)
-
-
-def test_the_names_turned_back_are_torchvisions(torchvision):
-    """So that the test above speaks of files that exist."""
-    theirs = torchvision.models.resnet50(weights=None).state_dict()
-    with torch.device("meta"):
-        ours = ResNet(Network(architecture="resnet50", width=64), 1000).state_dict()
-    renamed = with_torchvisions_names(ours)
-    assert {n: t.shape for n, t in renamed.items()} == {n: t.shape for n, t in theirs.items()}
-
-
 def test_a_missing_or_torn_file_is_named_with_the_remedy(path):
     missing = path.with_name("other.safetensors")
     with pytest.raises(UserError, match=r"no .*other.safetensors; .*`twf pretrain train other`"):
@@ -128,5 +99,3 @@ def test_a_missing_or_torn_file_is_named_with_the_remedy(path):
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(UserError, match=r"mine.safetensors cannot be read .*delete it"):
         checkpoints.load(path, SMALL)
-    with pytest.raises(UserError, match=r"mine.safetensors cannot be read .*torchvision's names"):
-        checkpoints.read_published(path)

@@ -56,18 +56,21 @@ def test_a_step_is_that_of_torchs_sgd():
             assert a.requires_grad
 
 
-def test_with_a_velocity_a_step_is_that_of_torchs_sgd_with_momentum():
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+def test_with_a_velocity_a_step_is_that_of_torchs_sgd_with_momentum(weight_decay):
     with seeded(0, "step"):
         ours = nn.Linear(5, 3)
     theirs = nn.Linear(5, 3)
     theirs.load_state_dict(ours.state_dict())
-    optimizer = torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=0.9)
+    optimizer = torch.optim.SGD(
+        theirs.parameters(), lr=0.1, momentum=0.9, weight_decay=weight_decay
+    )
     velocity = [torch.zeros_like(p) for p in ours.parameters()]
     for i in range(5):
         inputs = torch.randn(4, 5, generator=torch.Generator().manual_seed(i))
         for net in (ours, theirs):
             net(inputs).square().sum().backward()
-        sgd_step(list(ours.parameters()), 0.1, velocity)
+        sgd_step(list(ours.parameters()), 0.1, velocity, weight_decay=weight_decay)
         optimizer.step()
         optimizer.zero_grad()
         torch.testing.assert_close(ours.state_dict(), theirs.state_dict())

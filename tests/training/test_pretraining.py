@@ -1,9 +1,11 @@
-"""Pretraining on a miniature source, and taking published weights."""
+"""Pretraining on a miniature source, and taking weights from elsewhere."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from twf.models.resnet import ResNet
 from twf.params import Network, Pretraining
 from twf.training import checkpoints, pretraining
 from twf.training.checkpoints import Checkpoint
-from twf.training.pretraining import pretrain
+from twf.training.pretraining import import_weights, pretrain
 
 CPU = torch.device("cpu")
 WIDE = Network(architecture="resnet50", width=4)
@@ -112,11 +114,10 @@ def test_the_rate_falls_in_every_step(tiny_inputs, tiny_values, monkeypatch):
     assert times == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75]
 
 
-def published(values: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
-    """Take published weights as the miniature's source."""
-    save_file(tensors, "published.safetensors")
-    values["sources"]["origin"] = {"network": WIDE.model_dump(), "weights": "published.safetensors"}
-    pretrain(params.check(values), "origin", CPU)
+def with_weights(values: dict[str, Any], file: str) -> params.Params:
+    """The miniature, whose source takes the weights in `file`."""
+    values["sources"]["origin"] = {"network": WIDE.model_dump(), "weights": file}
+    return params.check(values)
 
 
 def torchvisions(network: ResNet) -> dict[str, torch.Tensor]:
@@ -126,36 +127,87 @@ def torchvisions(network: ResNet) -> dict[str, torch.Tensor]:
     }
 
 
-def test_published_weights_become_a_checkpoint(tiny_project, tiny_values):
+@pytest.mark.parametrize("file", ["published.safetensors", "published.pth"])
+def test_published_weights_become_a_checkpoint(tiny_project, tiny_values, capsys, file):
     network = ResNet(WIDE, classes=5)
-    published(tiny_values, torchvisions(network))
+    save = save_file if file.endswith(".safetensors") else torch.save
+    save(torchvisions(network), file)
+    pretrain(with_weights(tiny_values, file), "origin", CPU)
     loaded = checkpoints.load(files.checkpoint_file("origin"), WIDE)
     assert loaded.classes == 5
-    assert loaded.about["weights"] == "published.safetensors"
+    assert loaded.about["weights"] == file
+    assert loaded.about["weights_sha256"] == hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    assert loaded.about["data"] is None and loaded.about["test_accuracy"] is None
     expected = network.state_dict()
     assert all(torch.equal(t, expected[name]) for name, t in loaded.tensors.items())
+    assert "accuracy not measured: sources.origin names no data" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda tensors: tensors.pop("layer1.0.conv1.weight"),
-        lambda tensors: tensors.pop("fc.weight"),
-        lambda tensors: tensors.update({"more.weight": torch.zeros(2)}),
-        lambda tensors: tensors.update({"conv1.weight": torch.zeros(8, 3, 7, 7)}),
-    ],
-    ids=["one less", "no classifier", "one more", "another width"],
-)
-def test_weights_that_do_not_fit_are_refused(tiny_project, tiny_values, spoil):
-    tensors = torchvisions(ResNet(WIDE, classes=5))
-    spoil(tensors)
-    with pytest.raises(UserError, match=r"published.safetensors does not fit"):
-        published(tiny_values, tensors)
-    assert not files.checkpoint_file("origin").exists()
+def test_weights_that_do_not_fit_leave_the_checkpoint_as_it_was(tiny_inputs, tiny_values):
+    before = files.checkpoint_file("origin").read_bytes()
+    torch.save({"fc.weight": torch.zeros(3, 8)}, "published.pth")
+    with pytest.raises(UserError, match=r"published.pth does not fit"):
+        pretrain(with_weights(tiny_values, "published.pth"), "origin", CPU)
+    assert files.checkpoint_file("origin").read_bytes() == before
 
 
 def test_missing_weights_are_named(tiny_project, tiny_values):
-    values = tiny_values
-    values["sources"]["origin"] = {"network": WIDE.model_dump(), "weights": "absent.safetensors"}
-    with pytest.raises(UserError, match=r"no absent.safetensors; put the weights there"):
-        pretrain(params.check(values), "origin", CPU)
+    for file in ("absent.safetensors", "absent.pth"):
+        with pytest.raises(UserError, match=rf"no {file}; put the weights there"):
+            pretrain(with_weights(tiny_values, file), "origin", CPU)
+
+
+# Weights for a source that would else be trained here
+
+
+def trained(values: dict[str, Any]) -> tuple[ResNet, float]:
+    """A network trained on the miniature's source, and its accuracy."""
+    checkpoint = train_source(values, epochs=10, lr=0.1)
+    network = ResNet(Network(**checkpoint.about["network"]), checkpoint.classes)
+    checkpoint.into(network)
+    return network, checkpoint.about["test_accuracy"]
+
+
+def test_imported_weights_are_as_good_as_where_they_were_trained(tiny_inputs, tiny_values, capsys):
+    network, expected = trained(tiny_values)
+    torch.save(torchvisions(network), "mine.pth")
+    output = files.checkpoint_file("origin")
+    output.unlink()
+    import_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)
+    loaded = checkpoints.load(output, Network(architecture="resnet18", width=4))
+    assert loaded.about["test_accuracy"] == expected > 80
+    assert loaded.about["data"] == "origin"
+    assert (
+        loaded.about["data_fingerprint"] == store.load(files.data_file("origin")).train_fingerprint
+    )
+    assert f"{output}: {expected:.2f} % of the test images" in capsys.readouterr().out
+
+
+def test_an_accuracy_that_cannot_be_measured_is_null_and_said_to_be(
+    tiny_inputs, tiny_values, capsys
+):
+    torch.save(ResNet(Network(architecture="resnet18", width=4), 3).state_dict(), "mine.pth")
+    files.data_file("origin").unlink()
+    import_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)
+    loaded = checkpoints.load(
+        files.checkpoint_file("origin"), Network(architecture="resnet18", width=4)
+    )
+    assert loaded.about["test_accuracy"] is None
+    said = capsys.readouterr().out
+    assert "accuracy not measured: no data/origin.safetensors; `twf data prepare origin`" in said
+
+
+def test_classes_in_another_order_show_in_the_accuracy(tiny_inputs, tiny_values, capsys):
+    network, _ = trained(tiny_values)
+    with torch.no_grad():
+        for parameter in network.classifier.parameters():
+            parameter.copy_(parameter.roll(1, dims=0))
+    torch.save(network.state_dict(), "mine.pth")
+    import_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)
+    assert "by chance: its classes may stand in another order" in capsys.readouterr().out
+
+
+def test_weights_for_another_number_of_classes_are_refused(tiny_inputs, tiny_values):
+    torch.save(ResNet(Network(architecture="resnet18", width=4), 5).state_dict(), "mine.pth")
+    with pytest.raises(UserError, match=r"with 3 classes:\n.*classifier.weight \[5, 32\] instead"):
+        import_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import random
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 
 from twf import files, study
 from twf.errors import UserError
@@ -21,9 +23,10 @@ from twf.hyperparameters import METHODS
 from twf.params import Params
 from twf.results import record
 from twf.training import resume
+from twf.training.pretraining import pretrain
 from twf.training.resume import Keeper, Stopped, keeping
 from twf.training.run import execute
-from twf.training.state import flatten, unflatten
+from twf.training.state import fill, flatten
 
 CPU = torch.device("cpu")
 
@@ -67,7 +70,7 @@ GUARD = {"parameters": "these", "code": "this"}
 
 def test_what_was_saved_is_found(saved):
     state, tensors = Keeper(saved, GUARD, math.inf).load()
-    assert unflatten(state["place"], tensors, CPU)["step"] == 1
+    assert fill(None, state["place"], tensors, CPU)["step"] == 1
     assert len(tensors) > 100
 
 
@@ -200,6 +203,29 @@ def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, run, lasting, m
     execute(tiny_inputs, planned, CPU)
     assert len(pauses) < 3 + 9  # it did not start over
     assert lasting(recorded(planned)) == whole
+
+
+def test_pretraining_stopped_after_every_step_gives_the_same_network(tiny_inputs, monkeypatch):
+    path = files.checkpoint_file("origin")
+    pretrain(tiny_inputs, "origin", CPU)
+    with safe_open(path, "pt") as file:
+        whole = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    path.unlink()
+    pause, legs = Keeper.pause, 0
+
+    def impatient(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
+        self.stopping = True
+        pause(self, state, now)
+
+    monkeypatch.setattr(Keeper, "pause", impatient)
+    while not path.exists():
+        legs += 1
+        with contextlib.suppress(Stopped):
+            pretrain(tiny_inputs, "origin", CPU)
+    assert legs == 33 // 8 + 1  # the last leg has nothing left to train
+    with safe_open(path, "pt") as file:
+        assert all(torch.equal(file.get_tensor(name), whole[name]) for name in whole)
+    assert not files.state_file("pretrain", "origin").exists()
 
 
 def test_the_time_of_a_resumed_run_is_that_of_all_its_parts(tmp_path):

@@ -6,6 +6,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
 from twf import files, machine, params, study, warm
+from twf.data import preflight, registry
 from twf.errors import UserError
 
 machine.put_own_command_on_path()
@@ -23,13 +24,18 @@ except UserError as error:
 validate(config, str(Path(workflow.basedir) / files.SCHEMA), set_default=False)
 
 
+def unless_refused(function, *words):
+    """What the function gives; a user's mistake ends the workflow before its first job."""
+    try:
+        return function(*words)
+    except UserError as error:
+        raise WorkflowError(str(error))
+
+
 @cache
 def plan(name):
     """A study's plan, made when something of it is asked for: its winners may still be to find."""
-    try:
-        return study.expand(PARAMS, name)
-    except UserError as error:
-        raise WorkflowError(str(error))
+    return unless_refused(study.expand, PARAMS, name)
 
 
 # Jobs share a GPU one at a time (the profile's `resources`), and hold none where there is none.
@@ -38,6 +44,7 @@ GPU = int(machine.gpu_present())
 
 wildcard_constraints:
     study="|".join(PARAMS.studies),
+    archive="[^/]+",
     data="[^/]+",
     source="[^/]+",
     run="[^/]+",
@@ -69,15 +76,31 @@ def source_of(wildcards):
     return known("source", PARAMS.sources, wildcards.source)
 
 
-def archive_of(wildcards):
-    """The archive that a data set is read from, where it is not drawn."""
-    return getattr(data_of(wildcards), "file", [])
+def data_input(wildcards):
+    """What a data set is read from: a file of the user's, an archive to fetch, or nothing."""
+    dataset = data_of(wildcards)
+    unless_refused(preflight.data, wildcards.data, dataset)
+    if dataset.reader == "official":
+        return ancient(str(files.receipt_file(dataset.archive)))
+    return getattr(dataset, "file", [])
+
+
+def prepared(name):
+    """A data set's file; a published one's content is fixed, so its time says nothing."""
+    path = str(files.data_file(name))
+    return ancient(path) if PARAMS.datasets[name].reader == "official" else path
 
 
 def pretrain_input(wildcards):
     """The published weights, or the data to train on."""
     source = source_of(wildcards)
-    return source.weights or files.data_file(source.data)
+    if source.weights is None:
+        return prepared(source.data)
+    unless_refused(preflight.weights, wildcards.source, source)
+    archive = registry.of_file(Path(source.weights))
+    if archive is None:
+        return source.weights
+    return ancient(str(files.receipt_file(archive)))
 
 
 def pretrain_parameters(wildcards):
@@ -90,4 +113,4 @@ def pretrain_parameters(wildcards):
 def run_data(wildcards):
     """The data of the benchmark, and of the source where the run needs its images too."""
     run = run_of(wildcards)
-    return [files.data_file(d) for d in (run.data, run.source_data) if d is not None]
+    return [prepared(d) for d in (run.data, run.source_data) if d is not None]

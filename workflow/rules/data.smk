@@ -1,6 +1,23 @@
+localrules:
+    fetch,  # on a cluster, the node that Snakemake runs on may be the only one with network
+
+
+rule fetch:
+    output:
+        files.RECEIPT,
+    log:
+        "logs/fetch/{archive}.log",
+    benchmark:
+        "logs/fetch/{archive}.tsv"
+    conda:
+        "../../environment.yml"
+    shell:
+        "twf data fetch {wildcards.archive} > {log} 2>&1"
+
+
 rule data:
     input:
-        archive_of,
+        data_input,
     output:
         files.DATA,
     log:

@@ -12,7 +12,9 @@ rule pretrain:
         "../../environment.yml"
     resources:
         gpu=GPU,
+        attempt=lambda wildcards, attempt: attempt,
     params:
         source=pretrain_parameters,
     shell:
-        "twf pretrain train {wildcards.source} --threads {threads} > {log} 2>&1"
+        "twf pretrain train {wildcards.source} --threads {threads} --attempt {resources.attempt}"
+        " > {log} 2>&1"

@@ -7,6 +7,8 @@ rule report:
         ],
         figures=files.FIGURES,
         search=lambda w: files.search_files(w.study) if plan(w.study).search else [],
+        comparison=f"{files.COMPARISON}.parquet",
+        claims=f"{files.CLAIMS}.parquet",
     output:
         files.REPORT,
     log:

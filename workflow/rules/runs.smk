@@ -13,8 +13,10 @@ rule run:
         "../../environment.yml"
     resources:
         gpu=GPU,
+        attempt=lambda wildcards, attempt: attempt,
     params:
         # all that decides the result: Snakemake runs again what has changed here
         parameters=lambda w: run_of(w).parameters,
     shell:
-        "twf run {wildcards.study} {wildcards.run} --threads {threads} > {log} 2>&1"
+        "twf run {wildcards.study} {wildcards.run} --threads {threads} --attempt {resources.attempt}"
+        " > {log} 2>&1"

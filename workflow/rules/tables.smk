@@ -31,3 +31,26 @@ rule search:
         cells=lambda w: [cell.model_dump_json() for cell in plan(w.study).search],
     shell:
         "twf search {wildcards.study} > {log} 2>&1"
+
+
+rule compare:
+    input:
+        runs=files.RUNS,
+        published=str(files.PUBLISHED),
+    output:
+        multiext(
+            files.COMPARISON, *(f".{ending}" for ending in files.COMPARISON_FORMATS)
+        ),
+        multiext(files.CLAIMS, *(f".{ending}" for ending in files.COMPARISON_FORMATS)),
+    log:
+        "logs/{study}/compare.log",
+    benchmark:
+        "logs/{study}/compare.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        tables=lambda w: [
+            table.model_dump_json() for table in plan(w.study).tables.values()
+        ],
+    shell:
+        "twf compare {wildcards.study} > {log} 2>&1"

@@ -24,12 +24,16 @@ Array = NDArray[Any]
 
 
 def read(dataset: ArchiveData) -> DataArrays:
+    """The arrays of the archive that params.yaml names. Raises what `read_npz` raises."""
+    return read_npz(Path(dataset.file), dataset.classes)
+
+
+def read_npz(file: Path, classes: int) -> DataArrays:
     """The archive's arrays, checked. Raises `UserError` that names file, key, found and needed."""
-    file = Path(dataset.file)
     arrays = _open(file)
-    train_images, train_labels = _split(file, arrays, "train", dataset.classes)
-    test_images, test_labels = _split(file, arrays, "test", dataset.classes)
-    names = _class_names(file, arrays.get("class_names"), dataset.classes)
+    train_images, train_labels = _split(file, arrays, "train", classes)
+    test_images, test_labels = _split(file, arrays, "test", classes)
+    names = _class_names(file, arrays.get("class_names"), classes)
     return DataArrays(train_images, train_labels, test_images, test_labels, names)
 
 
@@ -37,8 +41,8 @@ def _open(file: Path) -> dict[str, Array]:
     """The arrays of `KEYS`, and of `class_names` where there is one, as they stand in the file."""
     if not file.exists():
         raise UserError(
-            f"no archive {file}: put a NumPy archive with {', '.join(KEYS)} there, or change "
-            "'file' in params.yaml"
+            f"no archive {file}: put a NumPy archive with {', '.join(KEYS)} there, or name "
+            "another file"
         )
     make = "make it with numpy.savez(file, x_train=..., y_train=..., x_test=..., y_test=...)"
     if not zipfile.is_zipfile(file):
@@ -66,8 +70,8 @@ def _split(file: Path, arrays: dict[str, Array], split: str, classes: int) -> tu
     outside = labels[(labels < 0) | (labels >= classes)]
     if outside.size:
         raise UserError(
-            f"{file}: y_{split} has the label {outside[0]}; needed: 0 to {classes - 1}, as "
-            f"'classes' in params.yaml is {classes}"
+            f"{file}: y_{split} has the label {outside[0]}; needed: 0 to {classes - 1}, for "
+            f"{classes} classes"
         )
     return images, labels.astype(np.int64)
 

@@ -7,6 +7,7 @@ What is on its way lies in `archives/.partial/NAME/`, and gets its name when it 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
@@ -26,7 +27,7 @@ def fetch(name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHI
 
     A file that is there already is checked, and kept. Raises `UserError` where it is not the right
     one, where no address gives the right one, or where the disk is full; a call again goes on from
-    what came so far.
+    what came so far. `checked.json` beside them says in the end what was found.
     """
     for file_name, file in entry.files.items():
         place = root / name / file_name
@@ -36,6 +37,9 @@ def fetch(name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHI
         with files.locked(partials / f"{file_name}.lock", f"it fetches {place}"):
             if not _kept(place, name, file):
                 _fetch(place, name, file, partials)
+    found = {f: file.model_dump(exclude={"addresses"}) for f, file in entry.files.items()}
+    with files.atomic(root / name / files.receipt_file(name).name) as receipt:
+        receipt.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def status(

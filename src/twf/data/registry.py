@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
+from twf import files
 from twf.errors import UserError
 from twf.hyperparameters import Count, Strict
-from twf.params import Name, Params, _UniqueKeyLoader
+from twf.params import Name, Params, UniqueKeyLoader
 
 if TYPE_CHECKING:
     from twf.study import Plan
@@ -104,10 +105,16 @@ class ImagesEntry(_Entry):
     """A labelled image set."""
 
     kind: Literal["images"]
+    format: Literal["cifar", "svhn", "tiny-imagenet", "cub200", "folders"]
     classes: Count
     images: Splits
     size: Count  # pixels along a side of the images that the fingerprints are of
     fingerprints: Fingerprints = Fingerprints()
+
+    def expected(self, size: int) -> tuple[dict[str, int], dict[str, str | None], int]:
+        """Images and fingerprint of each split at `size` pixels, and the number of classes."""
+        fingerprints = self.fingerprints.model_dump() if size == self.size else {}
+        return self.images.model_dump(), fingerprints, self.classes
 
 
 class WeightsEntry(_Entry):
@@ -138,17 +145,31 @@ def entry(name: str) -> ImagesEntry | WeightsEntry:
     return registry[name]
 
 
+def images_entry(name: str) -> ImagesEntry:
+    """The entry of a labelled image set called `name`, or an error."""
+    found = entry(name)
+    if found.kind != "images":
+        raise UserError(f"the archive {name!r} holds {found.kind}, no images")
+    return found
+
+
 def needed(params: Params, plan: Plan) -> list[str]:
     """The entries that a study's data sets and sources are made from, in order."""
     sources = [params.sources[name] for name in plan.sources]
-    wanted = {*plan.data, *(source.data for source in sources)}
-    wanted |= {Path(source.weights).stem for source in sources if source.weights is not None}
-    return [name for name in load() if name in wanted]
+    data = {*plan.data, *(source.data for source in sources if source.data is not None)}
+    archives = [getattr(params.datasets[name], "archive", None) for name in data]
+    archives += [of_file(Path(source.weights)) for source in sources if source.weights is not None]
+    return [name for name in load() if name in archives]
+
+
+def of_file(path: Path) -> str | None:
+    """The entry that a file in `archives/` belongs to; none for a file of a user's own."""
+    return next((name for name in load() if files.archive_folder(name) == path.parent), None)
 
 
 def _read(path: Path) -> Registry:
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=UniqueKeyLoader)
     except OSError as error:
         raise UserError(
             f"{VARIABLE} is {path}, which cannot be read ({error.strerror}); name a YAML file of "

@@ -1,35 +1,51 @@
-"""How a benchmark's classes become tasks, and which images hyperparameters are chosen by."""
+"""How a benchmark's classes become tasks, and how images are held out for validation."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from twf.data.store import Dataset
-from twf.training.randomness import derived_seed
+from twf.errors import UserError
+
+
+def class_order(classes: int) -> Tensor:
+    """Classes in the order in which the stream brings them, int64 [classes]: the official one."""
+    return torch.arange(classes)
 
 
 def split(labels: Tensor, tasks: int, classes: int) -> list[Tensor]:
-    """The positions of each task's images, in their order; classes stand in their official order.
+    """The positions of each task's images, in their order.
 
-    Task t has the classes `t * classes / tasks` to `(t + 1) * classes / tasks - 1`.
+    Task t has the classes `t * classes / tasks` to `(t + 1) * classes / tasks - 1` of
+    `class_order`.
     """
-    task = labels // (classes // tasks)
-    return [(task == t).nonzero()[:, 0] for t in range(tasks)]
+    parts = class_order(classes).to(labels.device).split(classes // tasks)
+    return [torch.isin(labels, part).nonzero()[:, 0] for part in parts]
 
 
 def hold_out(labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Positions [N] of the training images that stay and of those held out, each in order.
+    """The positions to train on and those held out, int64, each in their order.
 
-    A random `share` (0 to 1) of all images is held out, whatever their class, as the paper chose
-    its hyperparameters on "a random split of 10 % of the training set".
+    A random `share` of the whole training set, rounded to whole images, is held out, as the paper
+    does for its hyperparameters ("random 10 %"); the classes' shares differ by chance. The seed
+    alone decides, on every machine. Raises `UserError` where one of the two would be empty.
     """
-    generator = torch.Generator().manual_seed(derived_seed(seed, "held out"))
-    order = torch.randperm(len(labels), generator=generator)
-    count = round(share * len(labels))
-    return order[count:].sort().values, order[:count].sort().values
+    held = round(share * len(labels))
+    if not 0 < held < len(labels):
+        raise UserError(
+            f"a share of {share} of {len(labels)} training images holds {held} out; choose one "
+            "that leaves images on both sides"
+        )
+    order = np.random.default_rng(seed).permutation(len(labels))
+    train, held_out = np.sort(order[held:]), np.sort(order[:held])
+    return (
+        torch.from_numpy(train).to(labels.device),
+        torch.from_numpy(held_out).to(labels.device),
+    )
 
 
 def without_test_set(dataset: Dataset, share: float, seed: int) -> Dataset:

@@ -11,7 +11,7 @@ from twf.models.resnet import backbone_of
 
 
 class DerppEwc(Derpp):
-    """DER++'s loss plus `lambda (theta - theta^t)' diag(F) (theta - theta^t)` (eq. 10).
+    """DER++'s loss plus `lambda (theta - theta^t)' diag(F) (theta - theta^t)` (eq. 12).
 
     theta^t are the pretrained weights, the classifier left out; F is the Fisher information on
     images of the source, with the pretrained network in evaluation mode.

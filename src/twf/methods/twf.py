@@ -18,7 +18,7 @@ from twf.training.randomness import seeded
 
 
 class Twf(Rehearsal[TwfHyperparameters]):
-    """`L = CE(f(x), y) + L_CL + L_FP + L_AUX` (eq. 9).
+    """`L = CE(f(x), y) + L_CL + L_FP + L_AUX` (eq. 10).
 
     L_CL replays logits (alpha) and labels (beta) from one replay batch, labels among the classes
     seen so far. L_FP and L_AUX are `twf.models.gates`'. Stream and replay pass the learner as one

@@ -69,7 +69,7 @@ class ChannelAttention(nn.Module):
 
 
 class SpatialAttention(nn.Module):
-    """Eq. 5 and 11: a bottleneck of four convolutions to one channel."""
+    """Eq. 5 and 13: a bottleneck of four convolutions to one channel."""
 
     def __init__(self, tasks: int, channels: int, reduction: int = 4) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ def diversity(gate: Tensor, counts: Tensor, normalise: bool = False) -> Tensor:
 
 
 def mask_replay(logits: Tensor, stored: Tensor, counts: Tensor) -> Tensor:
-    """Eq. 8's second term: binary cross-entropy of `logits` `[N, C, H, W]` against stored gates.
+    """Eq. 9's second term: binary cross-entropy of `logits` `[N, C, H, W]` against stored gates.
 
     Mean over the units of the images that `counts` (`[N]` bool); zero where none does.
     """

@@ -15,28 +15,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from twf.evaluation import metrics
 from twf.hyperparameters import METHODS
 from twf.results import statistics, tables
 from twf.study import Cell, Plan, Table
 
-Rows = dict[str, dict[str, Any]]  # records by run
+Rows = dict[str, dict[str, Any]]  # by run, as `tables.records` gives them; with their losses
 
 LAYERS = ("stem", *(f"Layer {i}" for i in range(1, 5)))  # as a record has its `cka`
 
 _PLACE = ["method", "variant", "label", "buffer", "protocol"]
 _SPREAD = ["n", "mean", "low", "high"]
-
-
-def records(plan: Plan, runs: pa.Table) -> Rows:
-    """The records of the planned runs, with their losses."""
-    rows = tables.records(plan, runs)
-    for run, history in zip(runs["run"].to_pylist(), runs["history"].to_pylist(), strict=True):
-        if run in rows:
-            rows[run]["history"] = history
-    return rows
 
 
 def accuracy(plan: Plan, table: Table, rows: Rows) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twf.errors import UserError
-from twf.files import atomic
+from twf.files import atomic, runs_file
 
 VERSION = 2  # of the schema below; raised by each change of it
 
@@ -35,8 +35,8 @@ SCHEMA = pa.schema(
         ("pretrained", pa.bool_()),
         ("buffer", pa.int64()),  # null without rehearsal
         ("seed", pa.int64()),
-        ("status", pa.string()),  # finished, or diverged
-        ("reason", pa.string()),  # why it diverged; null where it did not
+        ("status", pa.string()),  # finished, or diverged; `collect_partial` adds unreadable
+        ("reason", pa.string()),  # why it diverged or cannot be read; null otherwise
         # per cent on each task before training, by the network with its fresh classifier
         ("initial_class_il", pa.list_(pa.float64())),
         ("initial_task_il", pa.list_(pa.float64())),
@@ -67,37 +67,79 @@ def write(path: Path, row: dict[str, Any]) -> None:
         pq.write_table(pa.Table.from_pylist([row], schema=SCHEMA), partial)
 
 
-def read(path: Path) -> pa.Table:
-    """Read a record or a table of records; refuse another version of the schema, or a torn file."""
+def read(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """Read a record or a table of records, or some columns of it.
+
+    Raises `UserError` where there is none, for another version of the schema, and for a torn file.
+    """
     try:
-        table = pq.read_table(path)
+        with pq.ParquetFile(path) as file:
+            metadata = file.schema_arrow.metadata
+            version = (metadata or {}).get(b"twf_record_version", b"none").decode()
+            if version != str(VERSION):
+                raise UserError(
+                    f"{path} has record version {version}, this code reads {VERSION}; delete it "
+                    "and run again, or use the version of twf that wrote it"
+                )
+            return file.read(columns)
     except FileNotFoundError:
         raise UserError(
             f"no record {path}: its run has not been done; `twf plan` shows it"
         ) from None
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
-    version = (table.schema.metadata or {}).get(b"twf_record_version", b"none").decode()
-    if version != str(VERSION):
+
+
+def read_collected(study: str, history: bool = False) -> pa.Table:
+    """All collected records of a study; with their losses, the larger part, if `history` is asked.
+
+    Raises `UserError` where they have not been collected, and as `read` does.
+    """
+    path = runs_file(study)
+    if not path.exists():
         raise UserError(
-            f"{path} has record version {version}, this code reads {VERSION}; delete it and run "
-            "again, or use the version of twf that wrote it"
+            f"no {path}: `twf collect {study}` makes it, with --partial while the study runs"
         )
-    return table
+    return read(path, [name for name in SCHEMA.names if history or name != "history"])
 
 
 def read_digest(path: Path) -> str:
     """The digest of the parameters that a record was made with."""
-    return str(read(path)["digest"][0].as_py())
+    return str(read(path, ["digest"])["digest"][0].as_py())
 
 
 def collect(records: list[Path], output: Path) -> None:
     """Put the records of a study into one table, a row each, ordered by run."""
-    tables = [read(path) for path in records]
+    _write_all([read(path) for path in records], output)
+
+
+def collect_partial(records: list[Path], output: Path) -> dict[str, str]:
+    """Put the records that are there into one table, as `collect` does; none need be.
+
+    Returns why the others are not in it, by run: empty for one without a record. A record that
+    cannot be read has a row with the status `unreadable`, this reason, and nothing else.
+    """
+    tables, reasons = [], {}
+    for path in records:
+        try:
+            if path.exists():
+                tables.append(read(path))
+            else:
+                reasons[path.stem] = ""
+        except UserError as error:
+            reasons[path.stem] = str(error)
+            row = dict.fromkeys(SCHEMA.names) | {"run": path.stem, "status": "unreadable"}
+            tables.append(pa.Table.from_pylist([row | {"reason": str(error)}], schema=SCHEMA))
+    _write_all(tables, output)
+    return reasons
+
+
+def _write_all(tables: list[pa.Table], output: Path) -> None:
     with atomic(output) as partial:
-        pq.write_table(pa.concat_tables(tables).sort_by("run"), partial)
+        together = pa.concat_tables([SCHEMA.empty_table(), *tables])
+        pq.write_table(together.sort_by("run"), partial)
 
 
 def provenance(row: dict[str, Any]) -> dict[str, Any]:
-    """The decoded provenance of a record's row."""
-    return dict(json.loads(row["provenance"]))
+    """The decoded provenance of a record's row; empty where the record cannot be read."""
+    return dict(json.loads(row["provenance"] or "{}"))

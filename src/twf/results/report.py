@@ -13,13 +13,13 @@ from markupsafe import Markup
 
 from twf.errors import UserError
 from twf.evaluation import metrics
-from twf.files import atomic, figure_file, figure_index, report_file, runs_file, table_file
+from twf.files import atomic, figure_file, figure_index, report_file, table_file
 from twf.hyperparameters import METHODS
 from twf.params import PROTOCOLS
 from twf.results import record, search, tables
 from twf.study import Plan, Run, Table
 
-STATUSES = ("finished", "diverged", "stale", "missing")
+STATUSES = ("finished", "diverged", "stale", "unreadable", "missing")
 
 Rows = dict[str, dict[str, Any]]  # records by run
 
@@ -39,7 +39,7 @@ def write(plan: Plan) -> None:
     A planned run without a record is shown as missing. Raises `UserError` where the collected
     records, a table or the figures have not been made.
     """
-    records = record.read(runs_file(plan.study))
+    records = record.read_collected(plan.study)
     rows = tables.records(plan, records)
     for row in rows.values():
         row["provenance"] = record.provenance(row)
@@ -63,10 +63,11 @@ def _summary(plan: Plan, rows: Rows) -> dict[str, str]:
     statuses["missing"] = len(plan.runs) - len(rows)
     counts = [f"{statuses[status]} {status}" for status in STATUSES if statuses[status]]
     hours = sum(row["seconds"] or 0.0 for row in rows.values()) / 3600
-    provenances = [row["provenance"] for row in rows.values()]
+    readable = [row for row in rows.values() if row["provenance"]]
+    provenances = [row["provenance"] for row in readable]
     codes = [provenance["code"] for provenance in provenances]
     hashes = defaultdict(set)
-    for row in rows.values():
+    for row in readable:
         hashes[row["method"]].add(row["provenance"]["code"].get("method_hash"))
     mixed = [METHODS[method].title for method, found in hashes.items() if len(found) > 1]
     return {
@@ -104,10 +105,8 @@ def _section(plan: Plan, table: Table, charts: list[dict[str, Any]]) -> dict[str
 def _run(run: Run, row: dict[str, Any] | None) -> dict[str, Any]:
     """A planned run, with or without a record, for the template."""
     if row is None:
-        details = {"parameters": json.loads(run.parameters)}
-        row = {"status": "missing", "reason": None, "seconds": None, "device": None}
-    else:
-        details = row["provenance"]
+        row = dict.fromkeys(record.SCHEMA.names) | {"status": "missing"}
+    details = row["provenance"] or {"parameters": json.loads(run.parameters)}
     finished = row["status"] == "finished"
     return {
         "id": run.id,

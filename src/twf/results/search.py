@@ -10,10 +10,10 @@ import pyarrow as pa
 import yaml
 
 from twf.evaluation.metrics import final_average_accuracy
-from twf.files import atomic, runs_file, search_files
+from twf.files import atomic, search_files
 from twf.hyperparameters import METHODS
 from twf.params import Winner
-from twf.results import record, statistics, tables
+from twf.results import output, record, statistics, tables
 from twf.study import Plan, SearchCell, Trial
 
 
@@ -130,12 +130,11 @@ def winners(found: list[CellResult]) -> list[Winner]:
 
 def write(plan: Plan) -> None:
     """Write every trial as CSV, and the winners as Markdown and as input of another study."""
-    found = results(plan, record.read(runs_file(plan.study)))
+    found = results(plan, record.read_collected(plan.study))
     table, page, study = search_files(plan.study)
     with atomic(table) as partial:
         trials(found).to_csv(partial, index=False)
-    with atomic(page) as partial:
-        partial.write_text(tables.markdown.get_template("winners.md.j2").render(results=found))
+    output.write_text("winners.md.j2", {"results": found}, page)
     with atomic(study) as partial:
         values = [winner.model_dump() for winner in winners(found)]
         partial.write_text(

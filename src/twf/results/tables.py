@@ -7,22 +7,22 @@ with other parameters than the plan's is a hole: it is counted, and never averag
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
-from jinja2 import Environment, PackageLoader, StrictUndefined
+import pyarrow.compute as pc
 
 from twf.errors import UserError
 from twf.evaluation import metrics
-from twf.files import PUBLISHED, atomic, runs_file, table_file
+from twf.files import table_file
 from twf.hyperparameters import METHODS, Fidelity
 from twf.params import Protocol
-from twf.results import record, statistics
+from twf.results import output, record, statistics
+from twf.results.cells import PUBLISHED_VARIANTS, CellKey, Published, key_of, published
 from twf.study import Cell, Plan, Table
 
 PROTOCOL_TITLES: dict[Protocol, str] = {"class-il": "Class-IL", "task-il": "Task-IL"}
@@ -42,8 +42,13 @@ SCHEMA = pa.schema(
         # All in per cent; null where there is none: no run, one run's spread, Joint's forgetting.
         ("faa_mean", pa.float64()),
         ("faa_std", pa.float64()),
+        ("faa_low", pa.float64()),  # by statistics.bootstrap_interval
+        ("faa_high", pa.float64()),
+        ("faa_interquartile_mean", pa.float64()),
         ("ff_mean", pa.float64()),  # by metrics.forgetting
         ("ff_std", pa.float64()),
+        ("ff_low", pa.float64()),
+        ("ff_high", pa.float64()),
         ("ff_paper_mean", pa.float64()),  # by metrics.forgetting_paper
         ("ff_paper_std", pa.float64()),
         ("learning_accuracy_mean", pa.float64()),
@@ -55,25 +60,6 @@ SCHEMA = pa.schema(
         ("runs", pa.list_(pa.string())),  # the finished ones, by seed
     ]
 )
-
-# What Table 4's rows are called in the published numbers, by the names of our variants.
-_PUBLISHED_VARIANTS = {
-    "all": "cl=on fp=on aux=on",
-    "cl": "cl=on fp=off aux=off",
-    "cl-fp": "cl=on fp=on aux=off",
-    "fp": "cl=off fp=on aux=off",
-    "fp-aux": "cl=off fp=on aux=on",
-}
-
-Key = tuple[str, str | None, Protocol, int | None]  # method, variant, protocol, buffer
-
-# The paper's number is of one pretraining; another source's cell has none to stand beside.
-_PUBLISHED_NAMES = {
-    ("split-cifar10", "cifar100"): "split-cifar10",
-    ("split-cifar100", "tiny-imagenet"): "split-cifar100",
-    ("split-cub200", "imagenet"): "split-cub200",
-    ("split-cifar100", "svhn"): "split-cifar100-from-svhn",
-}
 
 FORGETTING: dict[Fidelity, str] = {
     "published": (
@@ -95,11 +81,10 @@ def records(plan: Plan, runs: pa.Table) -> dict[str, dict[str, Any]]:
     A record made with other parameters than the plan's has its status changed to `stale`.
     """
     found = {}
-    for row in runs.drop_columns(["history"]).to_pylist():
-        planned = plan.runs.get(row["run"])
-        if planned is not None:
-            stale = row["digest"] != planned.digest
-            found[planned.id] = row | {"status": "stale"} if stale else row
+    for row in runs.filter(pc.field("run").isin(list(plan.runs))).to_pylist():
+        planned = plan.runs[row["run"]]
+        stale = row["status"] != "unreadable" and row["digest"] != planned.digest
+        found[planned.id] = row | {"status": "stale"} if stale else row
     return found
 
 
@@ -114,21 +99,22 @@ def cells(plan: Plan, table_name: str, runs: pa.Table) -> pd.DataFrame:
 
     Raises `UserError` where the plan has no such table, or the published numbers are missing.
     """
+    table = _named(plan, table_name)
+    needed = pa.array({run for cell in table.cells for run in cell.runs.values()}, pa.string())
+    rows = records(plan, runs.filter(pc.field("run").isin(needed)))
+    numbers = {cell.key: cell for cell in published()}
+    long = [
+        _measured(table, cell, rows) | _published(plan, table, cell, numbers)
+        for cell in table.cells
+    ]
+    return output.to_frame(long, SCHEMA)
+
+
+def _named(plan: Plan, table_name: str) -> Table:
     if table_name not in plan.tables:
         known = ", ".join(plan.tables)
         raise UserError(f"no table {table_name!r} in study {plan.study}; there is {known}")
-    table = plan.tables[table_name]
-    rows = records(plan, runs)
-    published = _published(table)
-    long = [_measured(table, cell, rows) | published.get(_key(cell), {}) for cell in table.cells]
-    frame: pd.DataFrame = pa.Table.from_pylist(long, schema=SCHEMA).to_pandas(
-        types_mapper={pa.int64(): pd.Int64Dtype()}.get
-    )
-    return frame
-
-
-def _key(cell: Cell) -> Key:
-    return cell.method, cell.variant, cell.protocol, cell.buffer
+    return plan.tables[table_name]
 
 
 def _measured(table: Table, cell: Cell, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -161,8 +147,11 @@ def _measured(table: Table, cell: Cell, rows: dict[str, dict[str, Any]]) -> dict
         "n_diverged": sum(row["status"] == "diverged" for row in found),
         "faa_mean": statistics.mean(faa),
         "faa_std": statistics.standard_deviation(faa),
+        **output.ends("faa", statistics.bootstrap_interval(faa)),
+        "faa_interquartile_mean": statistics.interquartile_mean(faa),
         "ff_mean": statistics.mean(ff),
         "ff_std": statistics.standard_deviation(ff),
+        **output.ends("ff", statistics.bootstrap_interval(ff)),
         "ff_paper_mean": statistics.mean(ff_paper),
         "ff_paper_std": statistics.standard_deviation(ff_paper),
         "learning_accuracy_mean": statistics.mean(each(metrics.learning_accuracy)),
@@ -175,24 +164,20 @@ def _measured(table: Table, cell: Cell, rows: dict[str, dict[str, Any]]) -> dict
     }
 
 
-def _published(table: Table) -> dict[Key, dict[str, float]]:
-    """The paper's numbers for a table's benchmark and source, by cell."""
-    try:
-        frame = pd.read_csv(PUBLISHED)
-    except FileNotFoundError:
-        raise UserError(f"no {PUBLISHED}: it is part of the project; take it from there") from None
-    name = _PUBLISHED_NAMES.get((table.benchmark, table.source))
-    numbers = {}
-    for row in frame[frame["benchmark"] == name].to_dict("records"):
-        printed = None if pd.isna(row["variant"]) else row["variant"]
-        buffer = _integer(row["buffer_size"]) or None  # Table 4 has 0 for none
-        for variant in table.variants or [None]:
-            if _PUBLISHED_VARIANTS.get(variant or "") == printed:
-                numbers[row["method"], variant, row["protocol"], buffer] = {
-                    "published_faa": row["final_average_accuracy"],
-                    "published_ff": row["final_forgetting"],
-                }
-    return numbers
+def _published(
+    plan: Plan, table: Table, cell: Cell, numbers: dict[CellKey, Published]
+) -> dict[str, float | None]:
+    """The paper's numbers for a cell: Table 4's for its variants, and Tables 1-3's for others.
+
+    The paper has none without pretraining.
+    """
+    key = key_of(table, cell)
+    if key.variant not in PUBLISHED_VARIANTS:
+        key = key._replace(variant=None)
+    found = numbers.get(key)
+    if found is None or not all(plan.runs[run].pretrained for run in cell.runs.values()):
+        return {}
+    return {"published_faa": found.faa, "published_ff": found.ff}
 
 
 def _integer(value: Any) -> int | None:
@@ -280,7 +265,7 @@ def caption(table: Table, long: pd.DataFrame) -> str:
     parts = [
         f"Pretrained on {table.source}.",
         f"Final average accuracy{spread}, and final forgetting (FF) in parentheses, in per cent"
-        + ("." if spread else " (one seed: no spread)."),
+        + ("." if spread else " (one seed: no spread, no interval)."),
     ]
     if table.buffers:
         parts.append("Bold: the highest accuracy among the methods with a buffer.")
@@ -289,47 +274,13 @@ def caption(table: Table, long: pd.DataFrame) -> str:
     return " ".join(parts)
 
 
-_TEX = {character: f"\\{character}" for character in "&%$#_{}"}
-_TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-_TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
-_TEX |= {"±": r"$\pm$", "—": "---"}
-
-
-def escape_tex(text: str) -> str:
-    """Plain text as LaTeX source."""
-    return "".join(_TEX.get(character, character) for character in text)
-
-
-def escape_markdown(text: str) -> str:
-    """Plain text as Markdown source, fit for a cell of a table too."""
-    return re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", text)
-
-
-markdown = Environment(
-    loader=PackageLoader("twf.results"),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-markdown.filters |= {"md": escape_markdown, "tex": escape_tex}
-_tex = markdown.overlay(  # braces and per cent signs mean something else in LaTeX
-    block_start_string="<%",
-    block_end_string="%>",
-    variable_start_string="<<",
-    variable_end_string=">>",
-    comment_start_string="<#",
-    comment_end_string="#>",
-)
-
-
 def write(plan: Plan, table_name: str) -> None:
     """Write a table of the study from its runs' records, in each of `files.TABLE_FORMATS`.
 
     Parquet and CSV have the long form, Markdown and LaTeX (with booktabs) the wide one.
     """
-    long = cells(plan, table_name, record.read(runs_file(plan.study)))
-    table = plan.tables[table_name]
+    table = _named(plan, table_name)
+    long = cells(plan, table_name, record.read_collected(plan.study))
     values = {
         "name": table_name,
         "caption": f"{table.title}. {caption(table, long)} {FORGETTING[table.forgetting]}",
@@ -337,11 +288,7 @@ def write(plan: Plan, table_name: str) -> None:
         "columns": columns(table),
         "groups": [method_rows(table, long, rehearsal) for rehearsal in (False, True)],
     }
-    with atomic(table_file(plan.study, table_name, "parquet")) as partial:
-        pq.write_table(pa.Table.from_pandas(long, schema=SCHEMA, preserve_index=False), partial)
-    with atomic(table_file(plan.study, table_name, "csv")) as partial:
-        long.assign(runs=long["runs"].map(" ".join)).to_csv(partial, index=False)
-    with atomic(table_file(plan.study, table_name, "md")) as partial:
-        partial.write_text(markdown.get_template("table.md.j2").render(values))
-    with atomic(table_file(plan.study, table_name, "tex")) as partial:
-        partial.write_text(_tex.get_template("table.tex.j2").render(values))
+    file = partial(table_file, plan.study, table_name)
+    output.write_long(long, SCHEMA, file)
+    output.write_text("table.md.j2", values, file("md"))
+    output.write_text("table.tex.j2", values, file("tex"))

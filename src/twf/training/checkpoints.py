@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,9 @@ def save(path: Path, network: ResNet, about: dict[str, Any]) -> None:
 
 def load(path: Path, network: Network) -> Checkpoint:
     """Read a checkpoint and check that it holds a `network`."""
-    tensors, metadata = _read(path, remedy=f"make it with `twf pretrain train {path.stem}`")
+    tensors, metadata = read_safetensors(
+        path, remedy=f"make it with `twf pretrain train {path.stem}`"
+    )
     if "about" not in metadata:
         raise UserError(
             f"{path} does not say what made it; make it with `twf pretrain train {path.stem}`, "
@@ -62,19 +63,8 @@ def load(path: Path, network: Network) -> Checkpoint:
     return Checkpoint(tensors, about, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
-def read_published(path: Path) -> dict[str, Tensor]:
-    """Read weights with torchvision's names, and give them ours."""
-    tensors, _ = _read(
-        path, remedy="put the weights there, as safetensors with torchvision's names"
-    )
-    renamed = {}
-    for name, tensor in tensors.items():
-        name = re.sub(r"\.downsample\.", ".shortcut.", name)
-        renamed[re.sub(r"^fc\.", "classifier.", name)] = tensor
-    return renamed
-
-
-def _read(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_safetensors(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a file. Raises `UserError` that names it and `remedy`."""
     if not path.exists():
         raise UserError(f"no {path}; {remedy}")
     try:

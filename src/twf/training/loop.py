@@ -26,7 +26,7 @@ from twf.training.checkpoints import Checkpoint
 from twf.training.randomness import Generators, seeded
 from twf.training.resume import Keeper
 from twf.training.sgd import batches, sgd_step, shuffled
-from twf.training.state import capture, restore, unflatten
+from twf.training.state import capture, fill, restore
 
 
 @dataclass
@@ -104,8 +104,8 @@ def train(
     if (saved := keeper.load()) is not None:
         values, tensors = saved
         restore(method, values["run"], tensors)
-        place = Place(**unflatten(values["place"], tensors, device))
-        outcome = Outcome(**unflatten(values["outcome"], tensors, device))
+        place = Place(**fill(None, values["place"], tensors, device))
+        outcome = Outcome(**fill(None, values["outcome"], tensors, device))
         advance(place.phase * run.epochs + place.epoch, "resumed")
     else:
         outcome.initial_class_il, outcome.initial_task_il = evaluate(initial_logits(learner))

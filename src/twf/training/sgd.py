@@ -24,10 +24,12 @@ def sgd_step(
     rate: float,
     velocity: list[Tensor] | None = None,
     momentum: float = 0.9,
+    weight_decay: float = 0.0,
 ) -> None:
     """`theta <- theta - rate * gradient`, and the gradients are gone.
 
-    With a `velocity` for each parameter, `v <- momentum * v + gradient` takes the gradient's place.
+    `weight_decay * theta` is added to the gradient first. With a `velocity` for each parameter,
+    `v <- momentum * v + gradient` takes the gradient's place.
     `torch.optim` would do the same, at the cost of seconds per run for importing its compiler.
     """
     trained: list[Tensor] = []
@@ -37,6 +39,8 @@ def sgd_step(
             trained.append(parameter)
             gradients.append(parameter.grad)
             parameter.grad = None
+    if weight_decay:
+        torch._foreach_add_(gradients, trained, alpha=weight_decay)
     if velocity is not None:
         torch._foreach_mul_(velocity, momentum)
         torch._foreach_add_(velocity, gradients)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from twf.methods.base import Method
 from twf.replay.buffer import ReservoirBuffer
+from twf.training.randomness import Generators
 
 Tensors = dict[str, Tensor]
 
@@ -22,20 +23,30 @@ def capture(method: Method[Any]) -> dict[str, Any]:
     learner = method.learner
     return {
         "network": learner.network,
-        "generators": {name: g.get_state() for name, g in learner.generators.items()},
+        "generators": generators(learner.generators),
         "method": _attributes(method),
     }
+
+
+def generators(found: Generators) -> Tensors:
+    """The states of random generators, by purpose."""
+    return {name: generator.get_state() for name, generator in found.items()}
+
+
+def restore_generators(found: Generators, saved: dict[str, Any], tensors: Tensors) -> None:
+    """Let the generators go on from saved states."""
+    for name, state in saved.items():
+        found[name].set_state(tensors[state["tensor"]])
 
 
 def restore(method: Method[Any], saved: dict[str, Any], tensors: Tensors) -> None:
     """Make a method, just set up, what it was when it was captured and flattened."""
     learner = method.learner
-    _fill(learner.network, saved["network"], tensors, learner.device)
-    for name, state in saved["generators"].items():
-        learner.generators[name].set_state(tensors[state["tensor"]])
+    fill(learner.network, saved["network"], tensors, learner.device)
+    restore_generators(learner.generators, saved["generators"], tensors)
     for name, value in saved["method"].items():
         current = getattr(method, name, None)
-        setattr(method, name, _fill(current, value, tensors, learner.device))
+        setattr(method, name, fill(current, value, tensors, learner.device))
 
 
 def _attributes(method: Method[Any]) -> dict[str, Any]:
@@ -71,28 +82,27 @@ def flatten(value: Any, tensors: Tensors) -> Any:
 _BUFFER = ("seen", "rows", "pinned")
 
 
-def _fill(current: Any, saved: Any, tensors: Tensors, device: torch.device) -> Any:
-    """The value that `saved` stands for; `current` says of what kind it is, and is filled."""
+def fill(current: Any, saved: Any, tensors: Tensors, device: torch.device) -> Any:
+    """The value that `saved` stands for, its tensors on `device`.
+
+    Where `current` is a module or a buffer, it is filled and given back; a list is a tuple where
+    `current` is one.
+    """
     if isinstance(current, nn.Module):
-        current.load_state_dict(_fill(None, saved["parameters"], tensors, device))
+        current.load_state_dict(fill(None, saved["parameters"], tensors, device))
         for name, module in current.named_modules():
             module.training = name in saved["training"]
         return current
     if isinstance(current, ReservoirBuffer):
         for name in _BUFFER:
-            setattr(current, name, _fill(None, saved[name], tensors, device))
+            setattr(current, name, fill(None, saved[name], tensors, device))
         return current
     if isinstance(saved, dict):
         if saved.keys() == {"tensor"}:
             return tensors[saved["tensor"]].to(device)
-        return {name: _fill(None, part, tensors, device) for name, part in saved.items()}
+        return {name: fill(None, part, tensors, device) for name, part in saved.items()}
     if isinstance(saved, list):
         kept = current if isinstance(current, tuple) else [None] * len(saved)
-        parts = [_fill(c, part, tensors, device) for c, part in zip(kept, saved, strict=True)]
+        parts = [fill(c, part, tensors, device) for c, part in zip(kept, saved, strict=True)]
         return tuple(parts) if isinstance(current, tuple) else parts
     return saved
-
-
-def unflatten(saved: Any, tensors: Tensors, device: torch.device) -> Any:
-    """What was flattened, without modules and buffers; a tuple comes back as a list."""
-    return _fill(None, saved, tensors, device)

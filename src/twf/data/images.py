@@ -1,0 +1,47 @@
+"""Image files as arrays: red-green-blue, of one size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from twf.data.store import Images
+from twf.errors import UserError
+
+
+def read_images(files: Sequence[Path], size: int, remedy: str) -> Images:
+    """The images as uint8 [N, size, size, 3], in the order of `files`; grey ones become RGB.
+
+    An image of another size is squashed by Pillow's bilinear filter, which is also what
+    torchvision's `Resize((size, size))` does to a Pillow image. One image at a time is decoded.
+    Raises `UserError` that names the file, what is wrong with it, and `remedy`.
+    """
+    images = np.empty((len(files), size, size, 3), dtype=np.uint8)
+    for place, file in zip(images, files, strict=True):
+        try:
+            with Image.open(file) as image:
+                place[...] = _resize(image.convert("RGB"), size)
+        except FileNotFoundError:
+            raise UserError(f"{file} is missing; {remedy}") from None
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            raise UserError(f"{file} cannot be read as an image ({error}); {remedy}") from None
+    return images
+
+
+def resize_images(images: Images, size: int) -> Images:
+    """Images uint8 [N, H, W, 3] as [N, size, size, 3], as `read_images` does it to files."""
+    if images.shape[1:3] == (size, size):
+        return images
+    resized = np.empty((len(images), size, size, 3), dtype=np.uint8)
+    for place, image in zip(resized, images, strict=True):
+        place[...] = _resize(Image.fromarray(np.ascontiguousarray(image)), size)
+    return resized
+
+
+def _resize(image: Image.Image, size: int) -> Images:
+    if image.size != (size, size):
+        image = image.resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(image)
