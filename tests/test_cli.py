@@ -441,7 +441,6 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     )
     for words in ("collect tiny", "table tiny main.split-target", "compare tiny"):
         assert twf(words).code == 0
-    assert "`twf figures tiny`" in mistake(twf("report tiny"))
     for words in ("figures tiny", "report tiny"):
         said = twf(words)
         assert (said.code, said.out) == (0, "")

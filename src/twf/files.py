@@ -113,6 +113,11 @@ def report_file(study: str) -> Path:
     return Path(REPORT.format(study=study))
 
 
+def log_file(study: str, run: str) -> Path:
+    """What a run of Snakemake's says, as its rule has it."""
+    return Path(LOG.format(study=study, node=f"runs/{run}.log"))
+
+
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` when the block ends without error.

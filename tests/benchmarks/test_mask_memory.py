@@ -1,4 +1,4 @@
-"""The measurement of mask memory: real masks, and what storing them takes."""
+"""Masks to measure: those of real runs; and the command that prints what they take."""
 
 from __future__ import annotations
 
@@ -9,19 +9,25 @@ import pytest
 import torch
 
 import mask_memory
-from mask_memory import Masks
+import mask_storage
+from mask_storage import Masks
 from twf import files
 from twf.data import store
 from twf.errors import UserError
 from twf.params import Params
-from twf.replay.masks import MaskPacker
 from twf.study import expand
 from twf.tracking import NoTracker
 from twf.training import checkpoints, loop
 from twf.training.resume import Keeper
 
 RUN = "split-target.twf.16.s0"
-PACKER = MaskPacker([(4, 8, 8), (3, 2, 2)])
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """The numbers of seconds do not matter here."""
+    monkeypatch.setattr(mask_storage, "ROUNDS", 1)
+    monkeypatch.setattr(mask_storage, "SLICE", 0.0)
 
 
 @pytest.fixture
@@ -66,38 +72,6 @@ def test_brief_pretraining_moves_the_weights(tiny_inputs):
     again = mask_memory.briefly_pretrained(tiny_inputs, "origin", 2).tensors
     assert not torch.equal(start["conv1.weight"], moved["conv1.weight"])
     assert all(torch.equal(again[name], tensor) for name, tensor in moved.items())
-
-
-def test_bytes_take_eight_times_the_packed_bits():
-    found = mask_memory.measure(mask_memory.random_masks(5, PACKER))
-    assert found["one byte per gate"].mean == 4 * 8 * 8 + 3 * 2 * 2
-    assert found["packed bits"].mean == found["packed bits"].largest == 34  # 268 bits
-
-
-def test_equal_masks_are_compressed_together_and_random_bits_never():
-    """Over the whole buffer a compressor finds what repeats from image to image."""
-    chance = mask_memory.random_masks(64, PACKER)
-    equal = Masks("equal", chance.packed[:1].expand(64, -1).contiguous(), PACKER)
-    for name in mask_memory.COMPRESSORS:
-        apart, together = f"{name}, per image", f"{name}, whole buffer"
-        found = mask_memory.measure(chance)
-        assert found[apart].mean > PACKER.bytes and found[together].mean > PACKER.bytes
-        found = mask_memory.measure(equal)
-        assert found[together].mean < 0.1 * PACKER.bytes < found[apart].mean
-
-
-def test_an_images_mean_and_largest_size_are_told_apart():
-    packed = torch.zeros(2, PACKER.bytes, dtype=torch.uint8)
-    packed[1] = mask_memory.random_masks(1, PACKER).packed[0]
-    found = mask_memory.measure(Masks("one of two", packed, PACKER))["zlib 6, per image"]
-    assert found.mean < PACKER.bytes < found.largest
-
-
-def test_a_compressor_that_loses_something_is_refused(monkeypatch):
-    lossy = {"lossy": (lambda part: part[1:], lambda part: part)}
-    monkeypatch.setattr(mask_memory, "COMPRESSORS", lossy)
-    with pytest.raises(RuntimeError, match="lost"):
-        mask_memory.measure(mask_memory.random_masks(2, PACKER))
 
 
 def test_the_command_prints_markdown_tables(tiny_inputs, capsys):

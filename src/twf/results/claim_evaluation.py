@@ -212,12 +212,12 @@ def write(plan: Plan) -> None:
     """Write the claims from the study's collected records, as `files.COMPARISON_FORMATS`."""
     long = evaluate_all(plan, record.read_collected(plan.study))
     file = partial(claims_file, plan.study)
-    entries = [_entry(row) for row in long.to_dict("records")]
+    entries = [entry(row) for row in long.to_dict("records")]
     output.write_long(long, SCHEMA, file)
     output.write_text("claims.md.j2", {"study": plan.study, "entries": entries}, file("md"))
 
 
-def _entry(row: dict[Any, Any]) -> dict[str, str]:
+def entry(row: dict[Any, Any]) -> dict[str, str]:
     """A row as text, by the heading of each column."""
     printed = "" if pd.isna(row["published_value"]) else f", {row['published_value']:+.2f}"
     shown = "—" if pd.isna(row["value"]) else f"{row['value']:+.2f}"

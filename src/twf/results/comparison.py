@@ -178,7 +178,7 @@ def write(params: Params, plan: Plan) -> None:
         "verdicts": {name: verdicts[name] for name in VERDICTS},
         "cost": _cost(rows[run] for run in sorted(distinct)),
         "tables": {
-            number: [_entry(row) for row in part.to_dict("records")]
+            number: [entry(row) for row in part.to_dict("records")]
             for number, part in long.groupby("published_table")
         },
     }
@@ -187,20 +187,19 @@ def write(params: Params, plan: Plan) -> None:
     output.write_text("comparison.md.j2", values, file("md"))
 
 
-def _entry(row: dict[Any, Any]) -> dict[str, str]:
+def entry(row: dict[Any, Any]) -> dict[str, str]:
     """A row as text, by the heading of each column."""
     terms = PUBLISHED_VARIANTS.get(row["variant"], "").split()  # cl=on fp=on aux=off
     on = [term.removesuffix("=on").upper() for term in terms if term.endswith("=on")]
-    shown = _number(row["faa_mean"])
-    if not pd.isna(row["faa_student_low"]):
-        shown += f" [{row['faa_student_low']:.2f}, {row['faa_student_high']:.2f}]"
+    ends = row["faa_student_low"], row["faa_student_high"]
     return {
         "Cell": METHODS[row["method"]].title + (f", {' + '.join(on)}" if on else ""),
         "Benchmark": f"{row['benchmark']} from {row['source']}",
         "Protocol": tables.PROTOCOL_TITLES[row["protocol"]],
         "Buffer": "—" if pd.isna(row["buffer"]) else str(row["buffer"]),
         "Paper": _number(row["published_faa"]) + _forgetting(row["published_ff"]),
-        "Ours": shown + _forgetting(row["ff_mean"]),
+        "Ours": _number(row["faa_mean"]) + _forgetting(row["ff_mean"]),
+        "Interval": "—" if pd.isna(ends[0]) else f"{ends[0]:.2f} to {ends[1]:.2f}",
         "n": f"{row['n']}/{row['n_planned']}",
         "Difference": _number(row["faa_difference"], "+"),
         "Verdict": row["verdict"],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from twf.errors import UserError
@@ -101,6 +102,22 @@ def read_collected(study: str, history: bool = False) -> pa.Table:
             f"no {path}: `twf collect {study}` makes it, with --partial while the study runs"
         )
     return read(path, [name for name in SCHEMA.names if history or name != "history"])
+
+
+def read_losses(study: str) -> dict[str, list[float]]:
+    """The mean loss of each epoch, over all phases, of the collected runs of a study.
+
+    Raises `UserError` as `read` does.
+    """
+    table = read(runs_file(study), ["run", "history.list.element.loss"])
+    epochs = table["history"].combine_chunks()
+    losses = epochs.flatten().field("loss").to_pylist()
+    lengths = pc.list_value_length(epochs).fill_null(0).to_pylist()
+    found, start = {}, 0
+    for run, length in zip(table["run"].to_pylist(), lengths, strict=True):
+        found[run] = losses[start : start + length]
+        start += length
+    return found
 
 
 def read_digest(path: Path) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+import base64
+import hashlib
+from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,16 +13,29 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from twf.errors import UserError
-from twf.evaluation import metrics
-from twf.files import atomic, figure_file, figure_index, report_file, table_file
-from twf.hyperparameters import METHODS
+from twf.files import (
+    atomic,
+    claims_file,
+    comparison_file,
+    figure_file,
+    figure_index,
+    report_file,
+    table_file,
+)
 from twf.params import PROTOCOLS
-from twf.results import record, search, tables
-from twf.study import Plan, Run, Table
+from twf.results import (
+    claim_evaluation,
+    comparison,
+    record,
+    report_runs,
+    report_summary,
+    search,
+    tables,
+)
+from twf.study import Cell, Plan, Table
 
-STATUSES = ("finished", "diverged", "stale", "unreadable", "missing")
-
-Rows = dict[str, dict[str, Any]]  # records by run
+PAGE_LIMIT = 9_500_000  # bytes; figures that would make the page larger stay beside it
+RUN_SIZE = 3_300  # bytes of a planned run in the page, with its part of all tables: measured
 
 _environment = Environment(
     loader=PackageLoader("twf.results"),
@@ -34,114 +48,199 @@ _environment = Environment(
 
 
 def write(plan: Plan) -> None:
-    """Write the report of a study from its collected records, its tables and its figures.
+    """Write the report of a study from its collected records, and from what was made of them.
 
-    A planned run without a record is shown as missing. Raises `UserError` where the collected
-    records, a table or the figures have not been made.
+    A planned run without a record is shown as missing, and so are tables, figures or a comparison
+    that have not been made. Raises `UserError` where the records have not been collected.
     """
     records = record.read_collected(plan.study)
     rows = tables.records(plan, records)
     for row in rows.values():
         row["provenance"] = record.provenance(row)
-    charts = _charts(plan)
+    frames = {
+        name: _read(table_file(plan.study, name, "parquet"), f"twf table {plan.study} {name}")
+        for name in plan.tables
+    }
+    compared = _read(comparison_file(plan.study, "parquet"), f"twf compare {plan.study}")
+    claims = _read(claims_file(plan.study, "parquet"), f"twf compare {plan.study}")
+    figures = _figures(plan)
+    parts = [*frames.values(), compared, claims, figures]
+    script = _source("report.js")
     page = _environment.get_template("report.html.j2").render(
         title=plan.title,
         study=plan.study,
-        summary=_summary(plan, rows),
+        style=_source("report.css"),
+        script=script,
+        script_hash=_sha256(script),
+        facts=report_summary.facts(plan, rows),
+        holes=report_summary.holes(plan, rows),
+        not_made=list(dict.fromkeys(part for part in parts if isinstance(part, str))),
+        provenance=report_summary.provenance(rows),
         protocols=[tables.PROTOCOL_TITLES[protocol] for protocol in PROTOCOLS],
-        sections=[_section(plan, table, charts[name]) for name, table in plan.tables.items()],
+        sections=[
+            _section(table, frames[name], {} if isinstance(figures, str) else figures)
+            for name, table in plan.tables.items()
+        ],
+        cells=[cell for name, table in plan.tables.items() for cell in _cells(table, frames[name])],
         searched=search.results(plan, records),
-        runs=[_run(run, rows.get(run.id)) for run in plan.runs.values()],
+        runs=report_runs.entries(plan, rows, record.read_losses(plan.study)),
+        downloads=_downloads(plan, rows, frames, compared),
+        **_beside_the_paper(compared, claims),
     )
     with atomic(report_file(plan.study)) as partial:
         partial.write_text(page)
 
 
-def _summary(plan: Plan, rows: Rows) -> dict[str, str]:
-    """What was run, on what, and with which code: a line each."""
-    statuses = Counter(row["status"] for row in rows.values())
-    statuses["missing"] = len(plan.runs) - len(rows)
-    counts = [f"{statuses[status]} {status}" for status in STATUSES if statuses[status]]
-    hours = sum(row["seconds"] or 0.0 for row in rows.values()) / 3600
-    readable = [row for row in rows.values() if row["provenance"]]
-    provenances = [row["provenance"] for row in readable]
-    codes = [provenance["code"] for provenance in provenances]
-    hashes = defaultdict(set)
-    for row in readable:
-        hashes[row["method"]].add(row["provenance"]["code"].get("method_hash"))
-    mixed = [METHODS[method].title for method, found in hashes.items() if len(found) > 1]
+def _source(name: str) -> Markup:
+    """A file of this package that goes into the page as it is."""
+    return Markup((Path(__file__).parent / "templates" / name).read_text())
+
+
+def _sha256(script: str) -> str:
+    """What a content security policy calls a script by."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _read(path: Path, command: str) -> pd.DataFrame | str:
+    """A table of the study; where it has not been made, the command that makes it."""
+    return pd.read_parquet(path) if path.exists() else command
+
+
+def _download(name: str, data: str | bytes) -> dict[str, str]:
+    """A CSV file inside the page."""
+    content = data.encode() if isinstance(data, str) else data
+    encoded = base64.b64encode(content).decode()
+    return {"name": name, "uri": f"data:text/csv;charset=utf-8;base64,{encoded}"}
+
+
+def _downloads(
+    plan: Plan,
+    rows: report_runs.Rows,
+    frames: dict[str, pd.DataFrame | str],
+    compared: pd.DataFrame | str,
+) -> list[dict[str, str]]:
+    runs = report_runs.frame(plan, rows)
+    found = [_download(f"{plan.study}-runs.csv", runs.to_csv(index=False))]
+    made = [frame for frame in frames.values() if isinstance(frame, pd.DataFrame)]
+    if made:
+        cells = pd.concat([_flat(frame) for frame in made])
+        found.append(_download(f"{plan.study}-cells.csv", cells.to_csv(index=False)))
+    if isinstance(compared, pd.DataFrame):
+        csv = _flat(compared).to_csv(index=False)
+        found.append(_download(f"{plan.study}-comparison.csv", csv))
+    return found
+
+
+def _flat(frame: pd.DataFrame) -> pd.DataFrame:
+    """A long form with its lists as words."""
+    lists = [name for name in ("runs", "devices") if name in frame]
+    return frame.assign(**{name: frame[name].map(" ".join) for name in lists})
+
+
+def _beside_the_paper(
+    compared: pd.DataFrame | str, claims: pd.DataFrame | str
+) -> dict[str, list[Any]]:
+    """The comparison with the paper and its claims, for the template; empty where not made."""
+    found: dict[str, list[Any]] = {"agreement": [], "compared": [], "claims": []}
+    if isinstance(compared, pd.DataFrame):
+        found["agreement"] += report_summary.agreement(compared)
+        found["compared"] = [
+            {"Table": str(row["published_table"])} | comparison.entry(row)
+            for row in compared.astype({"buffer": "Int64"}).to_dict("records")
+        ]
+    if isinstance(claims, pd.DataFrame):
+        found["agreement"] += report_summary.claim_counts(claims)
+        found["claims"] = [claim_evaluation.entry(row) for row in claims.to_dict("records")]
+    return found
+
+
+def _section(
+    table: Table, long: pd.DataFrame | str, figures: dict[str, list[dict[str, Any]]]
+) -> dict[str, Any]:
+    """A table and its figures, for the template; without rows where it has not been made."""
+    if isinstance(long, str):
+        caption, groups = f"Not made yet: {long}", []
+    else:
+        caption = tables.caption(table, long)
+        groups = [tables.method_rows(table, long, rehearsal) for rehearsal in (False, True)]
     return {
-        "Runs": f"{len(plan.runs)} planned: {', '.join(counts)}",
-        "Seeds": _distinct(run.seed for run in plan.runs.values()),
-        "Time of all runs": f"{hours:.2f} hours",
-        "Device": _distinct(row["device"] for row in rows.values()),
-        "torch": _distinct(provenance["versions"].get("torch") for provenance in provenances),
-        "twf": _distinct(f"{c['version']}, commit {c['commit'] or 'unknown'}" for c in codes),
-    } | ({"Code differs within": _distinct(mixed)} if mixed else {})
-
-
-def _distinct(values: Iterable[Any]) -> str:
-    """The different values, in order; a dash where there is none."""
-    return "; ".join(map(str, sorted({value for value in values if value is not None}))) or "—"
-
-
-def _section(plan: Plan, table: Table, charts: list[dict[str, Any]]) -> dict[str, Any]:
-    """A table and its figures, for the template."""
-    path = table_file(plan.study, table.name, "parquet")
-    try:
-        long = pd.read_parquet(path)
-    except FileNotFoundError:
-        raise UserError(f"no {path}: make the study's tables before its report") from None
-    return {
+        "name": table.name,
         "title": table.title,
-        "caption": tables.caption(table, long),
+        "caption": caption,
         "protocols": [tables.PROTOCOL_TITLES[protocol] for protocol in table.protocols],
         "columns": tables.columns(table),
-        "groups": [tables.method_rows(table, long, rehearsal) for rehearsal in (False, True)],
-        "charts": charts,
+        "groups": groups,
+        "figures": figures.get(table.name, []),
     }
 
 
-def _run(run: Run, row: dict[str, Any] | None) -> dict[str, Any]:
-    """A planned run, with or without a record, for the template."""
-    if row is None:
-        row = dict.fromkeys(record.SCHEMA.names) | {"status": "missing"}
-    details = row["provenance"] or {"parameters": json.loads(run.parameters)}
-    finished = row["status"] == "finished"
+def _cells(table: Table, long: pd.DataFrame | str) -> list[dict[str, Any]]:
+    """The cells of a table, a row each, for the template."""
+    if isinstance(long, str):
+        return []
+    found = {_name(row): row for row in long.astype({"buffer": "Int64"}).to_dict("records")}
+    rows = []
+    for cell in table.cells:
+        name = tables.cell_name(cell.method, cell.variant, cell.buffer, cell.protocol)
+        if name in found:
+            rows.append({"table": table.name, "name": name} | _cell(table, cell, found[name]))
+    return rows
+
+
+def _name(row: dict[Any, Any]) -> str:
+    variant = None if pd.isna(row["variant"]) else row["variant"]
+    buffer = None if pd.isna(row["buffer"]) else int(row["buffer"])
+    return tables.cell_name(row["method"], variant, buffer, row["protocol"])
+
+
+def _cell(table: Table, cell: Cell, row: dict[Any, Any]) -> dict[str, Any]:
+    def number(name: str) -> str:
+        return "—" if pd.isna(row[name]) else f"{row[name]:.2f}"
+
+    interval = "—" if pd.isna(row["faa_low"]) else f"{row['faa_low']:.2f} to {row['faa_high']:.2f}"
+    diverged = f", {row['n_diverged']} diverged" if row["n_diverged"] else ""
     return {
-        "id": run.id,
-        "seed": run.seed,
-        "status": row["status"],
-        "reason": row["reason"],
-        "results": [
-            _result(tables.accuracy(row, protocol)) if finished else "—" for protocol in PROTOCOLS
-        ],
-        "seconds": "—" if row["seconds"] is None else f"{row['seconds']:,.1f}",
-        "device": row["device"] or "—",
-        "details": json.dumps(details, indent=2, ensure_ascii=False),
+        "texts": {
+            "Table": table.title,
+            "Benchmark": f"{table.benchmark} from {table.source}",
+            "Method": table.rows[cell.method, cell.variant],
+            "Buffer": "—" if cell.buffer is None else str(cell.buffer),
+            "Protocol": tables.PROTOCOL_TITLES[cell.protocol],
+            "FAA": number("faa_mean"),
+            "±": number("faa_std"),
+            "Interval": interval,
+            "FF": number("ff_mean" if table.forgetting == "published" else "ff_paper_mean"),
+            "Paper": number("published_faa"),
+            "n": f"{row['n']}/{row['n_planned']}{diverged}",
+        },
+        "runs": cell.runs,
     }
 
 
-def _result(matrix: metrics.Matrix) -> str:
-    """A run's FAA (FF), in per cent."""
-    forgetting = metrics.forgetting(matrix)
-    suffix = "" if forgetting is None else f" ({forgetting:.2f})"
-    return f"{metrics.final_average_accuracy(matrix):.2f}{suffix}"
+def _figures(plan: Plan) -> dict[str, list[dict[str, Any]]] | str:
+    """The study's figures by table, for the template; the command, where they have not been made.
 
-
-def _charts(plan: Plan) -> dict[str, list[dict[str, Any]]]:
-    """The study's figures by table, for the template."""
-    path = figure_index(plan.study)
-    try:
-        index = pd.read_csv(path, keep_default_na=False)
-    except FileNotFoundError:
-        raise UserError(
-            f"no {path}: `twf figures {plan.study}` makes the figures that the report shows"
-        ) from None
-    charts = defaultdict(list)
-    for row in index.to_dict("records"):
-        svg = figure_file(plan.study, row["figure"], "svg").read_text()
-        # Text from data is escaped in it.
-        element = Markup(svg[svg.index("<svg") :])
-        charts[row["table"]].append({"svg": element, "caption": f"{row['title']}. {row['note']}"})
-    return charts
+    Raises `UserError` where the list of figures names one that is not there.
+    """
+    index = figure_index(plan.study)
+    if not index.exists():
+        return f"twf figures {plan.study}"
+    found = defaultdict(list)
+    size = RUN_SIZE * len(plan.runs)
+    for row in pd.read_csv(index, keep_default_na=False).to_dict("records"):
+        drawing, data = (figure_file(plan.study, row["figure"], end) for end in ("svg", "csv"))
+        for path in (drawing, data):
+            if not path.exists():
+                raise UserError(f"no {path}, which {index} lists: `twf figures {plan.study}`")
+        svg, csv = drawing.read_text(), data.read_bytes()
+        size += len(svg) + len(csv) * 4 // 3
+        fits = size <= PAGE_LIMIT
+        figure = {
+            "caption": f"{row['title']}. {row['note']}",
+            "path": str(drawing),
+            # Text from data is escaped in it, and no script of it would be run.
+            "svg": Markup(svg[svg.index("<svg") :]) if fits else None,
+            "download": _download(data.name, csv) if fits else None,
+        }
+        found[row["table"]].append(figure)
+    return dict(found)

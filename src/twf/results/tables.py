@@ -194,6 +194,7 @@ class Entry:
     published: str  # '83.65 (11.59)', or nothing
     best: bool
     span: int
+    name: str  # of the cell, by `cell_name`; nothing where none was planned
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ def columns(table: Table) -> list[str]:
 
 def _entry(table: Table, row: dict[Any, Any] | None, best: float | None, span: int) -> Entry:
     if row is None:
-        return Entry("", "", "", "", best=False, span=span)
+        return Entry("", "", "", "", best=False, span=span, name="")
     shown = f"{row['faa_mean']:.2f}" if row["n"] else "—"
     is_best = best is not None and shown == f"{best:.2f}"  # all that look the same
     if row["n"] > 1:
@@ -255,7 +256,14 @@ def _entry(table: Table, row: dict[Any, Any] | None, best: float | None, span: i
         hole += f", {row['n_diverged']} diverged"
     published = "" if pd.isna(row["published_faa"]) else f"{row['published_faa']:.2f}"
     published += "" if pd.isna(row["published_ff"]) else f" ({row['published_ff']:.2f})"
-    return Entry(shown, forgetting, hole, published, is_best, span)
+    name = cell_name(row["method"], _text(row["variant"]), _integer(row["buffer"]), row["protocol"])
+    return Entry(shown, forgetting, hole, published, is_best, span, name)
+
+
+def cell_name(method: str, variant: str | None, buffer: int | None, protocol: Protocol) -> str:
+    """What tells a cell from the others of its table, in a word."""
+    parts = (method, variant, None if buffer is None else str(buffer), protocol)
+    return ".".join(part for part in parts if part is not None)
 
 
 def caption(table: Table, long: pd.DataFrame) -> str:
