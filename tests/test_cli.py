@@ -384,7 +384,8 @@ NEXT = {
     "run": "twf collect",
     "collect": "twf table",
     "table": "twf compare",
-    "compare": "twf report",
+    "compare": "twf figures",
+    "figures": "twf report",
     "search": "twf report",
     "data import": "twf pretrain train",
 }
@@ -438,15 +439,12 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     (tiny_project / files.PUBLISHED).write_text(
         "benchmark,method,protocol,buffer_size,variant,final_average_accuracy,final_forgetting\n"
     )
-    made = (
-        "collect tiny",
-        "table tiny main.split-target",
-        "compare tiny",
-        "figures tiny",
-        "report tiny",
-    )
-    for words in made:
+    for words in ("collect tiny", "table tiny main.split-target", "compare tiny"):
         assert twf(words).code == 0
+    for words in ("figures tiny", "report tiny"):
+        said = twf(words)
+        assert (said.code, said.out) == (0, "")
+    assert files.figure_file("tiny", "losses.main.split-target", "svg").exists()
     for extension in files.TABLE_FORMATS:
         assert files.table_file("tiny", "main.split-target", extension).exists()
     assert "Split Target" in files.report_file("tiny").read_text()

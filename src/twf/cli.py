@@ -290,7 +290,7 @@ def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     """Hold the paper's numbers and claims against a study's: verdicts, commands, GPU hours.
 
     Makes `comparison` and `claims` in results/STUDY/tables/, as Parquet, CSV and Markdown. Next:
-    `twf report`.
+    `twf figures`.
     """
     from twf.results import claim_evaluation, comparison
 

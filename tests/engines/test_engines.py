@@ -90,12 +90,16 @@ def what_follows_from_twf(folder: Path) -> set[str]:
         for name in planned.tables
         for ending in ("parquet", "csv", "md", "tex")
     }
+    figures = {
+        str(path.relative_to(folder)) for path in (folder / "results/demo/figures").iterdir()
+    }
+    assert "results/demo/figures/accuracy.main.split-digits.svg" in figures
     compared = {
         f"results/demo/tables/{name}.{ending}"
         for name in ("comparison", "claims")
         for ending in ("parquet", "csv", "md")
     }
-    return runs | tables | compared | {"results/demo/runs.parquet", REPORT}
+    return runs | tables | figures | compared | {"results/demo/runs.parquet", REPORT}
 
 
 def miniature() -> dict:

@@ -10,6 +10,10 @@ rule figures:
     conda:
         "../../environment.yml"
     params:
-        tables=lambda w: [t.model_dump_json() for t in plan(w.study).tables.values()],
+        # figures do not show forgetting
+        tables=lambda w: [
+            table.model_dump_json(exclude={"forgetting"})
+            for table in plan(w.study).tables.values()
+        ],
     shell:
         "twf figures {wildcards.study} > {log} 2>&1"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from typing import Any
 
 import matplotlib
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
@@ -18,7 +21,7 @@ from twf.results.tables import PROTOCOL_TITLES
 def accuracy(frame: pd.DataFrame) -> Figure:
     """Lines over the tasks; a panel per protocol and buffer, with all methods without rehearsal."""
     protocols, buffers = style.protocols_of(frame), style.buffers_of(frame)
-    figure, axes = style.panels(protocols, buffers, 1.9, sharex=True, sharey="row")
+    figure, axes = style.panels(protocols, buffers, 2.0, sharex=True, sharey="row")
     for (protocol, buffer), panel in axes.items():
         shown = frame[(frame["protocol"] == protocol) & style.with_buffer(frame, buffer)]
         for method, group in shown.groupby("method", sort=False):
@@ -39,12 +42,10 @@ def accuracy(frame: pd.DataFrame) -> Figure:
 
 def matrix(frame: pd.DataFrame) -> Figure:
     """Heat maps, a panel per protocol and buffer: task trained down, task evaluated across."""
-    protocols, buffers = (
-        style.protocols_of(frame),
-        list(dict.fromkeys(style.integers(frame["buffer"]))),
-    )
+    protocols = style.protocols_of(frame)
+    buffers = list(dict.fromkeys(style.integers(frame["buffer"])))
     tasks = int(frame["evaluated"].max())
-    height = min(0.6 + 0.3 * tasks, 2.6)
+    height = min(0.8 + 0.3 * tasks, 2.8)
     if len(buffers) > 1:
         figure, axes = style.panels(protocols, buffers, height)
     else:  # side by side
@@ -56,9 +57,8 @@ def matrix(frame: pd.DataFrame) -> Figure:
         values = shown.pivot_table(index="trained", columns="evaluated", values="mean").to_numpy()
         panel.set(xticks=range(1, tasks + 1), yticks=range(1, tasks + 1), aspect="equal")
         panel.set(xlim=(0.5, tasks + 0.5), ylim=(tasks + 0.5, 0.5))
-        panel.set(
-            xlabel="task evaluated", ylabel="task trained", title=style.place(protocol, buffer)
-        )
+        panel.set(xlabel="task evaluated", ylabel="task trained")
+        panel.set_title(style.place(protocol, buffer))
         panel.tick_params(length=0)
         panel.spines[:].set_visible(False)
         if not values.size:
@@ -86,7 +86,7 @@ def costs(frame: pd.DataFrame) -> Figure:
     if frame["seconds"].max() > 2 * 3600:
         frame = frame.assign(seconds=frame["seconds"] / 3600)
         names["seconds"] = "time of a run, h"
-    figure, axes = style.panels(protocols, list(names), 1.8, sharey="row", sharex="col")
+    figure, axes = style.panels(protocols, list(names), 1.95, sharey="row", sharex="col")
     sizes = sorted(set(style.integers(frame["buffer"])), key=lambda size: size or 0)
     for (protocol, column), panel in axes.items():
         for method, group in frame[frame["protocol"] == protocol].groupby("method", sort=False):
@@ -121,40 +121,51 @@ def losses(frame: pd.DataFrame) -> Figure:
     cells = list(dict.fromkeys(zip(frame["label"], style.integers(frame["buffer"]), strict=True)))
     across = min(3, len(cells))
     rows = range(-(-len(cells) // across))
-    figure, axes = style.panels(rows, range(across), 1.25, sharey=True)
-    looks = {
-        term: i for i, term in enumerate(t for t in dict.fromkeys(frame["term"]) if t != "loss")
-    }
-    for place, panel in zip(cells, axes.values(), strict=False):
-        label, buffer = place
+    figure, grid = style.panels(rows, range(across), 1.35, sharey=True)
+    panels = list(grid.values())
+    looks = _term_looks(frame)
+    for (label, buffer), panel in zip(cells, panels, strict=False):
         shown = frame[(frame["label"] == label) & style.exactly(frame, buffer)]
         for term, group in shown.groupby("term", sort=False):
-            i = looks.get(term, 0)
-            look: dict[str, Any] = {
-                "color": style.COLOURS[i % 6],
-                "linestyle": style.LINES[i % 7],
-                "linewidth": 1,
-            }
-            if term == "loss":
-                look = {"color": style.BLACK, "linestyle": "-", "linewidth": 0.7}
             name = "loss, the sum" if term == "loss" else str(term).replace("_", " ")
-            panel.plot(group["epoch"].to_numpy(float), group["mean"].to_numpy(), label=name, **look)
+            epochs, means = group["epoch"].to_numpy(float), group["mean"].to_numpy()
+            panel.plot(epochs, means, label=name, **looks[term])
         for first in shown.groupby("task")["epoch"].min().iloc[1:]:
             panel.axvline(first - 0.5, color="#AAAAAA", linewidth=0.5, zorder=1)
-        panel.set(title=f"{label}{style.buffer_words(buffer)}")
-        panel.set_yscale("symlog", linthresh=1e-3)
+        panel.set(title=textwrap.fill(f"{label}{style.buffer_words(buffer)}", 22))
         panel.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         panel.grid(axis="y")
-    top = 10.0 ** np.ceil(np.log10(max(frame["mean"].max(), 1e-2)))
-    ticks = [0, *(10.0**power for power in range(-3, round(np.log10(top)) + 1))]
-    for i, ((_, column), panel) in enumerate(axes.items()):
-        panel.yaxis.set_major_locator(FixedLocator(ticks))
-        panel.yaxis.set_minor_locator(NullLocator())
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        panel.set_visible(i < len(cells))
-        if column == 0:
-            panel.set_ylabel("loss")
-        if i >= len(cells) - across:
-            panel.set_xlabel("epoch, over all tasks")
-    style.legend(figure, list(axes.values())[: len(cells)], 4)
+        _scale_losses(panel, frame["mean"].min(), frame["mean"].max())
+    for panel in panels[len(cells) :]:
+        panel.set_visible(False)
+    for panel in panels[len(cells) - across : len(cells)]:
+        panel.set_xlabel("epoch, over all tasks")
+    for panel in panels[::across]:
+        panel.set_ylabel("loss")
+    style.legend(figure, panels[: len(cells)], 4)
     return figure
+
+
+def _term_looks(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
+    """What each term is drawn with: no two alike, and their sum in black."""
+    terms = [term for term in dict.fromkeys(frame["term"]) if term != "loss"]
+    colours = style.COLOURS[:-1]
+    looks: dict[Any, dict[str, Any]] = {
+        term: {
+            "color": colours[i % len(colours)],
+            "linestyle": style.LINES[i % len(style.LINES)],
+            "linewidth": 1,
+        }
+        for i, term in enumerate(terms)
+    }
+    return looks | {"loss": {"color": style.BLACK, "linewidth": 0.7}}
+
+
+def _scale_losses(panel: Axes, low: float, high: float) -> None:
+    """A scale for terms that differ by powers of ten and may be zero, or below."""
+    powers = [10.0**power for power in range(-3, 2 + max(-3, math.floor(math.log10(high or 1))))]
+    below = [-power for power in powers if low <= -power]
+    panel.set_yscale("symlog", linthresh=1e-3)
+    panel.yaxis.set_major_locator(FixedLocator([*below, 0, *powers]))
+    panel.yaxis.set_minor_locator(NullLocator())
+    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure as Drawing
 
 from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
 from twf.hyperparameters import METHODS
-from twf.results import charts, frames, record, style, variant_charts
+from twf.results import charts, frames, record, style, tables, variant_charts
 from twf.study import Plan, Table
 
 INDEX = ("figure", "table", "title", "note")  # the columns of the list of figures
@@ -162,7 +162,7 @@ def write(plan: Plan) -> list[str]:
     Returns the names of those without any data, which are not written. What other figures left in
     the folder is removed. Raises `UserError` where the records have not been collected.
     """
-    rows = frames.records(plan, record.read_collected(plan.study, history=True))
+    rows = tables.records(plan, record.read_collected(plan.study, history=True))
     index, without = [], []
     for figure in planned(plan):
         frame = figure.kind.frame(plan, figure.table, rows)

@@ -15,28 +15,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from twf.evaluation import metrics
 from twf.hyperparameters import METHODS
 from twf.results import statistics, tables
 from twf.study import Cell, Plan, Table
 
-Rows = dict[str, dict[str, Any]]  # records by run
+Rows = dict[str, dict[str, Any]]  # by run, as `tables.records` gives them; with their losses
 
 LAYERS = ("stem", *(f"Layer {i}" for i in range(1, 5)))  # as a record has its `cka`
 
 _PLACE = ["method", "variant", "label", "buffer", "protocol"]
 _SPREAD = ["n", "mean", "low", "high"]
-
-
-def records(plan: Plan, runs: pa.Table) -> Rows:
-    """The records of the planned runs, with their losses."""
-    rows = tables.records(plan, runs)
-    for run, history in zip(runs["run"].to_pylist(), runs["history"].to_pylist(), strict=True):
-        if run in rows:
-            rows[run]["history"] = history
-    return rows
 
 
 def accuracy(plan: Plan, table: Table, rows: Rows) -> pd.DataFrame:
@@ -66,8 +56,10 @@ def matrix(plan: Plan, table: Table, rows: Rows) -> pd.DataFrame:
     """
     long = []
     for place, runs in _cells(table, rows):
+        if place["method"] == "joint":
+            continue
         matrices = [tables.accuracy(row, place["protocol"]) for row in runs]
-        for t in range(len(matrices[0]) if len(matrices[0]) > 1 else 0):
+        for t in range(len(matrices[0])):
             for i in range(len(matrices[0][t])):
                 values = [one[t][i] for one in matrices]
                 at = {"trained": t + 1, "evaluated": i + 1, "n": len(runs)}
@@ -153,7 +145,8 @@ def shares(plan: Plan, table: Table, rows: Rows) -> pd.DataFrame:
     """
     long = []
     places = {(cell.buffer, cell.protocol) for cell in table.cells}
-    for cell in [*table.cells, *_twf(plan, table)]:
+    own = [cell for cell in table.cells if cell.method != "twf"]
+    for cell in [*own, *_twf(plan, table)]:
         values = [_faa(row, cell) for row in _finished(cell, rows).values()]
         if values and (cell.buffer, cell.protocol) in places:
             share = None if cell.method == "twf" else 100 * _share(plan, cell)

@@ -29,7 +29,7 @@ class Style(NamedTuple):
 
     colour: str
     marker: str
-    line: str
+    line: Any  # as matplotlib takes it: a name, or the lengths of dashes
 
 
 # Dotted without rehearsal; DER++ and its two variants share a colour.
@@ -38,13 +38,13 @@ METHOD_STYLES = {
     "finetune": Style(GREY, "X", ":"),
     "oewc": Style(PURPLE, "p", ":"),
     "lwf": Style(ORANGE, "d", ":"),
-    "er": Style(ORANGE, ">", "-"),
-    "co2l": Style(SKY, "P", "-"),
-    "icarl": Style(PURPLE, "s", "-"),
+    "er": Style(ORANGE, ">", "--"),
+    "co2l": Style(SKY, "P", "-."),
+    "icarl": Style(PURPLE, "s", LINES[4]),
     "derpp": Style(BLUE, "^", "-"),
     "derpp-ewc": Style(BLUE, "v", "--"),
     "derpp-pretraining": Style(BLUE, "<", "-."),
-    "er-ace": Style(GREEN, "D", "-"),
+    "er-ace": Style(GREEN, "D", LINES[5]),
     "twf": Style(VERMILION, "o", "-"),
 }
 
@@ -91,8 +91,8 @@ def panels(
     width: float = WIDTH,
     **sharing: Any,
 ) -> tuple[Figure, dict[tuple[Any, Any], Axes]]:
-    """A figure, and its axes by row and column; a row has `height` inches."""
-    figure = Figure(figsize=(width, height * len(rows) + 0.8), layout="constrained")
+    """A figure, and its axes by row and column; a row has `height` inches with its words."""
+    figure = Figure(figsize=(width, height * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), len(columns), squeeze=False, **sharing)
     places = np.ndindex(len(rows), len(columns))
     return figure, {(rows[i], columns[j]): grid[i, j] for i, j in places}
@@ -111,7 +111,7 @@ def method_line(method: str) -> dict[str, Any]:
 
 
 def legend(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
-    """One legend of all axes, below them: each label once."""
+    """One legend of all axes, below them: each label once. The figure grows by it."""
     handles: dict[str, Any] = {}
     for one in axes:
         for handle, label in zip(*one.get_legend_handles_labels(), strict=True):
@@ -123,13 +123,20 @@ def legend(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
         ncols=min(columns, len(handles)),
         handlelength=2.4,
     )
+    _grow(figure, -(-len(handles) // columns))
 
 
 def title(figure: Figure, lines: Sequence[str]) -> None:
-    """Write lines over a figure, each wrapped to its width."""
+    """Write lines over a figure, each wrapped to its width. The figure grows by them."""
     fits = round(figure.get_figwidth() * 16.5)  # characters
     wrapped = [part for line in lines for part in textwrap.wrap(line, fits)]
     figure.suptitle("\n".join(wrapped), x=0.01, ha="left", fontsize=SIZE)
+    _grow(figure, len(wrapped))
+
+
+def _grow(figure: Figure, lines: int) -> None:
+    """Make room for lines of text above or below the panels."""
+    figure.set_figheight(figure.get_figheight() + 0.1 + lines * 1.4 * SIZE / 72)
 
 
 def line(panel: Axes, x: pd.Series, group: pd.DataFrame, **look: Any) -> None:

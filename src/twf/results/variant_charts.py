@@ -22,7 +22,7 @@ def final(frame: pd.DataFrame) -> Figure:
     protocols, labels = style.protocols_of(frame), list(dict.fromkeys(frame["label"]))
     buffers = sorted(set(style.integers(frame["buffer"])), key=lambda buffer: buffer or 0)
     bars = frame.groupby(["protocol", "label"]).size().max()
-    height = 0.25 + len(labels) * (0.1 + 0.13 * bars)
+    height = 0.7 + len(labels) * (0.1 + 0.13 * bars)
     figure, axes = style.panels([None], protocols, height, sharey=True, sharex=True)
     sized = [buffer for buffer in buffers if buffer is not None]
     blues = matplotlib.colormaps["Blues"](np.linspace(0.25, 0.65, max(len(sized), 2)))
@@ -42,7 +42,7 @@ def final(frame: pd.DataFrame) -> Figure:
         panel.set(xlabel=f"final average {ACCURACY}", title=PROTOCOL_TITLES[protocol])
         panel.tick_params(axis="y", length=0)
         panel.grid(axis="x")
-    if len(buffers) > 1 or sized:
+    if sized:
         style.legend(figure, list(axes.values()), 4)
     return figure
 
@@ -62,6 +62,7 @@ def _bar(panel: Axes, row: dict[Any, Any], y: float, height: float, look: dict[s
 
 
 def _offsets(count: int) -> np.ndarray:
+    """Where the bars of a group stand, from its middle."""
     return (np.arange(count) - (count - 1) / 2) * 0.8 / max(count, 1)
 
 
@@ -71,7 +72,7 @@ def fidelity(frame: pd.DataFrame) -> Figure:
     for method, group in frame.groupby("method", sort=False):
         lines += [(str(method), ""), *((str(method), t) for t in dict.fromkeys(group["title"]))]
     places = [(p, b) for p in style.protocols_of(frame) for b in style.buffers_of(frame)]
-    height = 0.3 + 0.175 * len(lines)
+    height = 0.7 + 0.175 * len(lines)
     figure, axes = style.panels([None], places, height, sharey=True, sharex=True)
     for (_, (protocol, buffer)), panel in axes.items():
         panel.axvline(0, color=style.BLACK, linewidth=0.8)
@@ -79,13 +80,14 @@ def fidelity(frame: pd.DataFrame) -> Figure:
         for row in shown.to_dict("records"):
             _dot(panel, row, lines.index((row["method"], row["title"])))
         panel.set(yticks=range(len(lines)), ylim=(len(lines) - 0.5, -0.6))
-        panel.set_yticklabels([title or _base(frame, method) for method, title in lines])
-        for (_, title), text in zip(lines, panel.get_yticklabels(), strict=True):
-            text.set_fontweight("normal" if title else "bold")
         panel.tick_params(axis="y", length=0)
         panel.set(title=style.place(protocol, buffer), xlabel="change, percentage points")
         panel.margins(x=0.12)
         panel.grid(axis="x")
+    first = axes[None, places[0]]
+    first.set_yticklabels([title or _base(frame, method) for method, title in lines])
+    for (_, title), text in zip(lines, first.get_yticklabels(), strict=True):
+        text.set_fontweight("normal" if title else "bold")
     return figure
 
 
@@ -97,6 +99,7 @@ def _base(frame: pd.DataFrame, method: str) -> str:
 
 
 def _dot(panel: Axes, row: dict[Any, Any], y: float) -> None:
+    """A change with its whisker; a word where all runs diverged."""
     look = style.METHOD_STYLES[row["method"]]
     if not row["n"]:
         style.note(panel, "diverged", (0, y), (4, 0))
@@ -113,7 +116,7 @@ def initialization(frame: pd.DataFrame) -> Figure:
         "cka": "CKA with the network\nbefore training",
         "nearest_neighbours": "k-NN accuracy\non the source, %",
     }
-    figure, axes = style.panels(list(names), columns, 1.7, sharex=True, sharey="row")
+    figure, axes = style.panels(list(names), columns, 1.8, sharex=True, sharey="row")
     looks = dict(zip(dict.fromkeys(frame["layer"]), range(len(style.COLOURS)), strict=False))
     for (quantity, (label, buffer)), panel in axes.items():
         of = (
@@ -138,29 +141,26 @@ def initialization(frame: pd.DataFrame) -> Figure:
 
 
 def shares(frame: pd.DataFrame) -> Figure:
-    """A line over the shares and TwF's level, with its name on it; a panel per place."""
+    """A line over the shares, and one at TwF's level; a panel per protocol and buffer."""
     protocols = style.protocols_of(frame)
     buffers = list(dict.fromkeys(style.integers(frame["buffer"])))
     width = style.WIDTH if len(buffers) > 1 else style.NARROW
-    figure, axes = style.panels(protocols, buffers, 1.9, width, sharex=True, sharey="row")
+    figure, axes = style.panels(protocols, buffers, 2.1, width, sharex=True, sharey="row")
     for (protocol, buffer), panel in axes.items():
         shown = frame[(frame["protocol"] == protocol) & style.exactly(frame, buffer)]
         line = shown[shown["share"].notna()].sort_values("share")
         look = style.method_line("derpp-pretraining")
-        style.line(panel, line["share"], line, **look)
-        last = line.iloc[-1]
-        style.note(panel, "DER++", (last["share"], last["mean"]), (0, 7), look["color"], ha="right")
+        style.line(panel, line["share"], line, label=METHODS["derpp"].title, **look)
         for row in shown[shown["share"].isna()].to_dict("records"):
             colour = style.METHOD_STYLES[row["method"]].colour
-            panel.axhline(row["mean"], color=colour, linestyle="--")
+            panel.axhline(row["mean"], color=colour, linestyle="--", label=row["label"])
             if not pd.isna(row["low"]):
                 panel.axhspan(row["low"], row["high"], color=colour, alpha=0.15, linewidth=0)
-            end = (frame["share"].max(), row["mean"])
-            style.note(panel, row["label"], end, (0, 5), colour, ha="right")
         panel.set(xticks=sorted(set(frame["share"].dropna())))
         panel.margins(y=0.15)
         panel.grid(axis="y")
     style.name_panels(
         axes, f"final average {ACCURACY}", "share of the buffer for the source's images, %"
     )
+    style.legend(figure, list(axes.values()), 2)
     return figure
