@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test test-all lint format constraints
+.PHONY: help setup demo reproduce test test-all bench lint format constraints
 
 PYTHON ?= python3
 VENV := .venv
@@ -39,6 +39,9 @@ test: setup ## The fast tests, in minutes
 
 test-all: setup ## Every test, the slow ones and those that need services too
 	pytest --numprocesses auto
+
+bench: setup ## Speed of training and its parts here; make bench BENCH='--help' says what else
+	python -m benchmarks $(BENCH)
 
 lint: setup ## Formatting, types, and the workflow's style
 	ruff format --check

@@ -1,6 +1,6 @@
 """Memory and time of the gate masks in TwF's buffer: bytes, packed bits, lossless compression.
 
-    python benchmarks/mask_memory.py demo split-digits.twf.50.s0 split-digits.twf.200.s0
+    python -m benchmarks.mask_memory demo split-digits.twf.50.s0 split-digits.twf.200.s0
 
 trains the named runs of a study up to their last task's end, keeps the masks of their buffers, and
 prints Markdown tables of what each way to store them takes, beside masks of random bits, which no
@@ -22,7 +22,7 @@ import torch.nn.functional as F
 import typer
 from torch import Tensor
 
-from mask_storage import Masks, markdown, random_masks
+from benchmarks.mask_storage import Masks, markdown, random_masks
 from twf import files
 from twf import params as parameters
 from twf.data import store

@@ -191,7 +191,7 @@ def pretrain_train(
 
     loaded = parameters.load(params)
     with resumable("pretrain", source, attempt):
-        pretrain(loaded, source, _device(device, threads), save_every)
+        pretrain(loaded, source, device_for(device, threads), save_every)
 
 
 @pretrain_app.command("import")
@@ -209,7 +209,7 @@ def pretrain_import(
     """
     from twf.training.pretraining import import_weights
 
-    import_weights(parameters.load(params), source, file, _device(device, threads))
+    import_weights(parameters.load(params), source, file, device_for(device, threads))
 
 
 @app.command()
@@ -237,7 +237,7 @@ def run(
     if run not in planned.runs:
         raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")
     with resumable(study, run, attempt):
-        execute(loaded, planned.runs[run], _device(device, threads), save_every)
+        execute(loaded, planned.runs[run], device_for(device, threads), save_every)
 
 
 @app.command()
@@ -379,7 +379,7 @@ def _plan(params: Path, study: str) -> Plan:
     return expand(loaded, study)
 
 
-def _device(name: Literal["auto", "cpu", "cuda"], threads: int) -> torch.device:
+def device_for(name: Literal["auto", "cpu", "cuda"], threads: int) -> torch.device:
     """The device to train on, with PyTorch set up for it."""
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     import torch

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks import mask_memory, mask_storage
+from benchmarks.mask_storage import Masks
 
-import mask_memory
-import mask_storage
-from mask_storage import Masks
 from twf import files
 from twf.data import store
 from twf.errors import UserError

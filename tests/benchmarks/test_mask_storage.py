@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from benchmarks import mask_storage
+from benchmarks.mask_storage import Masks
 
-import mask_storage
-from mask_storage import Masks
 from twf.replay.masks import MaskPacker
 
 PACKER = MaskPacker([(4, 8, 8), (3, 2, 2)])

@@ -135,7 +135,7 @@ class FeaturePropagation(nn.Module):
     def logits(self, teacher: Tensor, task: Tensor) -> Tensor:
         """The two gate logits of each unit, `[N, C, 2, H, W]`; the gate opens on the first."""
         offset, slope, spatial = self.factors(teacher, task)
-        return torch.stack([spread(offset[i], slope[i], spatial) for i in range(2)], dim=2)
+        return torch.stack([at_positions(offset[i], slope[i], spatial) for i in range(2)], dim=2)
 
     def factors(self, teacher: Tensor, task: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Offset and slope `[2, N, C]`, and spatial attention s: logits are `offset + slope * s`.
@@ -169,35 +169,34 @@ class FeaturePropagation(nn.Module):
         count for diversity (F10).
         """
         offset, slope, spatial = self.factors(teacher, task)
-        apart = spread(offset[0] - offset[1], slope[0] - slope[1], spatial)
-        gate = sample_gate(apart, generator)
-        target = margin_relu(teacher)
-        by_paper = "F7" in self.paper
-        far = distance_paper(student, target, gate) if by_paper else distance(student, target, gate)
+        difference = at_positions(offset[0] - offset[1], slope[0] - slope[1], spatial)
+        gate = sample_gate(difference, generator)
+        distance_of = distance_paper if "F7" in self.paper else distance
+        apart = distance_of(student, margin_relu(teacher), gate)
         is_old = task != current
         if stored is None:
-            remembered = far.new_zeros(())
+            remembered = apart.new_zeros(())
         elif "F5" in self.paper:
-            remembered = mask_replay(apart[stream:], stored, torch.ones_like(is_old[stream:]))
+            every = torch.ones_like(is_old[stream:])
+            remembered = mask_replay(difference[stream:], stored, every)
         else:
-            first = spread(offset[0, stream:], slope[0, stream:], spatial[stream:])
+            first = at_positions(offset[0, stream:], slope[0, stream:], spatial[stream:])
             remembered = mask_replay(first, stored, is_old[stream:])
-        counts = torch.arange(len(task), device=task.device) < stream
-        counts = counts if "F10" in self.paper else ~is_old
+        is_new = torch.arange(len(task), device=task.device) < stream
+        counts = is_new if "F10" in self.paper else ~is_old
         varied = diversity(gate, counts, normalise="F3" in self.paper)
-        return PropagationLoss(far, remembered, varied, gate.detach())
+        return PropagationLoss(apart, remembered, varied, gate.detach())
 
 
-def spread(offset: Tensor, slope: Tensor, spatial: Tensor) -> Tensor:
-    """`offset + slope * spatial` at each position, `[N, C, H, W]`, of `[N, C]` and `[N, 1, H, W]`.
+def at_positions(offset: Tensor, slope: Tensor, spatial: Tensor) -> Tensor:
+    """`offset + slope * spatial`, `[N, C, H, W]`, of `[N, C]` and `[N, 1, H, W]`.
 
     As a product of matrices, whose gradients are such products too. Channels come last in memory.
     """
-    height, width = spatial.shape[2:]
     positions = spatial.flatten(1)  # [N, H * W]
-    left = torch.stack([torch.ones_like(positions), positions], dim=2)
-    maps = left @ torch.stack([offset, slope], dim=1)  # [N, H * W, C]
-    return maps.unflatten(1, (height, width)).permute(0, 3, 1, 2)
+    factors = torch.stack([torch.ones_like(positions), positions], dim=2)
+    maps = factors @ torch.stack([offset, slope], dim=1)  # [N, H * W, C]
+    return maps.unflatten(1, spatial.shape[2:]).permute(0, 3, 1, 2)
 
 
 class _StraightThrough(torch.autograd.Function):

@@ -27,7 +27,7 @@ from twf.training.randomness import Generators, seeded
 from twf.training.resume import Keeper
 from twf.training.sgd import batches, shuffled
 from twf.training.state import capture, fill, restore
-from twf.training.step import training_step
+from twf.training.step import plain, training_step
 
 
 @dataclass
@@ -210,6 +210,7 @@ def _epoch(
     Gives each term's value at every step (`[steps]` each). Nothing returns to the host.
     """
     parameters = [p for module in method.modules() for p in module.parameters()]
+    gradients = plain(method)
     if place.order is None:
         place.order = shuffled(len(images), method.learner.generators["order"])
     positions = batches(place.order, method.batch_size, method.keep_last_batch)
@@ -218,7 +219,7 @@ def _epoch(
         index = positions[place.step]
         batch = Batch(images[index], labels[index], index)
         rate = method.learning_rate(place.epoch + place.step / len(positions))
-        for name, value in training_step(method, parameters, batch, rate).items():
+        for name, value in training_step(method, gradients, parameters, batch, rate).items():
             if name not in place.terms:
                 place.terms[name] = value.new_zeros(len(positions))
             place.terms[name][place.step] = value

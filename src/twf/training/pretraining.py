@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from twf import files
 from twf.data import store
@@ -131,9 +132,8 @@ def _learn(
 ) -> None:
     """Train the network, from where `keeper` has saved it."""
     images, labels = to_device(dataset.train_images, device), dataset.train_labels.to(device)
-    parameters = list(network.parameters())
     generators = Generators(recipe.seed, device)
-    velocity = [torch.zeros_like(p) for p in parameters]
+    velocity = [torch.zeros_like(p) for p in network.parameters()]
     place: dict[str, Any] = {"epoch": 0, "step": 0, "order": None, "total": None}
 
     def state() -> dict[str, Any]:
@@ -158,11 +158,9 @@ def _learn(
             while place["step"] < len(steps):
                 index = steps[place["step"]]
                 inputs = augment(images[index], generators["augmentation"])
-                loss = F.cross_entropy(network(inputs), labels[index])
-                loss.backward()
                 rate = _rate(recipe, place["epoch"] + place["step"] / len(steps))
-                sgd_step(parameters, rate, velocity, recipe.momentum, recipe.weight_decay)
-                place["total"] += loss.detach()
+                loss = pretraining_step(network, velocity, recipe, rate, inputs, labels[index])
+                place["total"] += loss
                 place["step"] += 1
                 keeper.pause(state)
             mean = place["total"].item() / len(steps)
@@ -183,6 +181,22 @@ def _test_accuracy(
     augment = Augment(params.datasets[data].augmentation, device)
     images, labels = to_device(dataset.test_images, device), dataset.test_labels.to(device)
     return accuracy(network, augment, images, labels)
+
+
+def pretraining_step(
+    network: ResNet,
+    velocity: list[Tensor],
+    recipe: Pretraining,
+    rate: float,
+    inputs: Tensor,
+    labels: Tensor,
+) -> Tensor:
+    """An update by SGD with momentum from one batch of augmented images; gives its loss."""
+    loss = F.cross_entropy(network(inputs), labels)
+    loss.backward()
+    parameters = list(network.parameters())
+    sgd_step(parameters, rate, velocity, recipe.momentum, recipe.weight_decay)
+    return loss.detach()
 
 
 def _rate(recipe: Pretraining, epoch: float) -> float:

@@ -1,0 +1,1 @@
+"""Speed and memory of training and its parts, beside the authors' published code: `--help`."""

@@ -1,0 +1,101 @@
+"""`python -m benchmarks`: measure, print tables, write JSON."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from twf import files
+from twf import params as parameters
+from twf.errors import UserError
+
+
+class Measurement(StrEnum):
+    """What there is to measure."""
+
+    STEPS = "steps"
+    PRETRAINING = "pretraining"
+    REPLAY = "replay"
+    EVALUATION = "evaluation"
+    LOADING = "loading"
+
+
+def main(
+    measurements: Annotated[
+        list[Measurement] | None, typer.Argument(help="What to measure; all where none.")
+    ] = None,
+    benchmark: Annotated[
+        list[str] | None, typer.Option(help="Of params.yaml; split-digits where none.")
+    ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="For steps; twf where none.")] = None,
+    execution: Annotated[list[str] | None, typer.Option(help="Of steps; plain if none.")] = None,
+    precision: Annotated[
+        list[str] | None, typer.Option(help="fp32, or on CUDA tf32; fp32 where none.")
+    ] = None,
+    threads: Annotated[list[int] | None, typer.Option(help="CPU threads; 1 where none.")] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="A checkout of the published code, to time beside ours.")
+    ] = None,
+    calls: Annotated[int, typer.Option(min=1, help="Timed calls in a repeat.")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="Interleaved with each other's.")] = 5,
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU where there is one.")
+    ] = "auto",
+    name: Annotated[str, typer.Option(help="Of benchmarks/results/NAME.json.")] = "latest",
+) -> None:
+    """Time training and its parts on random images, in the shapes of params.yaml's benchmarks.
+
+    Times are medians over repeats. Ratios mean more than times: what is compared is called in turn.
+    `python -m benchmarks steps --benchmark split-cifar10 --reference CHECKOUT` compares TwF's step.
+    """
+    from benchmarks import ceiling, loading, parts, report, steps
+    from benchmarks.shapes import planned
+    from benchmarks.timing import Effort, Row
+    from twf.cli import device_for
+
+    wanted = measurements or list(Measurement)
+    params = parameters.load(files.PARAMS)
+    effort = Effort(calls, repeats)
+    rows: list[Row] = []
+    for count in threads or [1]:
+        on = device_for(device, count)
+        limits = ceiling.measure(on, effort)
+        found = [limits]
+        for where in benchmark or ["split-digits"]:
+            if Measurement.STEPS in wanted:
+                for what in method or ["twf"]:
+                    for rounding in precision or ["fp32"]:
+                        found += steps.measure(
+                            params,
+                            planned(params, where, what),
+                            execution or ["plain"],
+                            rounding,
+                            reference,
+                            on,
+                            effort,
+                            limits,
+                        )
+            run = planned(params, where, "twf")
+            if Measurement.PRETRAINING in wanted and params.sources[run.source].data is not None:
+                found.append(parts.pretraining(params, run, on, effort))
+            if Measurement.REPLAY in wanted:
+                found += parts.replay(params, run, on, effort)
+            if Measurement.EVALUATION in wanted:
+                found.append(parts.evaluation(params, run, on, effort))
+        rows += [row | {"threads": count} for row in found]
+    if Measurement.LOADING in wanted:
+        rows.append(loading.measure(effort))
+    report.show(rows)
+    print(f"{report.write(name, rows, on)}: {len(rows)} rows")
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,66 @@
+"""What the device can do at most, measured; and what a piece of work asks of it, counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.timing import Effort, Row, interleaved
+
+SIDE = {"cpu": 2048, "cuda": 8192}  # of the matrices that are multiplied, and of those copied
+
+
+def measure(device: torch.device, effort: Effort) -> Row:
+    """GFLOP/s of a float32 matrix product, and GB/s of a copy (read and write both counted)."""
+    side = SIDE[device.type]
+    a, b, c = (torch.ones(side, side, device=device) for _ in range(3))
+    works = {"product": lambda: torch.mm(a, b, out=c), "copy": lambda: c.copy_(a)}
+    times = {name: t.row() for name, t in interleaved(works, device, effort).items()}
+    # the fastest: a ceiling is not lowered by what else the machine does
+    return {
+        "measurement": "ceiling",
+        "gflops": 2 * side**3 / times["product"]["fastest"] / 1e6,
+        "gigabytes_per_second": 2 * a.nbytes / times["copy"]["fastest"] / 1e6,
+    }
+
+
+class _ByteCounter(TorchDispatchMode):
+    """Sums the sizes of what each operation reads and writes; views are free."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = 0
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, arguments: Any = (), options: Any = None
+    ) -> Any:
+        result = operation(*arguments, **(options or {}))
+        aliases = [returned.alias_info for returned in operation._schema.returns]
+        if not any(alias is not None and not alias.is_write for alias in aliases):
+            leaves = tree_leaves((arguments, options, result))
+            self.bytes += sum(leaf.nbytes for leaf in leaves if isinstance(leaf, Tensor))
+        return result
+
+
+def count(work: Callable[[], object]) -> Row:
+    """The products' FLOPs (matrices and convolutions), and the bytes that pass memory unfused."""
+    with FlopCounterMode(display=False) as flops:
+        work()
+    with _ByteCounter() as counter:
+        work()
+    return {"gigaflop": flops.get_total_flops() / 1e9, "gigabytes": counter.bytes / 1e9}
+
+
+def shares(needs: Row, milliseconds: float, ceiling: Row) -> Row:
+    """Which part of the device's ceilings is reached by work that takes so long."""
+    seconds = milliseconds / 1e3
+    return needs | {
+        "share_of_product": needs["gigaflop"] / seconds / ceiling["gflops"],
+        "share_of_copy": needs["gigabytes"] / seconds / ceiling["gigabytes_per_second"],
+    }

@@ -1,0 +1,90 @@
+"""What surrounds the training step: pretraining, the buffer, its masks, evaluation."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks.shapes import method_of, random_checkpoint, random_images
+from benchmarks.timing import Effort, Row, rate
+from twf.data.augmentation import Augment
+from twf.evaluation.accuracy import BATCH, accuracy_per_task
+from twf.methods.twf import Twf
+from twf.models.resnet import ResNet
+from twf.params import Params
+from twf.replay.buffer import ReservoirBuffer
+from twf.study import Run
+from twf.training.pretraining import pretraining_step
+from twf.training.randomness import Generators
+
+
+def pretraining(params: Params, run: Run, device: torch.device, effort: Effort) -> Row:
+    """A step of training the network that a run starts from, on its source."""
+    source = params.sources[run.source]
+    assert source.data is not None and source.pretraining is not None
+    data, recipe = params.datasets[source.data], source.pretraining
+    network = ResNet(run.network, data.classes)
+    random_checkpoint(params, run).into(network)
+    network.to(device).train()
+    velocity = [torch.zeros_like(p) for p in network.parameters()]
+    images = random_images(recipe.batch_size, data.size).permute(0, 3, 1, 2).to(device)
+    labels = torch.arange(len(images), device=device) % data.classes
+    augment, generator = Augment(data.augmentation, device), Generators(0, device)["augmentation"]
+
+    def step() -> None:
+        inputs = augment(images, generator)
+        pretraining_step(network, velocity, recipe, recipe.lr, inputs, labels)
+
+    return {
+        "measurement": "pretraining step",
+        "benchmark": run.benchmark,
+        "source": run.source,
+    } | rate(step, len(images), device, effort)
+
+
+def replay(params: Params, run: Run, device: torch.device, effort: Effort) -> list[Row]:
+    """Insertion into a buffer of TwF's rows, a draw from it, and the packing of their masks."""
+    method = method_of(params, run, device)
+    assert isinstance(method, Twf) and run.buffer is not None
+    packer, count = method.propagation.packer, run.batch_size
+    generator = torch.Generator(device).manual_seed(0)
+    gates = [
+        torch.randint(0, 2, (count, *shape), generator=generator, device=device).float()
+        for shape in packer.shapes
+    ]
+    packed = packer.pack(gates)
+    images = random_images(count, params.datasets[run.data].size).permute(0, 3, 1, 2).to(device)
+    rows = {
+        "images": images,
+        "labels": torch.zeros(count, dtype=torch.int64, device=device),
+        "logits": torch.zeros(count, run.classes, device=device),
+        "masks": packed,
+    }
+    buffer = ReservoirBuffer(run.buffer, generator)
+    works = {
+        "buffer insertion": lambda: buffer.insert(**rows),
+        "buffer draw": lambda: buffer.draw(count),
+        "mask packing": lambda: packer.pack(gates),
+        "mask unpacking": lambda: packer.unpack(packed),
+    }
+    return [
+        {"measurement": name, "benchmark": run.benchmark, "buffer": run.buffer}
+        | rate(work, count, device, effort)
+        for name, work in works.items()
+    ]
+
+
+def evaluation(params: Params, run: Run, device: torch.device, effort: Effort) -> Row:
+    """Accuracy under both protocols on two batches of test images."""
+    learner = method_of(params, run, device).learner
+    learner.network.eval()
+    images = random_images(2 * BATCH, params.datasets[run.data].size)
+    images = images.permute(0, 3, 1, 2).contiguous().to(device)
+    labels = torch.arange(len(images), device=device) % run.classes
+
+    def evaluate() -> None:
+        logits, augment = learner.network, learner.augment
+        accuracy_per_task(logits, augment, images, labels, run.tasks, run.classes)
+
+    return {"measurement": "evaluation", "benchmark": run.benchmark} | rate(
+        evaluate, len(images), device, effort
+    )

@@ -1,0 +1,49 @@
+"""Rows as a table to read and a file to keep."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.timing import Row
+from twf.files import atomic
+from twf.training.provenance import code, environment
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def show(rows: list[Row]) -> None:
+    """Print a table for each measurement."""
+    console = Console()
+    for measurement in dict.fromkeys(row["measurement"] for row in rows):
+        own = [row for row in rows if row["measurement"] == measurement]
+        table = Table(title=measurement, title_justify="left")
+        columns = list(dict.fromkeys(key for row in own for key in row))[1:]  # but that
+        for column in columns:
+            table.add_column(column.replace("_", " "))
+        for row in own:
+            table.add_row(*(_cell(row.get(column)) for column in columns))
+        console.print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    return "" if value is None else str(value)
+
+
+def write(name: str, rows: list[Row], device: torch.device) -> Path:
+    """Write rows, and what they were measured on, to `benchmarks/results/NAME.json`."""
+    path = RESULTS / f"{name}.json"
+    about = environment(device) | {
+        "commit": code()["commit"],
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    with atomic(path) as partial:
+        partial.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n")
+    return path

@@ -1,0 +1,122 @@
+"""A training step of each method, beside the published code's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import ceiling, reference
+from benchmarks.shapes import batch_size, method_of, random_task
+from benchmarks.timing import Effort, Row, in_fresh_process, interleaved, resident_mib
+from twf import params as parameters
+from twf.errors import UserError
+from twf.methods.base import Batch
+from twf.params import Params
+from twf.study import Run
+from twf.training.sgd import shuffled
+from twf.training.step import EXECUTIONS, training_step
+
+FIRST_STEPS = 6  # in the first task, to fill the buffer; what is timed is in the second
+PRECISIONS = ("fp32", "tf32")  # of products of float32; the second on CUDA alone
+
+
+def set_precision(name: str, device: torch.device) -> None:
+    """Let products of matrices and convolutions round their float32 inputs, or not."""
+    if name == "tf32" and device.type != "cuda":
+        raise UserError("--precision tf32 needs a CUDA device; leave it away")
+    torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
+    torch.backends.cudnn.allow_tf32 = name == "tf32"
+
+
+def second_task_step(
+    params: Params, run: Run, execution: str, device: torch.device
+) -> Callable[[], object]:
+    """A step of the run's second task, as training does it; where all is one task, of that."""
+    method = method_of(params, run, device)
+    gradients = EXECUTIONS[execution](method)
+    trained = [p for module in method.modules() for p in module.parameters()]
+    phases = method.phases([random_task(params, run, n, device) for n in range(2)])
+
+    def step_on(images: torch.Tensor, labels: torch.Tensor) -> None:
+        order = shuffled(len(images), method.learner.generators["order"])[: batch_size(run)]
+        batch = Batch(images[order], labels[order], order)
+        training_step(method, gradients, trained, batch, method.learning_rate(0.0))
+
+    for task in phases:
+        for module in method.modules():
+            module.train()
+        method.begin_task(task)
+        images, labels = method.training_set(task)
+        if task is not phases[-1]:
+            for _ in range(FIRST_STEPS):
+                step_on(images, labels)
+            method.end_task(task)
+    return lambda: step_on(images, labels)
+
+
+def peak_memory_mib(params: Params, run: Run, execution: str, device: torch.device) -> float:
+    """The most memory held: PyTorch's tensors on a GPU, a fresh process's all on a CPU."""
+    if device.type == "cpu":
+        values = params.model_dump(mode="json")  # its classes are made as needed: no pickle of them
+        return in_fresh_process(_peak_on_cpu, values, run, execution, torch.get_num_threads())
+    step = second_task_step(params, run, execution, device)
+    torch.cuda.reset_peak_memory_stats(device)
+    step()
+    return torch.cuda.max_memory_allocated(device) / 2**20
+
+
+def _peak_on_cpu(values: dict[str, Any], run: Run, execution: str, threads: int) -> float:
+    torch.set_num_threads(threads)
+    second_task_step(parameters.check(values), run, execution, torch.device("cpu"))()
+    return resident_mib(peak=True)
+
+
+def measure(
+    params: Params,
+    run: Run,
+    executions: list[str],
+    precision: str,
+    checkout: Path | None,
+    device: torch.device,
+    effort: Effort,
+    limits: Row,
+) -> Iterator[Row]:
+    """A row for each execution of a run's step, and one for the published code's where asked.
+
+    `limits` are the device's, from `benchmarks.ceiling.measure`. A reference's row comes first, and
+    ours say by how many times they are faster.
+    """
+    set_precision(precision, device)
+    works = {name: second_task_step(params, run, name, device) for name in executions}
+    if checkout is not None:
+        works = {reference.NAME: reference.second_task_step(checkout, run, device)} | works
+    times = {name: t.row() for name, t in interleaved(works, device, effort).items()}
+    needs = ceiling.count(second_task_step(params, run, "plain", device))
+    for name, row in times.items():
+        row = {
+            "measurement": "training step",
+            "benchmark": run.benchmark,
+            "method": run.method,
+            "execution": name,
+            "precision": precision,
+            "images": batch_size(run),
+            **row,
+            "images_per_second": batch_size(run) / row["milliseconds"] * 1e3,
+        }
+        if name != reference.NAME:
+            row |= ceiling.shares(needs, row["milliseconds"], limits)
+            row["peak_memory_mib"] = peak_memory_mib(params, run, name, device)
+            if checkout is not None:
+                row |= faster(row, times[reference.NAME])
+        yield row
+
+
+def faster(row: Row, than: Row) -> Row:
+    """By how many times a row's work is faster than another's, by the clock and by processor."""
+    return {
+        "times_reference": than["milliseconds"] / row["milliseconds"],
+        "times_reference_processor": than["processor_milliseconds"] / row["processor_milliseconds"],
+    }

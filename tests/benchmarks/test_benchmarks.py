@@ -1,0 +1,212 @@
+"""The benchmarks at their smallest: what rows say, not how many seconds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from benchmarks import __main__ as command
+from benchmarks import ceiling, loading, parts, reference, report, steps
+from benchmarks.shapes import planned
+from benchmarks.timing import Effort, Times, interleaved
+
+from twf import params as parameters
+from twf.errors import UserError
+from twf.hyperparameters import METHODS
+from twf.params import Params
+from twf.study import Run
+
+CPU = torch.device("cpu")
+SMALLEST = Effort(calls=1, repeats=1)
+LIMITS = {"gflops": 100.0, "gigabytes_per_second": 10.0}
+
+# Stands in for a checkout of the published code: the same modules, the least that is asked of them.
+CHECKOUT = {
+    "datasets/__init__.py": """
+import torch
+
+class Dataset:
+    N_CLASSES_PER_TASK = 2
+    TRANSFORM = staticmethod(lambda image: torch.zeros(3, *image.size))
+    get_backbone = staticmethod(lambda: torch.nn.Linear(3 * 32 * 32, 10))
+    get_transform = staticmethod(lambda: None)
+
+def get_dataset(arguments):
+    assert arguments.dataset == "seq-cifar10"
+    return Dataset()
+""",
+    "models/__init__.py": "",
+    "models/sgd.py": """
+from argparse import ArgumentParser
+import cv2  # where it is not installed, a step does without
+import torch
+
+steps = []  # the highest label of each
+
+def get_parser():
+    parser = ArgumentParser()
+    for name in ("dataset", "model", "lr", "batch_size", "n_epochs", "pre_dataset"):
+        parser.add_argument(f"--{name}", required=True)
+    return parser
+
+class Sgd:
+    NAME = "sgd"
+    device = torch.device("cpu")
+
+    def __init__(self, backbone, loss, arguments, transform):
+        self.net, self.loss = backbone, loss
+
+    def begin_task(self, dataset):
+        self.load_initial_checkpoint()
+
+    def observe(self, inputs, labels, not_augmented):
+        assert inputs.shape == not_augmented.shape
+        steps.append(int(labels.max()))
+        self.loss(self.net(inputs.flatten(1)), labels).backward()
+""",
+}
+
+
+@pytest.fixture
+def params(tiny_values) -> Params:
+    return parameters.check(tiny_values)
+
+
+@pytest.fixture
+def run(params) -> Run:
+    return planned(params, "split-target", "twf")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_step_of_its_second_task(params, name):
+    step = steps.second_task_step(params, planned(params, "split-target", name), "plain", CPU)
+    step()
+    step()
+
+
+def test_a_row_of_a_step_says_what_was_measured_and_how_fast(params, run):
+    (row,) = steps.measure(params, run, ["plain"], "fp32", None, CPU, SMALLEST, LIMITS)
+    said = {"measurement": "training step", "benchmark": "split-target", "method": "twf"}
+    assert row.items() >= (said | {"execution": "plain", "precision": "fp32", "images": 8}).items()
+    assert row["images_per_second"] == pytest.approx(8 / row["milliseconds"] * 1000)
+    seconds = row["milliseconds"] / 1000
+    assert row["share_of_product"] == pytest.approx(row["gigaflop"] / seconds / 100)
+    assert row["share_of_copy"] == pytest.approx(row["gigabytes"] / seconds / 10)
+    assert row["peak_memory_mib"] > 10
+    assert "times_reference" not in row
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch) -> Path:
+    for name, text in CHECKOUT.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    yield tmp_path
+    for name in ("datasets", "models", "models.sgd"):
+        sys.modules.pop(name, None)
+
+
+def test_a_ratio_is_the_quotient_of_its_parts(params, checkout, torchvision):
+    run = planned(params, "split-target", "finetune")
+    run = run.model_copy(update={"benchmark": "split-cifar10"})
+    theirs, ours = steps.measure(
+        params, run, ["plain"], "fp32", checkout, CPU, Effort(calls=2, repeats=3), LIMITS
+    )
+    assert (theirs["execution"], ours["execution"]) == ("published code", "plain")
+    assert ours["times_reference"] == theirs["milliseconds"] / ours["milliseconds"]
+    quotient = theirs["processor_milliseconds"] / ours["processor_milliseconds"]
+    assert ours["times_reference_processor"] == quotient
+    made = sys.modules["models.sgd"].steps
+    first, second = made[: reference.FIRST_STEPS], made[reference.FIRST_STEPS :]
+    assert max(first) <= 1 and min(second) >= 2, "what is timed is in the second task"
+    assert len(second) == 2 + 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "method", "message"),
+    [
+        ("split-target", "twf", "--reference does not know twf on split-target"),
+        ("split-cifar10", "co2l", "--reference does not know co2l on split-cifar10"),
+        ("split-cifar10", "twf", "is no checkout"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(run, tmp_path, benchmark, method, message):
+    run = run.model_copy(update={"benchmark": benchmark, "method": method})
+    with pytest.raises(UserError, match=message):
+        reference.second_task_step(tmp_path, run, CPU)
+
+
+def test_works_are_called_in_turn_in_every_repeat():
+    called = []
+    works = {name: lambda name=name: called.append(name) for name in "ab"}
+    times = interleaved(works, CPU, Effort(calls=2, repeats=3))
+    assert "".join(called) == "aabb" + "aabb" * 3  # once to warm up
+    assert [len(t.clock) for t in times.values()] == [3, 3]
+
+
+def test_a_row_has_the_median_and_the_range():
+    row = Times([0.3, 0.1, 0.2], [0.1, 0.1, 0.4]).row()
+    expected = {"milliseconds": 200, "fastest": 100, "slowest": 300, "processor_milliseconds": 100}
+    assert row == pytest.approx(expected)
+
+
+def test_flops_and_bytes_are_those_of_the_operations():
+    a, b = torch.ones(10, 20), torch.ones(20, 30)
+    counted = ceiling.count(lambda: (a @ b).t())  # a view is free
+    assert counted["gigaflop"] == pytest.approx(2 * 10 * 20 * 30 / 1e9)
+    assert counted["gigabytes"] == pytest.approx(4 * (10 * 20 + 20 * 30 + 10 * 30) / 1e9)
+
+
+def test_the_parts_have_rates(params, run):
+    rows = [
+        parts.pretraining(params, run, CPU, SMALLEST),
+        *parts.replay(params, run, CPU, SMALLEST),
+        parts.evaluation(params, run, CPU, SMALLEST),
+    ]
+    for row in rows:
+        rate = row["images"] / row["milliseconds"] * 1000
+        assert row["images_per_second"] == pytest.approx(rate)
+    assert len({row["measurement"] for row in rows}) == 6
+
+
+def test_loading_is_held_to_its_limits(monkeypatch):
+    row = loading.measure(Effort(repeats=1), scale=0.02)
+    assert row["images"] == 1200
+    assert row["array_mib"] == pytest.approx(1200 * 3072 / 2**20)
+    within = row["milliseconds"] < 500 and row["growth_mib"] <= row["array_mib"]
+    assert row["within_limits"] == within
+    monkeypatch.setattr(loading, "in_fresh_process", lambda *_: {"seconds": 0.6, "growth_mib": 1.0})
+    assert not loading.measure(Effort(repeats=1), scale=0.02)["within_limits"]
+
+
+def test_the_command_prints_and_keeps_rows_with_where_they_come_from(
+    tiny_project, monkeypatch, capsys
+):
+    monkeypatch.setattr(report, "RESULTS", tiny_project / "kept")
+    command.main(
+        [command.Measurement.REPLAY], benchmark=["split-target"], calls=1, repeats=1, name="here"
+    )
+    kept = json.loads((tiny_project / "kept" / "here.json").read_text())
+    assert kept.keys() == {"device", "versions", "commit", "date", "rows"}
+    measured = [row["measurement"] for row in kept["rows"]]
+    assert measured == [
+        "ceiling",
+        "buffer insertion",
+        "buffer draw",
+        "mask packing",
+        "mask unpacking",
+    ]
+    assert {row["threads"] for row in kept["rows"]} == {1}
+    assert "mask packing" in capsys.readouterr().out
+
+
+def test_a_mistake_is_a_message_and_not_a_traceback(tiny_project):
+    command = [sys.executable, "-m", "benchmarks", "steps", "--benchmark", "none"]
+    project = Path(__file__).parents[2]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=project)
+    assert done.returncode == 2
+    assert done.stderr == "error: no study of params.yaml has a run of twf on none\n"
