@@ -176,11 +176,11 @@ def test_the_parts_have_rates(params, run):
 def test_loading_is_held_to_its_limits(monkeypatch):
     row = loading.measure(Effort(repeats=1), scale=0.02)
     assert row["images"] == 1200
-    assert row["array_mib"] == pytest.approx(1200 * 3072 / 2**20)
-    within = row["milliseconds"] < 500 and row["growth_mib"] <= row["array_mib"]
-    assert row["within_limits"] == within
-    monkeypatch.setattr(loading, "in_fresh_process", lambda *_: {"seconds": 0.6, "growth_mib": 1.0})
-    assert not loading.measure(Effort(repeats=1), scale=0.02)["within_limits"]
+    assert row["arrays_mib"] == pytest.approx(1200 * (3072 + 8) / 2**20)
+    for seconds, growth, within in ((0.4, 3.5, True), (0.6, 3.5, False), (0.4, 3.6, False)):
+        found = {"seconds": seconds, "growth_mib": growth}
+        monkeypatch.setattr(loading, "in_fresh_process", lambda *_, found=found: found)
+        assert loading.measure(Effort(repeats=1), scale=0.02)["within_limits"] == within
 
 
 def test_the_command_prints_and_keeps_rows_with_where_they_come_from(
