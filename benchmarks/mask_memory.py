@@ -40,8 +40,8 @@ from twf.study import Run, expand
 from twf.training import checkpoints, loop
 from twf.training.checkpoints import Checkpoint
 from twf.training.provenance import device_name
-from twf.training.randomness import Generators, seeded
-from twf.training.sgd import batches, cosine, sgd_step, shuffled
+from twf.training.randomness import Generators, Random, seeded
+from twf.training.sgd import batches, cosine, sgd_step
 
 CPU = torch.device("cpu")
 
@@ -80,12 +80,10 @@ def learned_masks(run: Run, steps: int | None, checkpoint: Checkpoint) -> Masks:
     return Masks(title, method.reservoir.rows["masks"][:filled], method.propagation.packer)
 
 
-def _batches(
-    count: int, size: int, order: torch.Generator, epochs: int
-) -> Iterator[tuple[int, Tensor]]:
+def _batches(count: int, size: int, order: Random, epochs: int) -> Iterator[tuple[int, Tensor]]:
     """The epoch of each batch, and its positions."""
     for epoch in range(epochs):
-        for index in batches(shuffled(count, order), size):
+        for index in batches(order.permutation(count), size):
             yield epoch, index
 
 

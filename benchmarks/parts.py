@@ -14,7 +14,7 @@ from twf.params import Params
 from twf.replay.buffer import ReservoirBuffer
 from twf.study import Run
 from twf.training.pretraining import pretraining_step
-from twf.training.randomness import Generators
+from twf.training.randomness import Generators, Random
 
 
 def pretraining(params: Params, run: Run, device: torch.device, effort: Effort) -> Row:
@@ -46,11 +46,8 @@ def replay(params: Params, run: Run, device: torch.device, effort: Effort) -> li
     method = method_of(params, run, device)
     assert isinstance(method, Twf) and run.buffer is not None
     packer, count = method.propagation.packer, run.batch_size
-    generator = torch.Generator(device).manual_seed(0)
-    gates = [
-        torch.randint(0, 2, (count, *shape), generator=generator, device=device).float()
-        for shape in packer.shapes
-    ]
+    generator = Random(0, device)
+    gates = [generator.integers(2, count, *shape).float() for shape in packer.shapes]
     packed = packer.pack(gates)
     images = random_images(count, params.datasets[run.data].size).permute(0, 3, 1, 2).to(device)
     rows = {

@@ -16,7 +16,6 @@ from twf.errors import UserError
 from twf.methods.base import Batch
 from twf.params import Params
 from twf.study import Run
-from twf.training.sgd import shuffled
 from twf.training.step import EXECUTIONS, training_step
 
 FIRST_STEPS = 6  # in the first task, to fill the buffer; what is timed is in the second
@@ -41,7 +40,7 @@ def second_task_step(
     phases = method.phases([random_task(params, run, n, device) for n in range(2)])
 
     def step_on(images: torch.Tensor, labels: torch.Tensor) -> None:
-        order = shuffled(len(images), method.learner.generators["order"])[: batch_size(run)]
+        order = method.learner.generators["order"].permutation(len(images))[: batch_size(run)]
         batch = Batch(images[order], labels[order], order)
         training_step(method, gradients, trained, batch, method.learning_rate(0.0))
 

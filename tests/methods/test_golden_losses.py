@@ -23,7 +23,7 @@ from twf.models.contrast import asymmetric_supcon, relation_distillation
 from twf.models.propagation import Propagation
 from twf.models.resnet import parameters_of
 from twf.replay.herding import herd
-from twf.training.randomness import Generators
+from twf.training.randomness import Generators, Random
 
 SIDE = 4
 CPU = torch.device("cpu")
@@ -50,10 +50,10 @@ class LookUp(nn.Module):
 class Identity:
     """In place of `Augment`: images stay what they are."""
 
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def __call__(self, images: Tensor, generator: Random) -> Tensor:
         return images
 
-    def place(self, count: int, generator: torch.Generator) -> Placement:
+    def place(self, count: int, generator: Random) -> Placement:
         nowhere = torch.zeros(count, dtype=torch.int64)
         return Placement(nowhere, nowhere, nowhere.bool())
 

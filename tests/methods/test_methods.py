@@ -17,7 +17,7 @@ from twf.methods.base import Batch, Learner, Method, SourceData, Task
 from twf.models.resnet import ResNet
 from twf.params import Augmentation, Network
 from twf.training import loop
-from twf.training.randomness import Generators, seeded
+from twf.training.randomness import Generators, Random, seeded
 from twf.training.sgd import sgd_step
 
 CPU = torch.device("cpu")
@@ -351,7 +351,7 @@ def test_twfs_stream_loss_sees_no_logits_of_other_tasks(twf):
 def test_twfs_replay_loss_sees_no_logits_of_tasks_to_come(twf):
     def replay_loss() -> float:
         twf.learner.generators.clear()
-        twf.reservoir.generator.manual_seed(0)
+        twf.reservoir.generator = Random(0)
         return twf.loss(batches(task_of(1))[0]).terms["replay_labels"].item()
 
     learn(twf, range(1))

@@ -7,6 +7,7 @@ import torch
 
 from twf.models import gates
 from twf.models.gates import FeaturePropagation
+from twf.training.randomness import Random
 
 
 def golden_module(case: dict, dtype: torch.dtype) -> FeaturePropagation:
@@ -54,7 +55,7 @@ def test_golden_feature_propagation(golden, name, dtype, close, monkeypatch):
     stream, current = 6, int(case["current_task"])
     stored = case["stored_maps"].to(dtype)[stream:]
     assert torch.equal((torch.arange(len(task)) >= stream) & (task != current), case["replay_old"])
-    loss = module(student, teacher, task, stream, current, stored, torch.Generator())
+    loss = module(student, teacher, task, stream, current, stored, Random(0))
     replay = case["lambda_replay"] * loss.mask_replay
     diversity = case["lambda_diversity"] * loss.diversity
     close(loss.distance, case["distance"])
@@ -70,7 +71,7 @@ def test_golden_feature_propagation(golden, name, dtype, close, monkeypatch):
 
 
 def test_sampled_gates_are_binary_and_open_as_often_as_the_softmax_says():
-    gate = gates.sample_gate(torch.ones(1, 1, 200, 200), torch.Generator().manual_seed(0))
+    gate = gates.sample_gate(torch.ones(1, 1, 200, 200), Random(0))
     assert set(gate.unique().tolist()) == {0.0, 1.0}
     assert gate.mean().item() == pytest.approx(torch.sigmoid(torch.tensor(1.0)).item(), abs=0.01)
 
@@ -78,7 +79,7 @@ def test_sampled_gates_are_binary_and_open_as_often_as_the_softmax_says():
 def test_sampled_gates_have_the_gradient_of_the_gumbel_softmax():
     """Against `torch.nn.functional.gumbel_softmax`'s formula on the very same noise."""
     logits = torch.randn(3, 2, 2, 4, 4, dtype=torch.float64, requires_grad=True)
-    gate = gates.sample_gate(logits[:, :, 0] - logits[:, :, 1], torch.Generator().manual_seed(1))
+    gate = gates.sample_gate(logits[:, :, 0] - logits[:, :, 1], Random(1))
     weights = torch.randn_like(gate)
     (gate * weights).sum().backward()
     uniform = torch.rand(

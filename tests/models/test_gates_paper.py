@@ -9,6 +9,7 @@ import torch
 
 from twf.models import gates
 from twf.models.gates import FeaturePropagation
+from twf.training.randomness import Random
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def propagate(maps: dict[str, torch.Tensor], *paper: str):
     torch.manual_seed(1)
     module = FeaturePropagation(2, 4, frozenset(paper))
     given = (maps["student"], maps["teacher"], maps["task"], 3, 1, maps["stored"])
-    return module, module(*given, torch.Generator().manual_seed(2))
+    return module, module(*given, Random(2))
 
 
 def test_f3_the_diversity_vectors_are_normalised(maps):

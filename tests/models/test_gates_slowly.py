@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from twf.models.gates import GUMBEL_TEMPERATURE, FeaturePropagation, TaskBatchNorm, TaskLinear
+from twf.training.randomness import Random
 
 TASKS, STREAM, CURRENT = 3, 4, 1
 TASK = torch.tensor([1, 1, 1, 1, 0, 1, 0])  # of the stream's four images and three replayed ones
@@ -146,7 +147,7 @@ def test_losses_gates_and_gradients_are_those_written_out(channels, side, paper,
     stored = stored.double()
     slow = losses_slowly(module, student, teacher, stored, torch.Generator().manual_seed(2))
     expected = gradients(slow, module, student)
-    draws = torch.Generator().manual_seed(2)
+    draws = Random(2)
     fast = module(student, teacher, TASK, STREAM, CURRENT, stored, draws)
     found = gradients(fast, module, student)
     assert torch.equal(fast.gate, slow[3])

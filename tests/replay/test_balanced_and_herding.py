@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from twf.replay.balanced import balance
 from twf.replay.buffer import ReservoirBuffer
 from twf.replay.herding import herd
+from twf.training.randomness import Random
 
 
 @given(st.integers(1, 30), st.integers(1, 6), st.integers(1, 40), st.integers(0, 2**31))
@@ -29,7 +30,7 @@ def test_herding_gives_distinct_exemplars_each_the_best_of_those_left(n, width, 
 
 @given(st.integers(1, 4), st.integers(0, 3), st.integers(16, 40), st.integers(0, 2**31))
 def test_every_class_has_an_equal_share(new, tasks_before, size, seed):
-    generator = torch.Generator().manual_seed(seed)
+    generator = Random(seed)
     images, labels = torch.empty(0, 1), torch.empty(0, dtype=torch.int64)
     for task in range(tasks_before + 1):
         fresh = torch.arange(task * new, (task + 1) * new).repeat_interleave(size)
@@ -46,7 +47,7 @@ def test_every_class_has_an_equal_share(new, tasks_before, size, seed):
 
 
 def test_pinned_examples_stay_and_are_replayed_with_the_others():
-    buffer = ReservoirBuffer(4, torch.Generator().manual_seed(0))
+    buffer = ReservoirBuffer(4, Random(0))
     buffer.pinned = {"position": torch.tensor([100, 101])}
     assert buffer.empty
     for part in torch.arange(60).split(6):

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twf.replay.buffer import ReservoirBuffer
+from twf.training.randomness import Random
 
 
 def buffer_of(size: int, seed: int) -> ReservoirBuffer:
-    return ReservoirBuffer(size, torch.Generator().manual_seed(seed))
+    return ReservoirBuffer(size, Random(seed))
 
 
 @settings(max_examples=50, deadline=None)
@@ -40,7 +41,7 @@ def test_insertion_in_batches_is_algorithm_r_one_by_one(size, batch, batches, se
 def test_every_stream_position_is_kept_with_equal_probability():
     size, batch, batches, trials = 10, 8, 10, 4000
     kept = torch.zeros(batch * batches)
-    generator = torch.Generator().manual_seed(0)
+    generator = Random(0)
     for _ in range(trials):
         buffer = ReservoirBuffer(size, generator)
         for part in torch.arange(batch * batches).split(batch):

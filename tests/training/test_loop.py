@@ -248,8 +248,8 @@ def test_a_run_does_not_depend_on_what_another_purpose_drew(train, monkeypatch, 
     epoch = loop._epoch
 
     def greedy(method: Method[Any], *rest: Any) -> dict[str, float]:
-        torch.rand(100, generator=method.learner.generators["gates"])
-        torch.rand(100, generator=method.learner.generators["something new"])
+        method.learner.generators["gates"].uniform(100)
+        method.learner.generators["something new"].uniform(100)
         return epoch(method, *rest)
 
     monkeypatch.setattr(loop, "_epoch", greedy)
@@ -293,7 +293,7 @@ def test_a_seed_sets_the_order_of_images_too(orders):
 def test_a_purposes_numbers_do_not_depend_on_other_purposes(seed, purposes):
     """Whatever was drawn in between, `a` gives its own sequence."""
     generators = Generators(seed, CPU)
-    drawn = [(p, torch.rand((), generator=generators[p]).item()) for p in purposes]
+    drawn = [(p, generators[p].uniform().item()) for p in purposes]
     found = [value for purpose, value in drawn if purpose == "a"]
     alone = torch.Generator().manual_seed(derived_seed(seed, "a"))
     assert found == [torch.rand((), generator=alone).item() for _ in found]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from twf.params import Augmentation
+from twf.training.randomness import Random
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,13 @@ class Augment:
         """What evaluation uses: no crop, no flip."""
         return (images / 255 - self.mean) / self.std
 
-    def place(self, count: int, generator: torch.Generator) -> Placement:
+    def place(self, count: int, generator: Random) -> Placement:
         """Draw where `count` images are cropped and which are flipped."""
-        device = generator.device
-        corner = torch.randint(
-            0, 2 * self.padding + 1, (2, count), generator=generator, device=device
-        )
-        flip = torch.rand(count, generator=generator, device=device) < 0.5
+        corner = generator.integers(2 * self.padding + 1, 2, count)
+        flip = generator.uniform(count) < 0.5
         return Placement(corner[0], corner[1], flip & self.flip)
 
-    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def __call__(self, images: Tensor, generator: Random) -> Tensor:
         """Crop and flip each image at random, and normalise."""
         return self.at(images, self.place(len(images), generator))
 

@@ -102,7 +102,7 @@ class Co2l(Method[Co2lHyperparameters]):
         velocity = [torch.zeros_like(p) for p in parameters]
         for epoch in range(1 if self.published("F11") else 100):
             rate = h.lr_linear * h.lr_linear_decay ** sum(epoch >= e for e in (60, 75, 90))
-            order = torch.randperm(len(self.images), generator=generator, device=learner.device)
+            order = generator.permutation(len(self.images))
             for index in order.split(h.batch_size):
                 with torch.no_grad():
                     features = network.features(learner.augment(self.images[index], generator))

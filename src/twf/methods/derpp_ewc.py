@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from twf.methods.base import Batch, Step
 from twf.methods.derpp import Derpp
 from twf.methods.oewc import diagonal_fisher
@@ -21,7 +19,7 @@ class DerppEwc(Derpp):
         super().setup()
         source, generator = self.learner.source, self.learner.generators["fisher"]
         assert source is not None
-        order = torch.randperm(len(source.images), generator=generator, device=generator.device)
+        order = generator.permutation(len(source.images))
         chosen = order[: self.hyperparameters.fisher_images]  # type: ignore[attr-defined]
         images = source.augment.normalise(source.images[chosen])
         self.anchor = backbone_of(source.network).detach()

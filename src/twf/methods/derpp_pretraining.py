@@ -32,7 +32,7 @@ class DerppPretraining(Derpp):
         kept = round(learner.buffer * share)
         generator = learner.generators["replay"]
         self.reservoir = self.buffer = ReservoirBuffer(learner.buffer - kept, generator)
-        order = torch.randperm(len(source.images), generator=generator, device=generator.device)
+        order = generator.permutation(len(source.images))
         images = source.images[order[:kept]]
         learner.network.eval()
         with torch.no_grad():

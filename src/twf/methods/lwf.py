@@ -9,7 +9,7 @@ from torch import Tensor
 from twf.hyperparameters import LwfHyperparameters
 from twf.methods.base import Batch, Method, Step, Task
 from twf.models.resnet import parameters_of
-from twf.training.sgd import batches, sgd_step, shuffled
+from twf.training.sgd import batches, sgd_step
 
 
 class Lwf(Method[LwfHyperparameters]):
@@ -41,7 +41,7 @@ class Lwf(Method[LwfHyperparameters]):
         """One epoch of the classifier alone."""
         learner, network = self.learner, self.learner.network
         first = task.number * learner.classes_per_task
-        order = shuffled(len(task.images), learner.generators["warm-up"])
+        order = learner.generators["warm-up"].permutation(len(task.images))
         for index in batches(order, learner.batch_size):
             images = learner.augment(task.images[index], learner.generators["augmentation"])
             with torch.no_grad():

@@ -33,7 +33,7 @@ class Oewc(Method[OewcHyperparameters]):
         if self.published("F15"):
             network.train()
             generator = self.learner.generators["fisher"]
-            order = torch.randperm(len(task.images), generator=generator, device=generator.device)
+            order = generator.permutation(len(task.images))
             kept = order[: len(order) // self.learner.batch_size * self.learner.batch_size]
             images, labels = augment(task.images[kept], generator), task.labels[kept]
         else:

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from twf.training.randomness import Random
+
 GUMBEL_TEMPERATURE = 2 / 3
 DIVERSITY_TEMPERATURE = 2.0
 HALVED_FROM = 16  # maps this wide or wider are stored at half size
@@ -159,7 +161,7 @@ class FeaturePropagation(nn.Module):
         stream: int,
         current: int,
         stored: Tensor | None,
-        generator: torch.Generator,
+        generator: Random,
     ) -> PropagationLoss:
         """The terms for maps `[N, C, H, W]` of images of `task` (`[N]` int64).
 
@@ -214,15 +216,13 @@ class _StraightThrough(torch.autograd.Function):
         return torch.ops.aten.sigmoid_backward(gradient, soft).div_(GUMBEL_TEMPERATURE)
 
 
-def sample_gate(difference: Tensor, generator: torch.Generator) -> Tensor:
+def sample_gate(difference: Tensor, generator: Random) -> Tensor:
     """Hard binary Gumbel-softmax with straight-through gradients, eq. 4: `[N, C, H, W]`.
 
     `difference` is that of the two logits. The difference of two Gumbel variables is logistic, so
     one draw per unit does.
     """
-    uniform = torch.rand(
-        difference.shape, generator=generator, device=difference.device, dtype=difference.dtype
-    )
+    uniform = generator.uniform(*difference.shape, dtype=difference.dtype)
     noise = torch.empty_like(difference).copy_(uniform).logit_()
     gate: Tensor = _StraightThrough.apply(difference + noise)  # type: ignore[no-untyped-call]
     return gate

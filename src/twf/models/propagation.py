@@ -10,6 +10,7 @@ from twf.models import gates
 from twf.models.gates import FeaturePropagation
 from twf.models.resnet import ResNet, frozen_copy
 from twf.replay.masks import MaskPacker
+from twf.training.randomness import Random
 
 
 class Propagation(nn.Module):
@@ -55,7 +56,7 @@ class Propagation(nn.Module):
         stream: int,
         current: int,
         stored: list[Tensor] | None,
-        generator: torch.Generator,
+        generator: Random,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Distance, mask replay and diversity over all taps, and the stream's gates, packed.
 

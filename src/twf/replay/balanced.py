@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from twf.training.randomness import Random
+
 Examples = tuple[Tensor, Tensor]  # images [N, ...] and labels [N]
 
 
-def balance(kept: Examples, new: Examples, size: int, generator: torch.Generator) -> Examples:
+def balance(kept: Examples, new: Examples, size: int, generator: Random) -> Examples:
     """Cut the classes kept to an equal share of `size`, and fill the rest with the new ones.
 
     The first of a kept class stay. The new classes' examples are drawn at random, an equal number
@@ -22,11 +24,11 @@ def balance(kept: Examples, new: Examples, size: int, generator: torch.Generator
     rows = torch.cat([*stay, labels.new_empty(0)])
     room = size - len(rows)
     each, spare = divmod(room, len(new_classes))
-    one_more = torch.randperm(len(new_classes), generator=generator, device=generator.device)
+    one_more = generator.permutation(len(new_classes))
     chosen = []
     for i, label in enumerate(new_classes):
         candidates = (new_labels == label).nonzero()[:, 0]
-        order = torch.randperm(len(candidates), generator=generator, device=generator.device)
+        order = generator.permutation(len(candidates))
         chosen.append(candidates[order[: each + int(one_more[i] < spare)]])
     picked = torch.cat(chosen)
     return torch.cat([images[rows], new_images[picked]]), torch.cat(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from twf.training.randomness import Random
+
 Rows = dict[str, Tensor]
 
 
@@ -18,7 +20,7 @@ class ReservoirBuffer:
     slots are free, and later slot r, drawn uniformly from 0..n, if r < size.
     """
 
-    def __init__(self, size: int, generator: torch.Generator) -> None:
+    def __init__(self, size: int, generator: Random) -> None:
         self.size = size
         self.pinned: Rows = {}
         self.generator = generator
@@ -64,7 +66,7 @@ class ReservoirBuffer:
         device = self.generator.device
         order = torch.arange(count, device=device)
         position = self.seen + order
-        uniform = torch.rand(count, generator=self.generator, device=device, dtype=torch.float64)
+        uniform = self.generator.uniform(count, dtype=torch.float64)
         drawn = (uniform * (position + 1)).long()
         slots = torch.where(position < self.size, position, drawn.clamp(max=self.size))
         self.seen += count
@@ -80,9 +82,8 @@ class ReservoirBuffer:
         """
         slots = len(next(iter(self.rows.values()))) - 1
         count = min(count, slots)
-        device = self.generator.device
-        priority = torch.rand(slots, generator=self.generator, device=device)
-        order = torch.arange(slots, device=device)
+        priority = self.generator.uniform(slots)
+        order = torch.arange(slots, device=priority.device)
         free = (order >= self.filled) & (order < self.size)
         chosen = priority.masked_fill(free, 2.0).topk(count, largest=False).indices
         return {name: values[chosen] for name, values in self.rows.items()}

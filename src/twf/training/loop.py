@@ -25,7 +25,7 @@ from twf.tracking import Tracker
 from twf.training.checkpoints import Checkpoint
 from twf.training.randomness import Generators, seeded
 from twf.training.resume import Keeper
-from twf.training.sgd import batches, shuffled
+from twf.training.sgd import batches
 from twf.training.state import capture, fill, restore
 from twf.training.step import plain, training_step
 
@@ -212,7 +212,7 @@ def _epoch(
     parameters = [p for module in method.modules() for p in module.parameters()]
     gradients = plain(method)
     if place.order is None:
-        place.order = shuffled(len(images), method.learner.generators["order"])
+        place.order = method.learner.generators["order"].permutation(len(images))
     positions = batches(place.order, method.batch_size, method.keep_last_batch)
     before, start = place.seconds, time.monotonic()
     while place.step < len(positions):

@@ -23,7 +23,7 @@ from twf.training import checkpoints
 from twf.training.provenance import code, environment
 from twf.training.randomness import Generators, seeded
 from twf.training.resume import Keeper, keeping
-from twf.training.sgd import batches, cosine, sgd_step, shuffled
+from twf.training.sgd import batches, cosine, sgd_step
 from twf.training.state import fill, restore_generators
 from twf.training.state import generators as capture_generators
 from twf.training.weights import read_network
@@ -152,7 +152,7 @@ def _learn(
         while place["epoch"] < recipe.epochs:
             network.train()
             if place["order"] is None:
-                place["order"] = shuffled(len(images), generators["order"])
+                place["order"] = generators["order"].permutation(len(images))
                 place["total"] = torch.zeros((), device=device)
             steps = batches(place["order"], recipe.batch_size)
             while place["step"] < len(steps):

@@ -8,11 +8,6 @@ import torch
 from torch import Tensor
 
 
-def shuffled(count: int, generator: torch.Generator) -> Tensor:
-    """The positions 0 to `count - 1` in random order (int64)."""
-    return torch.randperm(count, generator=generator, device=generator.device)
-
-
 def batches(order: Tensor, size: int, keep_last: bool = False) -> list[Tensor]:
     """`order` cut into batches; the last is dropped where incomplete, unless it is to be kept."""
     return [batch for batch in order.split(size) if keep_last or len(batch) == size]

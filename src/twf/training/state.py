@@ -30,13 +30,13 @@ def capture(method: Method[Any]) -> dict[str, Any]:
 
 def generators(found: Generators) -> Tensors:
     """The states of random generators, by purpose."""
-    return {name: generator.get_state() for name, generator in found.items()}
+    return {name: generator.generator.get_state() for name, generator in found.items()}
 
 
 def restore_generators(found: Generators, saved: dict[str, Any], tensors: Tensors) -> None:
     """Let the generators go on from saved states."""
     for name, state in saved.items():
-        found[name].set_state(tensors[state["tensor"]])
+        found[name].generator.set_state(tensors[state["tensor"]])
 
 
 def restore(method: Method[Any], saved: dict[str, Any], tensors: Tensors) -> None:
