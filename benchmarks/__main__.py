@@ -34,7 +34,7 @@ def main(
     method: Annotated[list[str] | None, typer.Option(help="For steps; twf where none.")] = None,
     execution: Annotated[list[str] | None, typer.Option(help="Of steps; plain if none.")] = None,
     precision: Annotated[
-        list[str] | None, typer.Option(help="fp32, or on CUDA tf32; fp32 where none.")
+        list[str] | None, typer.Option(help="fp32, tf32 or bf16; tf32 where none.")
     ] = None,
     threads: Annotated[list[int] | None, typer.Option(help="CPU threads; 1 where none.")] = None,
     reference: Annotated[
@@ -68,7 +68,7 @@ def main(
         for where in benchmark or ["split-digits"]:
             if Measurement.STEPS in wanted:
                 for what in method or ["twf"]:
-                    for rounding in precision or ["fp32"]:
+                    for rounding in precision or ["tf32"]:
                         found += steps.measure(
                             params,
                             planned(params, where, what),

@@ -7,53 +7,44 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from benchmarks import ceiling, reference
 from benchmarks.shapes import batch_size, method_of, random_task
 from benchmarks.timing import Effort, Row, in_fresh_process, interleaved, resident_mib
 from twf import params as parameters
-from twf.errors import UserError
-from twf.methods.base import Batch
 from twf.params import Params
 from twf.study import Run
-from twf.training.step import EXECUTIONS, training_step
+from twf.training.precision import set_precision
+from twf.training.step import executed
 
 FIRST_STEPS = 6  # in the first task, to fill the buffer; what is timed is in the second
-PRECISIONS = ("fp32", "tf32")  # of products of float32; the second on CUDA alone
-
-
-def set_precision(name: str, device: torch.device) -> None:
-    """Let products of matrices and convolutions round their float32 inputs, or not."""
-    if name == "tf32" and device.type != "cuda":
-        raise UserError("--precision tf32 needs a CUDA device; leave it away")
-    torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
-    torch.backends.cudnn.allow_tf32 = name == "tf32"
 
 
 def second_task_step(
     params: Params, run: Run, execution: str, device: torch.device
 ) -> Callable[[], object]:
     """A step of the run's second task, as training does it; where all is one task, of that."""
+    set_precision(run.precision)
     method = method_of(params, run, device)
-    gradients = EXECUTIONS[execution](method)
-    trained = [p for module in method.modules() for p in module.parameters()]
+    steps = executed(execution, method)
     phases = method.phases([random_task(params, run, n, device) for n in range(2)])
 
-    def step_on(images: torch.Tensor, labels: torch.Tensor) -> None:
-        order = method.learner.generators["order"].permutation(len(images))[: batch_size(run)]
-        batch = Batch(images[order], labels[order], order)
-        training_step(method, gradients, trained, batch, method.learning_rate(0.0))
+    def step_on(images: Tensor) -> object:
+        order = method.learner.generators["order"].permutation(len(images))
+        return steps.step(order[: batch_size(run)], method.learning_rate(0.0))
 
     for task in phases:
         for module in method.modules():
             module.train()
         method.begin_task(task)
         images, labels = method.training_set(task)
+        steps.begin(images, labels)
         if task is not phases[-1]:
             for _ in range(FIRST_STEPS):
-                step_on(images, labels)
+                step_on(images)
             method.end_task(task)
-    return lambda: step_on(images, labels)
+    return lambda: step_on(images)
 
 
 def peak_memory_mib(params: Params, run: Run, execution: str, device: torch.device) -> float:
@@ -88,7 +79,7 @@ def measure(
     `limits` are the device's, from `benchmarks.ceiling.measure`. A reference's row comes first, and
     ours say by how many times they are faster.
     """
-    set_precision(precision, device)
+    run = run.model_copy(update={"precision": precision})
     works = {name: second_task_step(params, run, name, device) for name in executions}
     if checkout is not None:
         works = {reference.NAME: reference.second_task_step(checkout, run, device)} | works

@@ -188,6 +188,7 @@ def test_a_run_carries_everything_of_its_cell(values):
         "epochs": 2,
         "batch_size": 8,
         "lr_decay": {"factor": 0.1, "epochs": [1]},
+        "precision": "tf32",
         "held_out": None,
         "seed": 0,
     }

@@ -18,6 +18,7 @@ import typer
 from twf import files, warm
 from twf import params as parameters
 from twf.errors import UserError
+from twf.machine import Execution
 from twf.params import Dataset, Params
 from twf.study import Plan, expand
 
@@ -54,6 +55,10 @@ DeviceOption = Annotated[
 ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads.")]
 SaveOption = Annotated[
     float, typer.Option(min=0, envvar="TWF_SAVE_EVERY", help="Seconds between saved states.")
+]
+ExecutionOption = Annotated[
+    Execution,
+    typer.Option(envvar="TWF_EXECUTION", help="Of training steps; captured is for a GPU alone."),
 ]
 AttemptOption = Annotated[
     int, typer.Option(min=1, hidden=True)  # Snakemake's, which would try a user's mistake again
@@ -220,6 +225,7 @@ def run(
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
     save_every: SaveOption = 300.0,
+    execution: ExecutionOption = "plain",
     attempt: AttemptOption = 1,
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
@@ -237,7 +243,7 @@ def run(
     if run not in planned.runs:
         raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")
     with resumable(study, run, attempt):
-        execute(loaded, planned.runs[run], device_for(device, threads), save_every)
+        execute(loaded, planned.runs[run], device_for(device, threads), save_every, execution)
 
 
 @app.command()

@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Literal, get_args
+
+# How a training step is executed: see `twf.training.step`.
+Execution = Literal["plain", "compiled", "captured", "compiled-captured"]
+EXECUTIONS: tuple[Execution, ...] = get_args(Execution)
 
 
 def gpu_present() -> bool:

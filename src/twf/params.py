@@ -30,6 +30,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Seed = Annotated[int, Field(ge=0)]
 Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
 Protocol = Literal["class-il", "task-il"]
+Precision = Literal["fp32", "tf32", "bf16"]  # of products of matrices and convolutions
 if TYPE_CHECKING:
     MethodName = str
     Switch = str
@@ -107,6 +108,7 @@ class Pretraining(Strict):
     momentum: NonNegative = 0.0
     weight_decay: NonNegative = 0.0
     schedule: Literal["constant", "cosine"]
+    precision: Precision = "tf32"
     seed: Seed = 0
 
 
@@ -254,6 +256,7 @@ class Study(Strict):
 
     title: str
     seeds: Annotated[list[Seed], Field(min_length=1)]
+    precision: Precision = "tf32"
     winners: str | None = None  # a file of a search's winners, in place of the benchmarks' values
     experiments: Annotated[dict[Name, Experiment], Field(min_length=1)]
 

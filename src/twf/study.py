@@ -18,6 +18,7 @@ from twf.params import (
     LrDecay,
     Network,
     Params,
+    Precision,
     Protocol,
     Search,
     Variant,
@@ -48,6 +49,7 @@ class Run(Strict):
     epochs: int
     batch_size: int
     lr_decay: LrDecay | None
+    precision: Precision
     held_out: float | None  # share of the training set to evaluate on, in place of the test set
     seed: int
 
@@ -322,6 +324,7 @@ def _run(
         epochs=benchmark.epochs,
         batch_size=benchmark.batch_size,
         lr_decay=benchmark.lr_decay,
+        precision=params.named_study(study).precision,
         held_out=None,
         seed=0,
     )

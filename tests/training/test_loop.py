@@ -247,10 +247,11 @@ def test_a_run_does_not_depend_on_what_another_purpose_drew(train, monkeypatch, 
     before = result(train("derpp"))
     epoch = loop._epoch
 
-    def greedy(method: Method[Any], *rest: Any) -> dict[str, float]:
+    def greedy(steps: step.Plain, *rest: Any) -> dict[str, float]:
+        method = steps.method
         method.learner.generators["gates"].uniform(100)
         method.learner.generators["something new"].uniform(100)
-        return epoch(method, *rest)
+        return epoch(steps, *rest)
 
     monkeypatch.setattr(loop, "_epoch", greedy)
     assert result(train("derpp")) == before

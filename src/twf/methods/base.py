@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from twf.data.augmentation import Augment
 from twf.hyperparameters import Fidelity, Hyperparameters
 from twf.models.resnet import ResNet
-from twf.params import LrDecay
+from twf.params import LrDecay, Precision
 from twf.replay.buffer import ReservoirBuffer
 from twf.training.randomness import Generators
 
@@ -55,6 +55,7 @@ class Learner:
     image_size: int  # pixels along a side
     fidelity: dict[str, Fidelity]  # of the method's switches
     lr_decay: LrDecay | None = None
+    precision: Precision = "tf32"
     source: SourceData | None = None  # where the method asks for it
 
     @property

@@ -17,7 +17,7 @@ from twf.data.store import Dataset
 from twf.evaluation.accuracy import Logits, accuracy_per_task, to_device
 from twf.evaluation.similarity import Probe
 from twf.methods import make
-from twf.methods.base import Batch, Learner, Method, SourceData, Task
+from twf.methods.base import Learner, SourceData, Task
 from twf.models.resnet import ResNet, fresh_classifier
 from twf.progress import Advance
 from twf.study import Run
@@ -27,7 +27,7 @@ from twf.training.randomness import Generators, seeded
 from twf.training.resume import Keeper
 from twf.training.sgd import batches
 from twf.training.state import capture, fill, restore
-from twf.training.step import plain, training_step
+from twf.training.step import Plain, executed
 
 
 @dataclass
@@ -70,6 +70,7 @@ def train(
     tracker: Tracker,
     advance: Advance,
     keeper: Keeper,
+    execution: str = "plain",
 ) -> Outcome:
     """Learn the benchmark's tasks one after another, and evaluate on all of them after each.
 
@@ -77,6 +78,7 @@ def train(
     """
     learner = make_learner(run, dataset, source_dataset, checkpoint, device)
     method = make(run.method, learner, run.hyperparameters)
+    steps = executed(execution, method)
     train_images = to_device(dataset.train_images, device)
     train_labels = dataset.train_labels.to(device)
     test_images = to_device(dataset.test_images, device)
@@ -119,8 +121,9 @@ def train(
             method.begin_task(task)
             place.begun = True
         images, labels = method.training_set(task)
+        steps.begin(images, labels)
         while place.epoch < run.epochs:
-            terms = _epoch(method, place, images, labels, lambda: keeper.pause(state))
+            terms = _epoch(steps, place, len(images), lambda: keeper.pause(state))
             entry = _entry(task, place, terms)
             outcome.history.append(entry)
             tracker.epoch(entry)
@@ -194,32 +197,25 @@ def make_learner(
         image_size=dataset.train_images.shape[1],
         fidelity=run.fidelity,
         lr_decay=run.lr_decay,
+        precision=run.precision,
         source=source,
     )
 
 
-def _epoch(
-    method: Method[Any],
-    place: Place,
-    images: Tensor,
-    labels: Tensor,
-    pause: Callable[[], None],
-) -> dict[str, Tensor]:
-    """One pass over a task's images in random order, or what is left of it.
+def _epoch(steps: Plain, place: Place, count: int, pause: Callable[[], None]) -> dict[str, Tensor]:
+    """One pass over a task's `count` images in random order, or what is left of it.
 
     Gives each term's value at every step (`[steps]` each). Nothing returns to the host.
     """
-    parameters = [p for module in method.modules() for p in module.parameters()]
-    gradients = plain(method)
+    method = steps.method
     if place.order is None:
-        place.order = method.learner.generators["order"].permutation(len(images))
+        place.order = method.learner.generators["order"].permutation(count)
     positions = batches(place.order, method.batch_size, method.keep_last_batch)
     before, start = place.seconds, time.monotonic()
     while place.step < len(positions):
         index = positions[place.step]
-        batch = Batch(images[index], labels[index], index)
         rate = method.learning_rate(place.epoch + place.step / len(positions))
-        for name, value in training_step(method, gradients, parameters, batch, rate).items():
+        for name, value in steps.step(index, rate).items():
             if name not in place.terms:
                 place.terms[name] = value.new_zeros(len(positions))
             place.terms[name][place.step] = value

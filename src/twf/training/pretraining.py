@@ -20,6 +20,7 @@ from twf.models.resnet import ResNet
 from twf.params import Params, Pretraining, Source
 from twf.progress import progress
 from twf.training import checkpoints
+from twf.training.precision import autocast, set_precision
 from twf.training.provenance import code, environment
 from twf.training.randomness import Generators, seeded
 from twf.training.resume import Keeper, keeping
@@ -106,6 +107,7 @@ def _train(
         "code": code()["method_hash"],
         "device": device.type,
     } | environment(device)["versions"]
+    set_precision(recipe.precision)
     with keeping(files.state_file("pretrain", name), guard, save_every) as keeper:
         _learn(name, recipe, dataset, network, augment, device, keeper)
         about = {
@@ -192,7 +194,8 @@ def pretraining_step(
     labels: Tensor,
 ) -> Tensor:
     """An update by SGD with momentum from one batch of augmented images; gives its loss."""
-    loss = F.cross_entropy(network(inputs), labels)
+    with autocast(recipe.precision, inputs.device):
+        loss = F.cross_entropy(network(inputs), labels)
     loss.backward()
     parameters = list(network.parameters())
     sgd_step(parameters, rate, velocity, recipe.momentum, recipe.weight_decay)

@@ -19,11 +19,18 @@ from twf.results import record
 from twf.study import Run
 from twf.tracking import start_tracking
 from twf.training import checkpoints, loop
+from twf.training.precision import set_precision
 from twf.training.provenance import code, device_name, environment, host
 from twf.training.resume import keeping
 
 
-def execute(params: Params, run: Run, device: torch.device, save_every: float = math.inf) -> None:
+def execute(
+    params: Params,
+    run: Run,
+    device: torch.device,
+    save_every: float = math.inf,
+    execution: str = "plain",
+) -> None:
     """Train, evaluate, and write the record.
 
     The run's state is saved every `save_every` seconds and after each task. Where such a state is
@@ -55,7 +62,9 @@ def execute(params: Params, run: Run, device: torch.device, save_every: float = 
         "code": made_by["method_hash"],
         "versions": made_in["versions"],
         "device": device.type,
+        "execution": execution,
     }
+    set_precision(run.precision)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     phases = 1 if run.method == "joint" else run.tasks
@@ -64,7 +73,9 @@ def execute(params: Params, run: Run, device: torch.device, save_every: float = 
         start_tracking(params.tracking, run) as tracker,
         progress(run.id, phases * run.epochs) as advance,
     ):
-        outcome = loop.train(run, dataset, source, checkpoint, device, tracker, advance, keeper)
+        outcome = loop.train(
+            run, dataset, source, checkpoint, device, tracker, advance, keeper, execution
+        )
         seconds = keeper.seconds
         tracker.finish(outcome.status, outcome.accuracy_class_il, outcome.accuracy_task_il)
         row = _row(run, outcome, seconds, started, device) | {
@@ -74,6 +85,7 @@ def execute(params: Params, run: Run, device: torch.device, save_every: float = 
                     "code": made_by,
                     "inputs": inputs,
                     "versions": made_in["versions"],
+                    "execution": execution,
                 }
             )
         }

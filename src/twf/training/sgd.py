@@ -16,7 +16,7 @@ def batches(order: Tensor, size: int, keep_last: bool = False) -> list[Tensor]:
 @torch.no_grad()
 def sgd_step(
     parameters: list[torch.nn.Parameter],
-    rate: float,
+    rate: float | Tensor,
     velocity: list[Tensor] | None = None,
     momentum: float = 0.9,
     weight_decay: float = 0.0,
@@ -24,7 +24,7 @@ def sgd_step(
     """`theta <- theta - rate * gradient`, and the gradients are gone.
 
     `weight_decay * theta` is added to the gradient first. With a `velocity` for each parameter,
-    `v <- momentum * v + gradient` takes the gradient's place.
+    `v <- momentum * v + gradient` takes the gradient's place. `rate` may be a scalar tensor.
     `torch.optim` would do the same, at the cost of seconds per run for importing its compiler.
     """
     trained: list[Tensor] = []
@@ -40,7 +40,10 @@ def sgd_step(
         torch._foreach_mul_(velocity, momentum)
         torch._foreach_add_(velocity, gradients)
         gradients = velocity
-    torch._foreach_add_(trained, gradients, alpha=-rate)
+    if isinstance(rate, Tensor):  # a captured step's, which changes without it
+        torch._foreach_add_(trained, torch._foreach_mul(gradients, -rate))
+    else:
+        torch._foreach_add_(trained, gradients, alpha=-rate)
 
 
 def cosine(epoch: float, epochs: int, start: float, end: float) -> float:

@@ -1,4 +1,8 @@
-"""One training step: loss, gradients, update, buffer. Nothing of it returns to the host."""
+"""One training step - loss, gradients, update, buffer - and the ways to execute it.
+
+All execute the same method file. `plain` is the definition; the others are held to it by tests.
+Nothing of a step returns to the host.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +12,143 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from twf.errors import UserError
+from twf.machine import EXECUTIONS
 from twf.methods.base import Batch, Method, Step
+from twf.training.precision import autocast
 from twf.training.sgd import sgd_step
+from twf.training.state import capture, flatten, restore
 
-Gradients = Callable[[Batch], Step]  # adds the loss's gradients to the parameters'
+Loss = Callable[[Batch], Step]
+Terms = dict[str, Tensor]  # each term's value, a scalar
+WARM_UP = 3  # steps before a capture, which let libraries choose algorithms and take their memory
 
 
 def training_step(
     method: Method[Any],
-    gradients: Gradients,
+    loss: Loss,
     parameters: list[nn.Parameter],
     batch: Batch,
-    rate: float,
-) -> dict[str, Tensor]:
+    rate: float | Tensor,
+) -> Terms:
     """Learn from one stream batch, then offer it to the buffer. Gives each term's value."""
-    step = gradients(batch)
+    learner = method.learner
+    with autocast(learner.precision, learner.device):
+        step = loss(batch)
+    torch.stack(list(step.terms.values())).sum().backward()
     sgd_step(parameters, rate)
     if method.buffer is not None and step.store is not None:
         method.buffer.insert(**step.store)
     return {name: value.detach() for name, value in step.terms.items()}
 
 
-def plain(method: Method[Any]) -> Gradients:
-    """The definition: operation by operation, as the method is written."""
+class Plain:
+    """Operation by operation, as the method is written."""
 
-    def gradients(batch: Batch) -> Step:
-        step = method.loss(batch)
-        torch.stack(list(step.terms.values())).sum().backward()
-        return step
+    def __init__(self, method: Method[Any]) -> None:
+        self.method = method
+        self.parameters = [p for module in method.modules() for p in module.parameters()]
+        self.loss: Loss = method.loss
 
-    return gradients
+    def begin(self, images: Tensor, labels: Tensor) -> None:
+        """Begin a phase: its training set stays where it is, and the method what it is set to."""
+        self.images, self.labels = images, labels
+
+    def step(self, index: Tensor, rate: float) -> Terms:
+        """A step on the images at `index` (int64 `[B]`) at a learning rate.
+
+        The terms stand until the next step.
+        """
+        return self._step(index, rate, self.loss)
+
+    def _step(self, index: Tensor, rate: float | Tensor, loss: Loss) -> Terms:
+        batch = Batch(self.images[index], self.labels[index], index)
+        return training_step(self.method, loss, self.parameters, batch, rate)
 
 
-# Ways to execute the same step.
-EXECUTIONS: dict[str, Callable[[Method[Any]], Gradients]] = {"plain": plain}
+class Compiled(Plain):
+    """The loss and its gradients by `torch.compile`, as one graph.
+
+    A run's first step is plain: it makes the buffer's rows, and has no replay.
+    """
+
+    def __init__(self, method: Method[Any]) -> None:
+        super().__init__(method)
+        self.loss = torch.compile(method.loss, fullgraph=True)
+        self.started = False
+
+    def begin(self, images: Tensor, labels: Tensor) -> None:
+        super().begin(images, labels)
+        self.started = _has_stepped(self.method)
+
+    def step(self, index: Tensor, rate: float) -> Terms:
+        if not self.started:
+            self.started = True
+            return self._step(index, rate, self.method.loss)
+        return super().step(index, rate)
+
+
+class Captured(Plain):
+    """The whole step, update and buffer too, as one CUDA graph for each phase.
+
+    `inner` is what is captured. Its first steps, and batches of another size (the last of an epoch,
+    where a method keeps it), are executed by it.
+    """
+
+    def __init__(self, inner: Plain) -> None:
+        super().__init__(inner.method)
+        if self.method.learner.device.type != "cuda":
+            raise UserError("only steps on a GPU are captured: --execution plain or compiled")
+        self.inner, self.loss = inner, inner.loss
+
+    def begin(self, images: Tensor, labels: Tensor) -> None:
+        super().begin(images, labels)
+        self.inner.begin(images, labels)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.started = _has_stepped(self.method)
+
+    def step(self, index: Tensor, rate: float) -> Terms:
+        if not self.started or len(index) != self.method.batch_size:
+            self.started = True
+            return self.inner.step(index, rate)
+        if self.graph is None:
+            self._capture(index)
+        self.index.copy_(index)
+        self.rate.fill_(rate)
+        assert self.graph is not None
+        self.graph.replay()
+        return self.terms
+
+    def _capture(self, index: Tensor) -> None:
+        """Record the step's kernels. The method is afterwards what it was before."""
+        device = index.device
+        self.index, self.rate = index.clone(), torch.zeros((), device=device)
+        tensors: dict[str, Tensor] = {}
+        before = flatten(capture(self.method), tensors)
+        aside = torch.cuda.Stream(device)
+        aside.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(aside):
+            for _ in range(WARM_UP):
+                self._step(self.index, self.rate, self.loss)
+        torch.cuda.current_stream(device).wait_stream(aside)
+        restore(self.method, before, tensors)
+        self.graph = torch.cuda.CUDAGraph()
+        for random in self.method.learner.generators.values():
+            self.graph.register_generator_state(random.generator)
+        with torch.cuda.graph(self.graph):
+            self.terms = self._step(self.index, self.rate, self.loss)
+
+
+def _has_stepped(method: Method[Any]) -> bool:
+    """Whether a step was made: its random numbers have begun, and its buffer has rows."""
+    buffer = method.buffer
+    filled = buffer is None or buffer.size == 0 or not buffer.empty
+    return filled and "augmentation" in method.learner.generators
+
+
+def executed(execution: str, method: Method[Any]) -> Plain:
+    """The steps of a run, executed in one of the ways."""
+    if execution not in EXECUTIONS:
+        raise UserError(f"no execution {execution!r}; there is {', '.join(EXECUTIONS)}")
+    inner = Compiled(method) if execution.startswith("compiled") else Plain(method)
+    return Captured(inner) if execution.endswith("captured") else inner

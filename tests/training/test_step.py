@@ -1,0 +1,252 @@
+"""Steps compiled and captured against plain ones, and what a step may not do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from twf.data import tasks
+from twf.data.store import Dataset
+from twf.errors import UserError
+from twf.evaluation.accuracy import to_device
+from twf.hyperparameters import METHODS
+from twf.methods import make
+from twf.methods.base import Method, Task
+from twf.replay.buffer import ReservoirBuffer
+from twf.study import Run
+from twf.training import loop
+from twf.training.checkpoints import Checkpoint
+from twf.training.precision import set_precision
+from twf.training.state import capture
+from twf.training.step import Captured, Compiled, Plain, executed
+
+STATES = 20  # along a run, half of them in each task
+RATE = 1.0  # of the steps that are compared: parameters move by the gradient
+TOLERANCE = 1e-4  # relative
+CPU = torch.device("cpu")
+Make = Callable[..., tuple[Method[Any], list[Task]]]
+
+
+@pytest.fixture
+def make_method(
+    tiny_run: Callable[..., Run],
+    tiny_dataset: Dataset,
+    tiny_source: Dataset,
+    tiny_checkpoint: Checkpoint,
+) -> Make:
+    """`make_method(name, device)`: a method of the miniature study, and its phases."""
+
+    def one(
+        name: str, device: torch.device = CPU, **changes: Any
+    ) -> tuple[Method[Any], list[Task]]:
+        run = tiny_run(name, **changes)
+        source = tiny_source if run.source_data is not None else None
+        learner = loop.make_learner(run, tiny_dataset, source, tiny_checkpoint, device)
+        method = make(name, learner, run.hyperparameters)
+        images = to_device(tiny_dataset.train_images, device)
+        labels = tiny_dataset.train_labels.to(device)
+        parts = tasks.split(labels, run.tasks, run.classes)
+        return method, method.phases([Task(i, images[p], labels[p]) for i, p in enumerate(parts)])
+
+    return one
+
+
+def phases(method: Method[Any], tasks: list[Task], *ways: Plain) -> Iterator[list[Tensor]]:
+    """Begin and end each phase, with every way to execute it; gives its batches in between."""
+    for task in tasks:
+        for module in method.modules():
+            module.train()
+        method.begin_task(task)
+        images, labels = method.training_set(task)
+        for way in ways:
+            way.begin(images, labels)
+        order = method.learner.generators["order"].permutation(len(images))
+        count = -(-STATES // len(tasks))
+        yield list(order.repeat(count).split(method.batch_size))[:count]
+        method.end_task(task)
+
+
+def parts(value: Any) -> Iterator[Tensor]:
+    """All tensors of a method's state."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, nn.Module):
+        yield from value.state_dict().values()
+    elif isinstance(value, ReservoirBuffer):
+        yield from (value.seen, *value.rows.values())
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from parts(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from parts(part)
+
+
+def state(method: Method[Any]) -> list[Tensor]:
+    """The method's tensors themselves, where it has them."""
+    found = capture(method)
+    return [*parts(found["network"]), *parts(found["method"])]
+
+
+class Snapshot:
+    """A method as it is now, to go back to, in the same places of memory."""
+
+    def __init__(self, method: Method[Any]) -> None:
+        self.random = list(method.learner.generators.values())
+        self.tensors = state(method)
+        self.values = [tensor.clone() for tensor in self.tensors]
+        self.states = [random.generator.get_state() for random in self.random]
+
+    def restore(self) -> None:
+        for tensor, value in zip(self.tensors, self.values, strict=True):
+            tensor.copy_(value)
+        for random, generator_state in zip(self.random, self.states, strict=True):
+            random.generator.set_state(generator_state)
+
+
+@torch.no_grad()
+def after(way: Plain, index: Tensor, before: Snapshot) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """A step's terms and by how much it changes each tensor; the method is then what it was."""
+    with torch.enable_grad():
+        terms = {name: value.clone() for name, value in way.step(index, RATE).items()}
+    changes = [
+        tensor.double() - value.double()
+        for tensor, value in zip(before.tensors, before.values, strict=True)
+    ]
+    before.restore()
+    return terms, changes
+
+
+def compare(one: Any, other: Any) -> None:
+    """Terms and changes agree; of a tensor that hardly changes, as part of all changes."""
+    assert one[0].keys() == other[0].keys()
+    for name, value in one[0].items():
+        torch.testing.assert_close(other[0][name], value, rtol=TOLERANCE, atol=1e-6)
+    scale = torch.stack([change.norm() for change in one[1]]).norm()
+    assert scale > 0
+    for expected, found in zip(one[1], other[1], strict=True):
+        assert (found - expected).norm() <= TOLERANCE * (expected.norm() + 1e-3 * scale)
+
+
+def hold_to_plain(make_way: Callable[[Method[Any]], Plain], made: Any) -> None:
+    """From states along a run of plain steps, a step of another way does as a plain one."""
+    method, tasks = made
+    plain, other = Plain(method), make_way(method)
+    rate = method.learning_rate(0.0)
+    compared = 0
+    for batches in phases(method, tasks, plain, other):
+        for number, index in enumerate(batches):
+            if not (method.task == 0 and number == 0):  # the first step is always plain
+                before = Snapshot(method)
+                compare(after(plain, index, before), after(other, index, before))
+                compared += 1
+            plain.step(index, rate)
+    assert compared == STATES - 1
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
+def test_a_compiled_step_does_as_a_plain_one(name, make_method, compiler):
+    hold_to_plain(Compiled, make_method(name))
+
+
+def test_what_is_compiled_has_one_graph_and_draws_as_the_plain_step(
+    make_method, compiler, monkeypatch
+):
+    """The graph as it is traced, without the minutes that machine code takes."""
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile
+    monkeypatch.setattr(
+        torch,
+        "compile",
+        lambda loss, fullgraph: compiled(loss, fullgraph=fullgraph, backend=backend),
+    )
+    hold_to_plain(Compiled, make_method("er"))
+    assert len(graphs) == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are captured on a GPU alone")
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+@pytest.mark.parametrize("name", METHODS)
+def test_a_captured_step_does_as_a_plain_one(name, precision, make_method):
+    set_precision(precision)
+    made = make_method(name, torch.device("cuda"), precision=precision)
+    hold_to_plain(lambda method: Captured(Plain(method)), made)
+
+
+def test_steps_are_captured_on_a_gpu_alone(make_method):
+    with pytest.raises(UserError, match="only steps on a GPU are captured"):
+        executed("captured", make_method("er")[0])
+
+
+def test_an_unknown_execution_is_refused(make_method):
+    with pytest.raises(UserError, match="no execution 'fast'; there is plain, compiled"):
+        executed("fast", make_method("er")[0])
+
+
+class _NothingReturns(TorchDispatchMode):
+    """Refuses operations whose result, or its shape, the host would have to wait for."""
+
+    refused = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal", "bincount")
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, arguments: Any = (), options: Any = None
+    ) -> Any:
+        name = operation._schema.name.removeprefix("aten::")
+        assert not name.startswith(self.refused), f"{name} makes the host wait"
+        if name.startswith("index"):
+            for index in arguments[1]:
+                assert index is None or index.dtype != torch.bool, f"{name} by a mask"
+        return operation(*arguments, **(options or {}))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_nothing_of_a_step_returns_to_the_host(name, make_method):
+    """Neither values nor shapes that depend on them: so a step can be captured."""
+    method, tasks = make_method(name)
+    way = Plain(method)
+    for batches in phases(method, tasks, way):
+        with _NothingReturns():
+            for index in batches[:3]:
+                way.step(index, 0.01)
+
+
+def test_the_guard_of_that_test_refuses_what_it_is_to_refuse():
+    values = torch.arange(3.0)
+    for wait in (values.sum().item, values.nonzero, lambda: values[values > 0]):
+        with pytest.raises(AssertionError), _NothingReturns():
+            wait()
+
+
+def test_bf16_rounds_the_network_and_not_the_weights(make_method):
+    steps = {}
+    for precision in ("tf32", "bf16"):
+        method, tasks = make_method("derpp", precision=precision)
+        way = Plain(method)
+        (index, *_), *_ = phases(method, tasks[:1], way)
+        steps[precision] = way.step(index, 0.01)["stream"].item()
+        assert {p.dtype for p in method.learner.network.parameters()} == {torch.float32}
+    assert steps["bf16"] != steps["tf32"]
+    assert steps["bf16"] == pytest.approx(steps["tf32"], rel=0.05)
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(UserError, match="no precision 'fp8'; there is fp32, tf32, bf16"):
+        set_precision("fp8")
