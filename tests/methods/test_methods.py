@@ -19,6 +19,7 @@ from twf.params import Augmentation, Network
 from twf.training import loop
 from twf.training.randomness import Generators, Random, seeded
 from twf.training.sgd import sgd_step
+from twf.training.step import Plain
 
 CPU = torch.device("cpu")
 TASKS, PER_TASK, BATCH, BUFFER, SIDE = 3, 2, 8, 21, 16
@@ -262,7 +263,9 @@ def test_joint_keeps_an_epochs_last_batch_and_others_drop_it(method, monkeypatch
         return loss(batch)
 
     monkeypatch.setattr(made, "loss", spy)
-    loop._epoch(made, loop.Place(), task.images, task.labels, lambda: None)
+    steps = Plain(made)
+    steps.begin(task.images, task.labels)
+    loop._epoch(steps, loop.Place(), len(task.images), lambda: None)
     assert sizes == ([BATCH, BATCH, 3] if name == "joint" else [BATCH, BATCH])
     assert len(set(positions)) == sum(sizes), "an image comes once an epoch"
 

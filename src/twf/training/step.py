@@ -75,15 +75,9 @@ class Compiled(Plain):
     def __init__(self, method: Method[Any]) -> None:
         super().__init__(method)
         self.loss = torch.compile(method.loss, fullgraph=True)
-        self.started = False
-
-    def begin(self, images: Tensor, labels: Tensor) -> None:
-        super().begin(images, labels)
-        self.started = _has_stepped(self.method)
 
     def step(self, index: Tensor, rate: float) -> Terms:
-        if not self.started:
-            self.started = True
+        if not _has_stepped(self.method):
             return self._step(index, rate, self.method.loss)
         return super().step(index, rate)
 
@@ -105,11 +99,9 @@ class Captured(Plain):
         super().begin(images, labels)
         self.inner.begin(images, labels)
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.started = _has_stepped(self.method)
 
     def step(self, index: Tensor, rate: float) -> Terms:
-        if not self.started or len(index) != self.method.batch_size:
-            self.started = True
+        if not _has_stepped(self.method) or len(index) != self.method.batch_size:
             return self.inner.step(index, rate)
         if self.graph is None:
             self._capture(index)
