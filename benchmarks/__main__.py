@@ -20,6 +20,7 @@ class Measurement(StrEnum):
     STEPS = "steps"
     PRETRAINING = "pretraining"
     REPLAY = "replay"
+    CONDITIONING = "conditioning"
     EVALUATION = "evaluation"
     LOADING = "loading"
 
@@ -52,7 +53,7 @@ def main(
     Times are medians over repeats. Ratios mean more than times: what is compared is called in turn.
     `python -m benchmarks steps --benchmark split-cifar10 --reference CHECKOUT` compares TwF's step.
     """
-    from benchmarks import ceiling, loading, parts, report, steps
+    from benchmarks import ceiling, conditioning, loading, parts, report, steps
     from benchmarks.shapes import planned
     from benchmarks.timing import Effort, Row
     from twf.cli import device_for
@@ -84,6 +85,8 @@ def main(
                 found.append(parts.pretraining(params, run, on, effort))
             if Measurement.REPLAY in wanted:
                 found += parts.replay(params, run, on, effort)
+            if Measurement.CONDITIONING in wanted:
+                found += conditioning.measure(params, run, on, effort)
             if Measurement.EVALUATION in wanted:
                 found.append(parts.evaluation(params, run, on, effort))
         rows += [row | {"threads": count} for row in found]

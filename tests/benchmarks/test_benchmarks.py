@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks import __main__ as command
-from benchmarks import ceiling, loading, parts, reference, report, steps
+from benchmarks import ceiling, conditioning, loading, parts, reference, report, steps
 from benchmarks.shapes import planned
 from benchmarks.timing import Effort, Times, interleaved
 
 from twf import params as parameters
 from twf.errors import UserError
 from twf.hyperparameters import METHODS
+from twf.models.gates import TaskLinear
 from twf.params import Params
 from twf.study import Run
 
@@ -171,6 +172,17 @@ def test_the_parts_have_rates(params, run):
         rate = row["images"] / row["milliseconds"] * 1000
         assert row["images_per_second"] == pytest.approx(rate)
     assert len({row["measurement"] for row in rows}) == 6
+
+
+def test_all_ways_to_map_by_task_are_compared_and_give_the_same(params, run):
+    rows = conditioning.measure(params, run, CPU, SMALLEST)
+    assert [row["way"] for row in rows[:3]] == list(conditioning.WAYS)
+    assert len(rows) == 3 * 5, "a row per way and tap"
+    layer = TaskLinear(3, 4, 6, 1.0)
+    x, task = torch.randn(7, 4), torch.tensor([0, 2, 2, 1, 0, 1, 2])
+    first, *others = [way(layer, x, task) for way in conditioning.WAYS.values()]
+    for other in others:
+        torch.testing.assert_close(other, first)
 
 
 def test_loading_is_held_to_its_limits(monkeypatch):
