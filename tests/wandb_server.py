@@ -37,6 +37,7 @@ class WandbServer:
         self.runs: dict[tuple[str, str], StoredRun] = {}
         self.requests: Counter[str] = Counter()
         self.down = False  # it refuses every request
+        self.refused: set[str] = set()  # identifiers of runs that it does not take
         self.address = ""
 
     def answer(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
@@ -124,14 +125,16 @@ def serving() -> Iterator[WandbServer]:
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)
             answer: dict[str, Any] = {}
-            if not server.down and self.path == "/graphql":
-                said = json.loads(body)
-                answer = {"data": server.answer(said["query"], said.get("variables") or {})}
-            elif not server.down and self.path.endswith("/file_stream"):
+            said = json.loads(body) if self.path == "/graphql" else {}
+            variables = said.get("variables") or {}
+            refused = server.down or variables.get("name") in server.refused
+            if said and not refused:
+                answer = {"data": server.answer(said["query"], variables)}
+            elif self.path.endswith("/file_stream") and not refused:
                 _, _, _, project, name, _ = self.path.split("/")
                 server.stream(project, name, json.loads(body))
             content = json.dumps(answer).encode()
-            self.send_response(403 if server.down else 200)
+            self.send_response(403 if refused else 200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -41,6 +41,7 @@ def server(_server: WandbServer, no_key: Path, monkeypatch: pytest.MonkeyPatch) 
     _server.runs.clear()
     _server.requests.clear()
     _server.down = False
+    _server.refused.clear()
     monkeypatch.setenv("WANDB_BASE_URL", _server.address)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     return _server

@@ -42,7 +42,8 @@ def root() -> Path:
 
 def folders(identity: str) -> list[Path]:
     """The folders of a run in `wandb/`, one for each time that it was told of on this machine."""
-    return sorted((root() / "wandb").glob(f"*run-????????_??????-{identity}"))
+    logs = (root() / "wandb").glob(f"*run-*/run-{identity}.wandb")
+    return sorted(log.parent for log in logs)
 
 
 class WandbRun:
