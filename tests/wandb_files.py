@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import wandb
+
 BLOCK, HEADER = 2**15, 7
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 
@@ -54,6 +56,7 @@ def without_clocks(values: dict[str, Any]) -> dict[str, Any]:
 
 def stored_run(folder: Path) -> dict[str, Any]:
     """What a folder in `wandb/` holds: `run`, `config`, `history`, `summary`, `exit`."""
+    wandb.teardown()  # another process writes, and is done when it has ended
     (path,) = folder.glob("run-*.wandb")
     records = list(stored_records(path))
     runs = [record.run for record in records if record.HasField("run")]

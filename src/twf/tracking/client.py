@@ -12,6 +12,7 @@ from twf.params import PROTOCOLS, Tracking
 from twf.tracking import view
 from twf.tracking.view import Row
 
+PATIENCE = 120.0  # seconds to wait for the last data to be sent; `wandb sync` can send the rest
 MARK = "twf-summary.json"  # in the folder of a run that was told to its end: its summary
 
 Mode = Literal["online", "offline"]
@@ -62,7 +63,13 @@ class WandbRun:
             entity=settings.entity,
             **view.about(row),
             dir=root(),
-            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
+            settings=wandb.Settings(
+                silent=True,
+                console="off",
+                x_disable_stats=True,
+                finish_timeout=PATIENCE,
+                finish_timeout_raises=True,
+            ),
         )
         self._run.define_metric("phase")
         for name in ("accuracy", "cka", "nearest_neighbours"):
