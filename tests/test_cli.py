@@ -84,6 +84,7 @@ COMMANDS = [
     "table tiny main.split-target",
     "compare tiny",
     "report tiny",
+    "track sync tiny",
 ]
 
 
@@ -102,6 +103,7 @@ UNKNOWN = {
     "table large main.split-target": ["no study 'large'", "there is tiny"],
     "compare large": ["no study 'large'", "there is tiny"],
     "report large": ["no study 'large'", "there is tiny"],
+    "track sync large": ["no study 'large'", "there is tiny"],
     "run tiny split-target.er.99.s0": ["no run 'split-target.er.99.s0'", "`twf plan tiny`"],
     "table tiny other": ["no table 'other'", "there is main.split-target"],
     "data show nothing": ["no archive 'nothing'", "there is cifar10, "],
@@ -453,6 +455,25 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     runs = {name: run["status"] for name, run in status()["runs"].items()}
     assert runs == {"split-target.finetune.s0": "done", RUN: "stale"}
     assert "1 done, 1 stale" in twf("plan").out
+
+
+def test_track_sync_says_what_became_of_each_run_and_fails_if_one_did(
+    twf, tiny_inputs, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    assert "no records of study tiny" in mistake(twf("track sync tiny"))
+    assert twf(f"run tiny {RUN}").code == 0
+    assert "no key for Weights & Biases" in mistake(twf("track sync tiny --mode online"))
+    said = twf("track sync tiny")
+    assert (said.code, said.out) == (0, "to wandb/: 1 sent, 0 there already\n")
+    said = twf("track sync tiny --mode offline")
+    assert (said.code, said.out) == (0, "to wandb/: 0 sent, 1 there already\n")
+    torn = files.record_file("tiny", "split-target.joint.s0")
+    torn.write_bytes(b"PAR1")
+    said = twf("track sync tiny")
+    assert (said.code, said.out) == (1, "to wandb/: 0 sent, 1 there already, 1 failed\n")
+    assert f"failed: {torn.stem}: {torn} cannot be read" in said.err
 
 
 def test_params_may_lie_elsewhere(twf, tiny_project, tmp_path, monkeypatch):

@@ -44,7 +44,9 @@ data_app = typer.Typer(
 )
 pretrain_app = typer.Typer(no_args_is_help=True, help="Pretrained networks: where runs start.")
 app.add_typer(data_app, name="data")
+track_app = typer.Typer(no_args_is_help=True, help="Weights & Biases, as a view of the records.")
 app.add_typer(pretrain_app, name="pretrain")
+app.add_typer(track_app, name="track")
 
 ParamsFile = Annotated[
     Path, typer.Option("--params", help="The study as data.", envvar="TWF_PARAMS")
@@ -338,6 +340,34 @@ def report(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     from twf.results import report
 
     report.write(_plan(params, study))
+
+
+@track_app.command("sync")
+def track_sync(
+    study: StudyArgument,
+    params: ParamsFile = files.PARAMS,
+    mode: Annotated[
+        Literal["auto", "online", "offline"], typer.Option(help="auto: online where a key is.")
+    ] = "auto",
+) -> None:
+    """Tell Weights & Biases of the runs of a study that are done, from their records.
+
+    A run that it has already, because it was tracked or synced before, is left alone. Offline, they
+    go to `wandb/`; next: `wandb sync` there, with a key and the network.
+    """
+    from twf.tracking import view
+    from twf.tracking.sync import sync
+
+    loaded = parameters.load(params)
+    records = [files.record_file(study, run) for run in expand(loaded, study).runs]
+    done = sync(loaded.tracking, study, records, mode)
+    where = view.project(loaded.tracking, study) if done.mode == "online" else "wandb/"
+    print(f"to {where}: {len(done.sent)} sent, {len(done.skipped)} there already", end="")
+    print(f", {len(done.failed)} failed" if done.failed else "")
+    for run, reason in done.failed.items():
+        print(f"failed: {run}: {reason}", file=sys.stderr)
+    if done.failed:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -41,6 +41,7 @@ def start(path: Path) -> subprocess.Popen[bytes]:
 
 def serve(path: Path) -> None:
     """Fork for each client that connects to `path`, until standard input ends."""
+    import pandas  # noqa: F401 - wandb's tables ask for it
     import torch
     import wandb  # noqa: F401
 

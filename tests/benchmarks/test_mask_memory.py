@@ -15,7 +15,7 @@ from twf.data import store
 from twf.errors import UserError
 from twf.params import Params
 from twf.study import expand
-from twf.tracking import NoTracker
+from twf.tracking.live import NoTracker
 from twf.training import checkpoints, loop
 from twf.training.resume import Keeper
 

@@ -12,7 +12,7 @@ import torch
 
 from twf.data.store import Dataset
 from twf.study import Run
-from twf.tracking import NoTracker
+from twf.tracking.live import NoTracker
 from twf.training import loop
 from twf.training.checkpoints import Checkpoint
 from twf.training.loop import Outcome

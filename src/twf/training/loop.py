@@ -21,7 +21,7 @@ from twf.methods.base import Learner, SourceData, Task
 from twf.models.resnet import ResNet, fresh_classifier
 from twf.progress import Advance
 from twf.study import Run
-from twf.tracking import Tracker
+from twf.tracking.live import Tracker
 from twf.training.checkpoints import Checkpoint
 from twf.training.randomness import Generators, seeded
 from twf.training.resume import Keeper
@@ -126,7 +126,7 @@ def train(
             terms = _epoch(steps, place, len(images), lambda: keeper.pause(state))
             entry = _entry(task, place, terms)
             outcome.history.append(entry)
-            tracker.epoch(entry)
+            tracker.update(vars(outcome))
             advance(1, f"task {task.number} loss {entry['loss']:.3f}")
             outcome.reason = _divergence(entry, terms)
             if outcome.reason is not None:
@@ -138,8 +138,8 @@ def train(
         class_il, task_il = evaluate(method.logits)
         outcome.accuracy_class_il.append(class_il)
         outcome.accuracy_task_il.append(task_il)
-        tracker.task(task.number, class_il, task_il)
         _probe(probe, learner, outcome)
+        tracker.update(vars(outcome))
         place = Place(phase=place.phase + 1)
         keeper.pause(state, now=place.phase < len(phases))
     return outcome

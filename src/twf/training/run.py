@@ -17,7 +17,7 @@ from twf.params import Params
 from twf.progress import progress
 from twf.results import record
 from twf.study import Run
-from twf.tracking import start_tracking
+from twf.tracking.live import start_tracking
 from twf.training import checkpoints, loop
 from twf.training.precision import set_precision
 from twf.training.provenance import code, device_name, environment, host
@@ -68,35 +68,30 @@ def execute(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     phases = 1 if run.method == "joint" else run.tasks
+    provenance = {
+        "parameters": json.loads(run.parameters),
+        "code": made_by,
+        "inputs": inputs,
+        "versions": made_in["versions"],
+        "execution": execution,
+    }
+    about = _about(run, started, device) | {"provenance": json.dumps(provenance)}
     with (
         keeping(files.state_file(run.study, run.id), guard, save_every) as keeper,
-        start_tracking(params.tracking, run) as tracker,
+        start_tracking(params.tracking, about) as tracker,
         progress(run.id, phases * run.epochs) as advance,
     ):
         outcome = loop.train(
             run, dataset, source, checkpoint, device, tracker, advance, keeper, execution
         )
-        seconds = keeper.seconds
-        tracker.finish(outcome.status, outcome.accuracy_class_il, outcome.accuracy_task_il)
-        row = _row(run, outcome, seconds, started, device) | {
-            "provenance": json.dumps(
-                {
-                    "parameters": json.loads(run.parameters),
-                    "code": made_by,
-                    "inputs": inputs,
-                    "versions": made_in["versions"],
-                    "execution": execution,
-                }
-            )
-        }
+        row = about | _found(outcome, keeper.seconds, device)
         record.write(files.record_file(run.study, run.id), row)
         keeper.forget()
+        tracker.finish(row)
 
 
-def _row(
-    run: Run, outcome: loop.Outcome, seconds: float, started: datetime, device: torch.device
-) -> dict[str, Any]:
-    """The record's columns but its provenance."""
+def _about(run: Run, started: datetime, device: torch.device) -> dict[str, Any]:
+    """The record's columns that are known before training, but its provenance."""
     return {
         "run": run.id,
         "study": run.study,
@@ -106,21 +101,19 @@ def _row(
         "pretrained": run.pretrained,
         "buffer": run.buffer,
         "seed": run.seed,
-        "status": outcome.status,
-        "reason": outcome.reason,
-        "initial_class_il": outcome.initial_class_il,
-        "initial_task_il": outcome.initial_task_il,
-        "accuracy_class_il": outcome.accuracy_class_il,
-        "accuracy_task_il": outcome.accuracy_task_il,
-        "cka": outcome.cka,
-        "nearest_neighbours": outcome.nearest_neighbours,
-        "history": outcome.history,
-        "seconds": seconds,
-        "peak_memory_mib": peak_memory_mib(device),
         "started": started,
         "device": device_name(device),
         "host": host(),
         "digest": run.digest,
+    }
+
+
+def _found(outcome: loop.Outcome, seconds: float, device: torch.device) -> dict[str, Any]:
+    """The record's columns that training fills."""
+    return vars(outcome) | {
+        "status": outcome.status,
+        "seconds": seconds,
+        "peak_memory_mib": peak_memory_mib(device),
     }
 
 

@@ -1,0 +1,100 @@
+"""Runs to track, and a Weights & Biases that is not the real one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wandb
+from wandb_server import WandbServer, serving
+
+from twf.study import Run
+from twf.tracking.live import SWITCH
+
+
+@pytest.fixture
+def no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A home without a key, which is given; wandb forgets what it knew."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("NETRC", "WANDB_API_KEY", "WANDB_MODE", "WANDB_DIR", "WANDB_BASE_URL", SWITCH):
+        monkeypatch.delenv(name, raising=False)
+    wandb.teardown()
+    yield home
+    wandb.teardown()
+
+
+@pytest.fixture(scope="session")
+def _server() -> Iterator[WandbServer]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def server(_server: WandbServer, no_key: Path, monkeypatch: pytest.MonkeyPatch) -> WandbServer:
+    """A server without any run, and a key for it."""
+    _server.runs.clear()
+    _server.requests.clear()
+    _server.down = False
+    _server.refused.clear()
+    monkeypatch.setenv("WANDB_BASE_URL", _server.address)
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    return _server
+
+
+@pytest.fixture
+def about() -> Callable[..., dict[str, Any]]:
+    """The columns of a run's record that are known before it starts; keywords replace some."""
+
+    def make(run: Run, **columns: Any) -> dict[str, Any]:
+        provenance = {
+            "parameters": json.loads(run.parameters),
+            "code": {"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
+            "inputs": {"train_fingerprint": "d00d"},
+            "versions": {"torch": "2.13.0"},
+        }
+        names = ("study", "benchmark", "source", "method", "pretrained", "buffer", "seed", "digest")
+        return {name: getattr(run, name) for name in names} | {
+            "run": run.id,
+            "started": datetime(2026, 1, 1, tzinfo=UTC),
+            "device": "cpu",
+            "host": "here",
+            "provenance": json.dumps(provenance),
+            **columns,
+        }
+
+    return make
+
+
+@pytest.fixture
+def row(about: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """A whole record of a run of two tasks; keywords replace columns."""
+
+    def make(run: Run, **columns: Any) -> dict[str, Any]:
+        phases = 1 if run.method == "joint" else 2
+        history = [
+            {"phase": p, "epoch": e, "seconds": 1.0, "loss": 0.75, "terms": {"a": 0.5, "b": 0.25}}
+            for p in range(phases)
+            for e in range(2)
+        ]
+        return about(run) | {
+            "status": "finished",
+            "reason": None,
+            "initial_class_il": [50.0, 20.0],
+            "initial_task_il": [50.0, 40.0],
+            "accuracy_class_il": [[90.0, 30.0], [70.0, 80.0]][:phases],
+            "accuracy_task_il": [[95.0, 50.0], [85.0, 90.0]][:phases],
+            "cka": [],
+            "nearest_neighbours": [],
+            "history": history,
+            "seconds": 12.34,
+            "peak_memory_mib": 100.0,
+            **columns,
+        }
+
+    return make
