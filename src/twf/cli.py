@@ -35,7 +35,8 @@ app = typer.Typer(
     all results/demo/report.html` makes all of the demo; the commands here are what it calls, and
     each can be called by hand with the same words:
 
-    data fetch → data prepare → pretrain train → run → collect → table, compare, figures → report
+    data fetch → data prepare → pretrain train → run → collect → table, compare, metrics, figures
+    → report
     """,
 )
 data_app = typer.Typer(
@@ -312,6 +313,14 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     if not planned.search:
         raise UserError(f"study {study} has no experiment with 'search' in {params}")
     search.write(planned)
+
+
+@app.command()
+def metrics(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Put the means of a study's cells into results/STUDY/metrics.json. Next: `dvc metrics diff`."""
+    from twf.results import metrics
+
+    metrics.write(_plan(params, study))
 
 
 @app.command()
