@@ -231,7 +231,7 @@ def test_an_experiment_reruns_the_same_and_is_shown_beside_its_commit(project: P
     cell = "main.split-digits.twf.16.class-il"
     old, new = (pd.json_normalize(means).loc[0] for means in (committed, tried))
     assert old[f"{cell}.faa"] != new[f"{cell}.faa"]
-    changes = dvc("metrics", "diff", "--targets", METRICS)["diff"][METRICS]
+    changes = dvc("metrics", "diff", "--targets", METRICS)[METRICS]
     assert {name: (change["old"], change["new"]) for name, change in changes.items()} == {
         name: (old[name], new[name]) for name in old.index if old[name] != new[name]
     }
