@@ -388,7 +388,7 @@ NEXT = {
     "collect": "twf table",
     "table": "twf compare",
     "compare": "twf figures",
-    "metrics": "dvc metrics diff",
+    "metrics": "twf figures",
     "figures": "twf report",
     "search": "twf report",
     "data import": "twf pretrain train",

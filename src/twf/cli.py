@@ -317,7 +317,10 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 
 @app.command()
 def metrics(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
-    """Put the means of a study's cells into results/STUDY/metrics.json. Next: `dvc metrics diff`."""
+    """Make the means of a study's cells, for DVC: results/STUDY/metrics.json.
+
+    Next: `twf figures`; `dvc metrics diff` compares them with the last commit's.
+    """
     from twf.results import metrics
 
     metrics.write(_plan(params, study))

@@ -27,7 +27,7 @@ def refuse_copies_by_dvc() -> None:
     """
     if "/.dvc/tmp/exps/" in f"{Path.cwd().as_posix()}/":
         raise UserError(
-            "in DVC's own copy of this folder old results would pass for new ones, as Snakemake has "
-            "no notes on them there: leave --temp and --queue away, or clone the project and do "
-            "`dvc exp run` in the clone"
+            "in DVC's own copy of this folder old results would pass for new ones, as Snakemake "
+            "has no notes on them there: leave --temp and --queue away, or clone the project and "
+            "do `dvc exp run` in the clone"
         )

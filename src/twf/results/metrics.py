@@ -32,11 +32,11 @@ def metrics(plan: Plan, runs: pa.Table) -> dict[str, Any]:
             key = tables.cell_name(cell.method, cell.variant, cell.buffer, cell.protocol)
             _put(found, f"{name}.{key}", means, row["n_planned"] - row["n"])
     for result in search.results(plan, runs):
-        cell, winner = result.cell, result.winner
+        searched, winner = result.cell, result.winner
         faa = None if winner is None else statistics.mean(winner.accuracies)
         missing = sum(len(t.trial.runs) - len(t.accuracies) for t in result.trials)
-        key = tables.cell_name(cell.method, None, cell.buffer, cell.protocol)
-        _put(found, f"search.{cell.benchmark}.{key}", {"held_out_faa": faa}, missing)
+        key = tables.cell_name(searched.method, None, searched.buffer, searched.protocol)
+        _put(found, f"search.{searched.benchmark}.{key}", {"held_out_faa": faa}, missing)
     return found
 
 
