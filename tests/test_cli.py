@@ -83,6 +83,7 @@ COMMANDS = [
     "collect tiny",
     "table tiny main.split-target",
     "compare tiny",
+    "metrics tiny",
     "report tiny",
     "track sync tiny",
 ]
@@ -102,6 +103,7 @@ UNKNOWN = {
     "collect large": ["no study 'large'", "there is tiny"],
     "table large main.split-target": ["no study 'large'", "there is tiny"],
     "compare large": ["no study 'large'", "there is tiny"],
+    "metrics large": ["no study 'large'", "there is tiny"],
     "report large": ["no study 'large'", "there is tiny"],
     "track sync large": ["no study 'large'", "there is tiny"],
     "run tiny split-target.er.99.s0": ["no run 'split-target.er.99.s0'", "`twf plan tiny`"],
@@ -149,6 +151,7 @@ MISSING = {
     "table tiny main.split-target": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
     "table tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
     "compare tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
+    "metrics tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
     "report tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
 }
 
@@ -387,6 +390,7 @@ NEXT = {
     "collect": "twf table",
     "table": "twf compare",
     "compare": "twf figures",
+    "metrics": "twf figures",
     "figures": "twf report",
     "search": "twf report",
     "data import": "twf pretrain train",

@@ -36,7 +36,8 @@ app = typer.Typer(
     all results/demo/report.html` makes all of the demo; the commands here are what it calls, and
     each can be called by hand with the same words:
 
-    data fetch → data prepare → pretrain train → run → collect → table, compare, figures → report
+    data fetch → data prepare → pretrain train → run → collect → table, compare, metrics, figures
+    → report
     """,
 )
 data_app = typer.Typer(
@@ -320,6 +321,17 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     if not planned.search:
         raise UserError(f"study {study} has no experiment with 'search' in {params}")
     search.write(planned)
+
+
+@app.command()
+def metrics(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Make the means of a study's cells, for DVC: results/STUDY/metrics.json.
+
+    Next: `twf figures`; `dvc metrics diff` compares them with the last commit's.
+    """
+    from twf.results import metrics
+
+    metrics.write(_plan(params, study))
 
 
 @app.command()

@@ -28,6 +28,7 @@ RUNS = "results/{study}/runs.parquet"
 TABLE = "results/{study}/tables/{table}"
 COMPARISON = "results/{study}/tables/comparison"
 CLAIMS = "results/{study}/tables/claims"
+METRICS = "results/{study}/metrics.json"
 FIGURES = "results/{study}/figures"
 REPORT = "results/{study}/report.html"
 SEARCH = (  # every trial, the winners to read, the winners as input of another study
@@ -96,6 +97,11 @@ def comparison_file(study: str, extension: str) -> Path:
 def claims_file(study: str, extension: str) -> Path:
     """The paper's claims on a study's cells, in one of `COMPARISON_FORMATS`."""
     return Path(CLAIMS.format(study=study) + f".{extension}")
+
+
+def metrics_file(study: str) -> Path:
+    """The means of a study's cells, as DVC shows and compares them."""
+    return Path(METRICS.format(study=study))
 
 
 def figure_file(study: str, figure: str, extension: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ import yaml
 
 from twf import files, params, study
 from twf.data import registry
+from twf.results import figures
 
 PROJECT = Path(__file__).parents[2]
-STAGES = yaml.safe_load((PROJECT / "dvc.yaml").read_text())["stages"]
+DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
+STAGES = DVC["stages"]
 PARAMS = params.load(PROJECT / "params.yaml")
 
 
@@ -54,7 +57,9 @@ def test_each_study_has_a_stage_for_its_report() -> None:
 
 def test_the_report_stage_keeps_all_that_is_made_of_records() -> None:
     study_name = "${item.study}"
-    kept = [Path(next(iter(out))) for out in STAGES["report"]["outs"]]
+    stage = STAGES["report"]
+    assert [str(files.metrics_file(study_name))] == [next(iter(out)) for out in stage["metrics"]]
+    kept = [Path(next(iter(out))) for out in stage["outs"]]
     for made in (
         files.table_file(study_name, "main.x", "csv"),
         files.comparison_file(study_name, "csv"),
@@ -81,6 +86,25 @@ def test_each_study_has_a_stage_for_its_runs_that_depends_on_their_inputs(name: 
         f"results/{name}/runs",
         str(files.runs_file(name)),
     ]
+
+
+PLOTS = {name: plot for entry in DVC["plots"] for name, plot in entry.items()}
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_each_plot_is_of_a_figures_data_by_a_template_that_is_there(name: str) -> None:
+    plot = PLOTS[name]
+    ((source, y),) = plot["y"].items()
+    study_name = Path(source).parts[1]
+    plan = study.expand(_without_winners(), study_name)
+    known = {str(files.figure_file(study_name, f.name, "csv")): f for f in figures.planned(plan)}
+    assert source in known, f"mend {name!r} under plots in dvc.yaml"
+    columns = set(known[source].kind.frame(plan, known[source].table, {}).columns)
+    assert {plot["x"], y} <= columns
+    assert name.startswith(f"{study_name}, "), "`dvc plots show STUDY` goes by the first word"
+    template = (PROJECT / f".dvc/plots/{plot['template']}.json").read_text()
+    used = set(re.findall(r'(?:"field": "|datum\.)(\w+)', template))
+    assert {"panel", "rev"} <= used <= columns | {"panel", "place", "rev"}
 
 
 def _without_winners() -> params.Params:

@@ -9,8 +9,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import official
+import pandas as pd
 import pytest
 import yaml
 
@@ -20,6 +22,7 @@ from twf.results import record
 
 PROJECT = Path(__file__).parents[2]
 REPORT = "results/demo/report.html"
+METRICS = "results/demo/metrics.json"
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +102,7 @@ def what_follows_from_twf(folder: Path) -> set[str]:
         for name in ("comparison", "claims")
         for ending in ("parquet", "csv", "md")
     }
-    return runs | tables | figures | compared | {"results/demo/runs.parquet", REPORT}
+    return runs | tables | figures | compared | {"results/demo/runs.parquet", METRICS, REPORT}
 
 
 def miniature() -> dict:
@@ -135,6 +138,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / ".dvc").mkdir()
     for name in ("config", ".gitignore"):
         shutil.copy2(PROJECT / ".dvc" / name, folder / ".dvc")
+    shutil.copytree(PROJECT / ".dvc/plots", folder / ".dvc/plots")
     (folder / "params.yaml").write_text(yaml.safe_dump(miniature(), sort_keys=False))
     for words in (
         ("init", "--quiet"),
@@ -191,18 +195,65 @@ def test_after_dvc_repro_snakemake_has_nothing_to_do(empty: Path, tmp_path: Path
     assert idle(folder)
 
 
-@pytest.mark.parametrize("engine", [snakemake, repro])
-def test_a_changed_hyperparameter_reruns_its_methods_runs_and_what_follows(
-    project: Path, engine
-) -> None:
+def test_a_changed_hyperparameter_reruns_its_methods_runs_and_what_follows(project: Path) -> None:
+    """Through DVC: the test of an experiment."""
     before = outputs(project)
     change(project, lambda_fp=0.5)
-    engine(project)
+    snakemake(project)
     after = outputs(project)
     assert written(before, after) == what_follows_from_twf(project)
-    other = repro if engine is snakemake else snakemake
-    other(project)
+    repro(project)
     assert written(after, outputs(project)) == set()
+    assert idle(project)
+
+
+def test_an_experiment_reruns_the_same_and_is_shown_beside_its_commit(project: Path) -> None:
+    """As the documentation has it: commit, try another value, compare, and go back."""
+
+    def dvc(*words: str) -> Any:
+        return json.loads(call(project, "dvc", *words, "--json"))
+
+    call(project, "git", "add", "--all")
+    call(project, "git", "commit", "--quiet", "--message", "made")
+    committed = json.loads((project / METRICS).read_text())
+    assert dvc("metrics", "show", METRICS)[""]["data"][METRICS]["data"] == committed
+    assert call(project, "dvc", "metrics", "diff", "--targets", METRICS) == ""
+
+    before = outputs(project)
+    key = "benchmarks.split-digits.methods.twf.lambda_fp"
+    call(project, "dvc", "exp", "run", "report@demo", "--set-param", f"{key}=0.5", "--name", "more")
+    after = outputs(project)
+    assert written(before, after) == what_follows_from_twf(project)
+    snakemake(project)
+    assert written(after, outputs(project)) == set()
+
+    tried = json.loads((project / METRICS).read_text())
+    cell = "main.split-digits.twf.16.class-il"
+    old, new = (pd.json_normalize(means).loc[0] for means in (committed, tried))
+    assert old[f"{cell}.faa"] != new[f"{cell}.faa"]
+    changes = dvc("metrics", "diff", "--targets", METRICS)[METRICS]
+    assert {name: (change["old"], change["new"]) for name, change in changes.items()} == {
+        name: (old[name], new[name]) for name in old.index if old[name] != new[name]
+    }
+    assert all(".twf." in name for name in changes)
+
+    *_, experiment = dvc("exp", "show")[1]["experiments"]
+    (shown,) = experiment["revs"]
+    assert (experiment["name"], shown["data"]["metrics"][METRICS]["data"]) == ("more", tried)
+    twf = shown["data"]["params"]["params.yaml"]["data"]["benchmarks"]["split-digits"]["methods"]
+    assert twf["twf"]["lambda_fp"] == 0.5
+
+    call(project, "dvc", "plots", "diff", "HEAD", "workspace", "--targets", "demo")
+    page = (project / "dvc_plots/index.html").read_text()
+    drawn = pd.read_csv(project / "results/demo/figures/accuracy.main.split-digits.csv", dtype=str)
+    assert "demo, average accuracy over the tasks seen, split-digits" in page
+    assert all(f'"mean": "{mean}"' in page for mean in drawn["mean"])
+    assert '"rev": "HEAD"' in page and '"rev": "workspace"' in page
+
+    call(project, "git", "restore", ".")
+    call(project, "dvc", "checkout", "--with-deps", "report@demo")
+    snakemake(project, "--touch", "--forceall")
+    assert json.loads((project / METRICS).read_text()) == committed
     assert idle(project)
 
 

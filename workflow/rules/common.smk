@@ -12,6 +12,7 @@ from twf.errors import UserError
 machine.put_own_command_on_path()
 
 try:
+    machine.refuse_copies_by_dvc()
     PARAMS = params.load(files.PARAMS)
     # `--config study=demo` chooses a study; anything else the commands would not hear of
     if params.check(config | {"study": PARAMS.study}) != PARAMS:

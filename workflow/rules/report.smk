@@ -9,6 +9,7 @@ rule report:
         search=lambda w: files.search_files(w.study) if plan(w.study).search else [],
         comparison=f"{files.COMPARISON}.parquet",
         claims=f"{files.CLAIMS}.parquet",
+        metrics=files.METRICS,  # not read: whoever makes the report has it for DVC
     output:
         files.REPORT,
     log:

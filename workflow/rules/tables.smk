@@ -33,6 +33,27 @@ rule search:
         "twf search {wildcards.study} > {log} 2>&1"
 
 
+rule metrics:
+    input:
+        runs=files.RUNS,
+        published=str(files.PUBLISHED),
+    output:
+        files.METRICS,
+    log:
+        "logs/{study}/metrics.log",
+    benchmark:
+        "logs/{study}/metrics.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        tables=lambda w: [
+            table.model_dump_json() for table in plan(w.study).tables.values()
+        ],
+        search=lambda w: [cell.model_dump_json() for cell in plan(w.study).search],
+    shell:
+        "twf metrics {wildcards.study} > {log} 2>&1"
+
+
 rule compare:
     input:
         runs=files.RUNS,

@@ -73,6 +73,7 @@ FORGETTING: dict[Fidelity, str] = {
         "published code includes the last phase)."
     ),
 }
+FORGETTING_COLUMN: dict[Fidelity, str] = {"published": "ff_mean", "paper": "ff_paper_mean"}
 
 
 def records(plan: Plan, runs: pa.Table) -> dict[str, dict[str, Any]]:
@@ -247,7 +248,7 @@ def _entry(table: Table, row: dict[Any, Any] | None, best: float | None, span: i
     is_best = best is not None and shown == f"{best:.2f}"  # all that look the same
     if row["n"] > 1:
         shown += f" ± {row['faa_std']:.2f}"
-    ff = row["ff_mean" if table.forgetting == "published" else "ff_paper_mean"]
+    ff = row[FORGETTING_COLUMN[table.forgetting]]
     forgetting = "" if pd.isna(ff) else f"({ff:.2f})"
     hole = ""
     if row["n"] < row["n_planned"] and row["n"] + row["n_diverged"]:
