@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from twf import files, warm
+from twf import files, machine, warm
 from twf import params as parameters
 from twf.errors import UserError
 from twf.params import Dataset, Params
@@ -80,17 +80,37 @@ def plan(
     ] = None,
     params: ParamsFile = files.PARAMS,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    forecast: Annotated[
+        bool,
+        typer.Option("--forecast", help="How long what remains takes here, and what it needs."),
+    ] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
 ) -> None:
-    """List the runs of a study, and what remains to be done.
+    """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
     `done`: a record with these parameters is there. `stale`: its record has other parameters.
     `to do`: no record. Next: `snakemake --cores all results/STUDY/report.html` does what remains.
+
+    A forecast goes by the records of like runs on this device, else by steps that it times now, on
+    random images: no data need be there. `--device` and `--threads` are for it alone.
     """
     from twf import planning
 
     loaded = parameters.load(params)
-    status = planning.status(loaded, expand(loaded, study or loaded.study))
-    print(json.dumps(status, indent=2)) if as_json else planning.show(status)
+    planned = expand(loaded, study or loaded.study)
+    status = planning.status(loaded, planned)
+    if forecast:
+        from twf import forecast as forecasting
+
+        kind = machine.kind(device)
+        status["forecast"] = forecasting.forecast(loaded, planned, status, kind, threads)
+    if as_json:
+        print(json.dumps(status, indent=2))
+        return
+    planning.show(status)
+    if forecast:
+        forecasting.show(status["forecast"])
 
 
 @data_app.command("list")

@@ -121,7 +121,7 @@ def start_tracking(settings: Tracking, run: Run) -> Iterator[Tracker]:
                 resume="allow" if mode == "online" else None,
                 settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
             ),
-            phases=1 if run.method == "joint" else run.tasks,
+            phases=run.phases,
         )
     except Exception as error:  # no wandb, no network, no disk: the run goes on without it
         _warn(f"tracking is off for this run: {error}")

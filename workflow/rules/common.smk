@@ -39,7 +39,7 @@ def plan(name):
 
 
 # Jobs share a GPU one at a time (the profile's `resources`), and hold none where there is none.
-GPU = int(machine.gpu_present())
+GPU = int(bool(machine.gpus()))
 
 
 wildcard_constraints:

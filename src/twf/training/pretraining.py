@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from twf import files
 from twf.data import store
@@ -131,9 +132,8 @@ def _learn(
 ) -> None:
     """Train the network, from where `keeper` has saved it."""
     images, labels = to_device(dataset.train_images, device), dataset.train_labels.to(device)
-    parameters = list(network.parameters())
     generators = Generators(recipe.seed, device)
-    velocity = [torch.zeros_like(p) for p in parameters]
+    velocity = [torch.zeros_like(p) for p in network.parameters()]
     place: dict[str, Any] = {"epoch": 0, "step": 0, "order": None, "total": None}
 
     def state() -> dict[str, Any]:
@@ -158,11 +158,10 @@ def _learn(
             while place["step"] < len(steps):
                 index = steps[place["step"]]
                 inputs = augment(images[index], generators["augmentation"])
-                loss = F.cross_entropy(network(inputs), labels[index])
-                loss.backward()
                 rate = _rate(recipe, place["epoch"] + place["step"] / len(steps))
-                sgd_step(parameters, rate, velocity, recipe.momentum, recipe.weight_decay)
-                place["total"] += loss.detach()
+                place["total"] += pretraining_step(
+                    network, inputs, labels[index], recipe, rate, velocity
+                )
                 place["step"] += 1
                 keeper.pause(state)
             mean = place["total"].item() / len(steps)
@@ -173,6 +172,22 @@ def _learn(
                 )
             place = {"epoch": place["epoch"] + 1, "step": 0, "order": None, "total": None}
             advance(1, f"loss {mean:.3f}")
+
+
+def pretraining_step(
+    network: ResNet,
+    inputs: Tensor,
+    labels: Tensor,
+    recipe: Pretraining,
+    rate: float,
+    velocity: list[Tensor],
+) -> Tensor:
+    """Learn from one batch of augmented images. Gives its loss."""
+    loss = F.cross_entropy(network(inputs), labels)
+    loss.backward()
+    parameters = list(network.parameters())
+    sgd_step(parameters, rate, velocity, recipe.momentum, recipe.weight_decay)
+    return loss.detach()
 
 
 def _test_accuracy(

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 import twf
+from twf import machine
 
 # The packages whose code decides a result; the others only read, write or show it.
 DECISIVE = ("twf.data.augmentation", "twf.evaluation", "twf.methods", "twf.models", "twf.replay")
@@ -36,14 +37,7 @@ def device_name(device: torch.device) -> str:
     """The GPU's name, or the CPU's with the threads in use."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    model = platform.machine()
-    with_names = Path("/proc/cpuinfo")
-    if with_names.exists():
-        for line in with_names.read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
-    return f"{model}, {torch.get_num_threads()} threads"
+    return machine.cpu_name(torch.get_num_threads())
 
 
 def code() -> dict[str, str | None]:

@@ -58,11 +58,10 @@ def execute(params: Params, run: Run, device: torch.device, save_every: float = 
     }
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    phases = 1 if run.method == "joint" else run.tasks
     with (
         keeping(files.state_file(run.study, run.id), guard, save_every) as keeper,
         start_tracking(params.tracking, run) as tracker,
-        progress(run.id, phases * run.epochs) as advance,
+        progress(run.id, run.phases * run.epochs) as advance,
     ):
         outcome = loop.train(run, dataset, source, checkpoint, device, tracker, advance, keeper)
         seconds = keeper.seconds
