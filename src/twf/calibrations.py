@@ -11,6 +11,7 @@ import importlib.util
 import multiprocessing
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,6 @@ from pydantic import TypeAdapter, ValidationError
 import twf
 from twf import files, machine
 from twf.cost import Timing
-from twf.errors import UserError
 from twf.hyperparameters import Strict
 from twf.params import Params
 from twf.progress import progress
@@ -92,8 +92,9 @@ def timed(
 ) -> Known:
     """What is known of a device, with the timing of each shape in `wanted`: a run, or a source.
 
-    What is missing is timed now, and kept at once. On a CPU as many are timed side by side as
-    `jobs` will run: cores that share caches and memory slow each other down.
+    What is missing is timed now, and kept at once; what does not fit into memory stays missing. On
+    a CPU as many are timed side by side as `jobs` will run: cores that share caches and memory slow
+    each other down.
     """
     device = device_name(kind, threads)
     found = known(device)
@@ -106,23 +107,22 @@ def timed(
         progress("calibration", len(missing)) as advance,
         ThreadPoolExecutor(jobs if kind == "cpu" else 1) as pool,
     ):
+        share = machine.free_memory_mib() / jobs if kind == "cpu" else None
         shapes = {
-            pool.submit(in_fresh_process, params, what, kind, threads): shape
+            pool.submit(in_fresh_process, params, what, kind, threads, share): shape
             for shape, what in missing.items()
         }
         try:
             for done in as_completed(shapes):
-                timings = found.timings | {shapes[done]: done.result()}
-                found = found.model_copy(update={"timings": timings})
-                _write(device, found)
-                advance(1, _name(missing[shapes[done]]))
+                what, timing = missing[shapes[done]], done.result()
+                if timing is not None:
+                    timings = found.timings | {shapes[done]: timing}
+                    found = found.model_copy(update={"timings": timings})
+                    _write(device, found)
+                advance(1, what if isinstance(what, str) else what.id)
         finally:
             pool.shutdown(cancel_futures=True)
     return found
-
-
-def _name(what: Run | str) -> str:
-    return what if isinstance(what, str) else what.id
 
 
 def _start_up(params: Params, kind: Kind) -> tuple[float, float]:
@@ -162,35 +162,44 @@ def begin(kind: Kind, params: str) -> None:
         print(time.perf_counter() - start)
 
 
-def in_fresh_process(params: Params, what: Run | str, kind: Kind, threads: int) -> Timing:
-    """Time a run's pieces, or a source's, where nothing was held before.
+def in_fresh_process(
+    params: Params, what: Run | str, kind: Kind, threads: int, share_mib: float | None = None
+) -> Timing | None:
+    """Time a run's pieces, or a source's, where nothing was held before; None if memory is short.
 
-    The process is a fork of a server that has imported what a run needs. Raises `UserError`
-    where memory is too short.
+    The process is a fork of a server that has imported what a run needs. It may take `share_mib` of
+    main memory, so that the system need not end others' processes for it.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["twf.training.calibration", "wandb"])  # as `twf.warm`
     words = params.model_dump_json(), what if isinstance(what, str) else what.model_dump_json()
     try:
         with ProcessPoolExecutor(1, mp_context=context) as pool:
-            return pool.submit(_calibrate, *words, kind, threads).result()
-    except (BrokenProcessPool, MemoryError):
-        raise UserError(
-            f"{_name(what)} does not fit into the memory that is free: its calibration was ended"
-        ) from None
+            return pool.submit(_calibrate, *words, kind, threads, share_mib).result()
+    except BrokenProcessPool:  # ended by the system, which does so where memory is short
+        return None
 
 
-def _calibrate(params: str, what: str, kind: Kind, threads: int) -> Timing:
+def _calibrate(
+    params: str, what: str, kind: Kind, threads: int, share_mib: float | None
+) -> Timing | None:
     """In the fresh process; a run comes as JSON."""
     import torch
 
     from twf.training import calibration
 
     torch.set_num_threads(threads)
+    if share_mib is not None:
+        limit = int(share_mib * 2**20)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     loaded, device = Params.model_validate_json(params), torch.device(kind)
     try:
         if what.startswith("{"):
             return calibration.calibrate(loaded, Run.model_validate_json(what), device)
         return calibration.calibrate_pretraining(loaded, what, device)
-    except torch.OutOfMemoryError as error:
-        raise MemoryError(str(error)) from None
+    except (torch.OutOfMemoryError, MemoryError):
+        return None
+    except RuntimeError as error:
+        if "allocate memory" in str(error):  # what PyTorch says on a CPU
+            return None
+        raise

@@ -56,18 +56,22 @@ def forecast(
     wanted |= {shape: name for name, shape in pretraining.items()}
     jobs = jobs_at_once(kind, threads)
     timed = calibrations.timed(params, wanted, kind, threads, jobs)
-    timings = {shape: timed.timings[shape] for shape in wanted}
+    timings = {shape: timed.timings[shape] for shape in wanted if shape in timed.timings}
 
-    costs = {
-        run.id: known.get(cost.alike(params, run))
-        or _calibrated(params, run, timings[shapes[run.id]], images, kind, timed.tracking)
-        for run in todo
-    }
+    costs: dict[str, Costs] = {}
+    for run in todo:
+        if (of_records := known.get(cost.alike(params, run))) is not None:
+            costs[run.id] = of_records
+        elif (timing := timings.get(shapes[run.id])) is not None:
+            costs[run.id] = _calibrated(params, run, timing, images, kind, timed.tracking)
     first = {
         name: timed.start_up + cost.seconds(_pretraining_work(params, name, images), timings[shape])
         for name, shape in pretraining.items()
+        if shape in timings
     }
-    then = {run.id: timed.start_up + costs[run.id].seconds for run in todo}
+    then = {name: timed.start_up + costs[name].seconds for name in costs}
+    too_large = {f"{run.benchmark}.{run.method}": None for run in todo if run.id not in costs}
+    too_large |= {f"pretraining on {name}": None for name in trained if name not in first}
     devices = [t.device_mib for t in timings.values() if t.device_mib is not None]
     return {
         "device": calibrations.device_name(kind, threads),
@@ -76,7 +80,8 @@ def forecast(
         "jobs": jobs,
         "start_up_seconds": timed.start_up,
         "pretraining": first,
-        "runs": _by_method(todo, then, costs),
+        "runs": _by_method([run for run in todo if run.id in costs], then, costs),
+        "too_large": list(too_large),
         "hours": (sum(first.values()) + sum(then.values())) / 3600,
         "wall_hours": (cost.makespan(first.values(), jobs) + cost.makespan(then.values(), jobs))
         / 3600,
@@ -216,16 +221,22 @@ def _disk(
 def warnings(found: dict[str, Any]) -> list[str]:
     """What the machine is short of."""
     said = []
+    if found["too_large"]:
+        said.append(
+            f"of memory for {', '.join(found['too_large'])}, with {found['jobs']} jobs at once: "
+            "not counted"
+        )
     disk, memory = found["disk"], found["memory"]
     needed = sum(size or 0 for name, size in disk.items() if name != "free_mib")
     if needed > disk["free_mib"]:
-        said.append(f"the disk has {_size(disk['free_mib'])} free, {_size(needed)} are needed")
+        said.append(f"on the disk, {_size(needed)} are needed, {_size(disk['free_mib'])} free")
     if memory["run_mib"] is not None and memory["free_mib"] is not None:
         together = memory["run_mib"] * memory["jobs"]
         if together > memory["free_mib"]:
             said.append(
-                f"{_size(memory['free_mib'])} of memory, but {memory['jobs']} of the largest runs "
-                f"at once hold {_size(together)}: fewer at once with snakemake --cores N"
+                f"of memory, as {memory['jobs']} of the largest runs at once hold "
+                f"{_size(together)}, {_size(memory['free_mib'])} are free: fewer at once with "
+                "snakemake --cores N"
             )
     return said
 
