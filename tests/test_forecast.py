@@ -182,12 +182,15 @@ def test_the_kinds_of_runs_and_what_is_short_are_shown(
         assert part in said
 
 
-def test_gpus_share_the_jobs(monkeypatch) -> None:
+def test_gpus_share_the_jobs(tiny_values, monkeypatch) -> None:
+    one, two = (Params.model_validate(tiny_values | {"gpu_slots": slots}) for slots in (1, 2))
     monkeypatch.setattr(machine, "cores", lambda: 8)
     monkeypatch.setattr(machine, "gpus", lambda: [machine.Gpu("GPU-1", "A GPU")] * 2)
-    assert forecast.jobs_at_once("cpu", 1) == 8
-    assert forecast.jobs_at_once("cpu", 4) == 2
-    assert forecast.jobs_at_once("cuda", 1) == 2
+    assert forecast.jobs_at_once(one, "cpu", 1) == 8
+    assert forecast.jobs_at_once(one, "cpu", 4) == 2
+    assert forecast.jobs_at_once(one, "cuda", 1) == 2
+    assert forecast.jobs_at_once(two, "cuda", 1) == 4
+    assert forecast.jobs_at_once(two, "cuda", 4) == 2  # cores are as scarce
     assert calibrations.device_name("cuda", 1) == "A GPU"
 
 

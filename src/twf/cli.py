@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from twf import files, machine, warm
 from twf import params as parameters
+from twf.devices import device_for
 from twf.errors import UserError
 from twf.params import Dataset, Params
 from twf.study import Plan, expand
-
-if TYPE_CHECKING:
-    import torch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -211,7 +208,7 @@ def pretrain_train(
 
     loaded = parameters.load(params)
     with resumable("pretrain", source, attempt):
-        pretrain(loaded, source, _device(device, threads), save_every)
+        pretrain(loaded, source, device_for(device, threads, loaded.gpu_slots), save_every)
 
 
 @pretrain_app.command("import")
@@ -229,7 +226,8 @@ def pretrain_import(
     """
     from twf.training.pretraining import import_weights
 
-    import_weights(parameters.load(params), source, file, _device(device, threads))
+    loaded = parameters.load(params)
+    import_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
 
 
 @app.command()
@@ -257,7 +255,9 @@ def run(
     if run not in planned.runs:
         raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")
     with resumable(study, run, attempt):
-        execute(loaded, planned.runs[run], _device(device, threads), save_every)
+        execute(
+            loaded, planned.runs[run], device_for(device, threads, loaded.gpu_slots), save_every
+        )
 
 
 @app.command()
@@ -397,16 +397,3 @@ def resumable(study: str, name: str, attempt: int) -> Iterator[None]:
 def _plan(params: Path, study: str) -> Plan:
     loaded: Params = parameters.load(params)
     return expand(loaded, study)
-
-
-def _device(name: Literal["auto", "cpu", "cuda"], threads: int) -> torch.device:
-    """The device to train on, with PyTorch set up for it."""
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    import torch
-
-    torch.set_num_threads(threads)
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("no CUDA device here; leave --device away, or say --device cpu")
-    return torch.device(name)

@@ -54,7 +54,7 @@ def forecast(
     }
     pretraining = {name: _text(_pretraining_shape(params, name)) for name in trained}
     wanted |= {shape: name for name, shape in pretraining.items()}
-    jobs = jobs_at_once(kind, threads)
+    jobs = jobs_at_once(params, kind, threads)
     timed = calibrations.timed(params, wanted, kind, threads, jobs)
     timings = {shape: timed.timings[shape] for shape in wanted if shape in timed.timings}
 
@@ -88,7 +88,7 @@ def forecast(
         "memory": {
             "run_mib": max((c.memory_mib for c in costs.values()), default=None),
             "free_mib": machine.free_memory_mib() if kind == "cpu" else min(devices, default=None),
-            "jobs": jobs if kind == "cpu" else 1,
+            "jobs": jobs if kind == "cpu" else params.gpu_slots,
         },
         "disk": _disk(params, plan, status, images, timings.values(), jobs),
     }
@@ -111,10 +111,10 @@ def _pretraining_work(params: Params, name: str, images: dict[str, Splits]) -> c
     return cost.pretraining_work(params, name, images[str(params.sources[name].data)])
 
 
-def jobs_at_once(kind: Kind, threads: int) -> int:
+def jobs_at_once(params: Params, kind: Kind, threads: int) -> int:
     """The jobs that `snakemake --cores all` runs side by side."""
     cores = max(1, machine.cores() // threads)
-    return min(cores, len(machine.gpus())) if kind == "cuda" else cores
+    return cores if kind == "cpu" else min(cores, len(machine.gpus()) * params.gpu_slots)
 
 
 def measured(params: Params, device: str) -> dict[str, Costs]:

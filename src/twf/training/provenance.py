@@ -21,7 +21,7 @@ DECISIVE = ("twf.data.augmentation", "twf.evaluation", "twf.methods", "twf.model
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """The device's name and the versions of what computes."""
+    """The device's name, which GPU it is, and the versions of what computes."""
     cuda = device.type == "cuda"
     versions = {
         "python": platform.python_version(),
@@ -30,7 +30,12 @@ def environment(device: torch.device) -> dict[str, Any]:
         "cuda": torch.version.cuda if cuda else None,
         "cudnn": str(torch.backends.cudnn.version()) if cuda else None,
     }
-    return {"device": device_name(device), "versions": {k: v for k, v in versions.items() if v}}
+    return {
+        "device": device_name(device),
+        # `twf.devices` lets a job see one, by CUDA's identifier
+        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES") if cuda else None,
+        "versions": {k: v for k, v in versions.items() if v},
+    }
 
 
 def device_name(device: torch.device) -> str:

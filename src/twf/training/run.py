@@ -73,6 +73,7 @@ def execute(params: Params, run: Run, device: torch.device, save_every: float = 
                     "code": made_by,
                     "inputs": inputs,
                     "versions": made_in["versions"],
+                    "gpu": made_in["gpu"],
                 }
             )
         }
