@@ -56,7 +56,7 @@ def main(
     from benchmarks import ceiling, conditioning, loading, parts, report, steps
     from benchmarks.shapes import planned
     from benchmarks.timing import Effort, Row
-    from twf.cli import device_for
+    from twf.devices import device_for
 
     wanted = measurements or list(Measurement)
     params = parameters.load(files.PARAMS)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from benchmarks.shapes import method_of
 from benchmarks.timing import Effort, Row, interleaved
 from twf.methods.twf import Twf
 from twf.models.gates import TaskLinear
 from twf.params import Params
 from twf.study import Run
+from twf.training.calibration import method_of
 
 
 def gathered(layer: TaskLinear, x: Tensor, task: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.shapes import method_of, random_checkpoint, random_images
 from benchmarks.timing import Effort, Row, rate
 from twf.data.augmentation import Augment
 from twf.evaluation.accuracy import BATCH, accuracy_per_task
@@ -13,6 +12,7 @@ from twf.models.resnet import ResNet
 from twf.params import Params
 from twf.replay.buffer import ReservoirBuffer
 from twf.study import Run
+from twf.training.calibration import method_of, random_checkpoint, random_images
 from twf.training.pretraining import pretraining_step
 from twf.training.randomness import Generators, Random
 
@@ -32,7 +32,7 @@ def pretraining(params: Params, run: Run, device: torch.device, effort: Effort) 
 
     def step() -> None:
         inputs = augment(images, generator)
-        pretraining_step(network, velocity, recipe, recipe.lr, inputs, labels)
+        pretraining_step(network, inputs, labels, recipe, recipe.lr, velocity)
 
     return {
         "measurement": "pretraining step",

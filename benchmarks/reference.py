@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.shapes import random_images
 from twf.errors import UserError
 from twf.study import Run
+from twf.training.calibration import random_images
 
 NAME = "published code"
 FIRST_STEPS = 6  # in the first task, to fill the buffer

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from benchmarks import ceiling, reference
-from benchmarks.shapes import batch_size, method_of, random_task
 from benchmarks.timing import Effort, Row, in_fresh_process, interleaved, resident_mib
 from twf import params as parameters
+from twf.cost import batch_size
 from twf.params import Params
 from twf.study import Run
+from twf.training.calibration import method_of, random_task, step_of
 from twf.training.precision import set_precision
 from twf.training.step import executed
 
@@ -29,22 +29,18 @@ def second_task_step(
     method = method_of(params, run, device)
     steps = executed(execution, method)
     phases = method.phases([random_task(params, run, n, device) for n in range(2)])
-
-    def step_on(images: Tensor) -> object:
-        order = method.learner.generators["order"].permutation(len(images))
-        return steps.step(order[: batch_size(run)], method.learning_rate(0.0))
-
     for task in phases:
         for module in method.modules():
             module.train()
         method.begin_task(task)
         images, labels = method.training_set(task)
         steps.begin(images, labels)
+        step = step_of(steps, images)
         if task is not phases[-1]:
             for _ in range(FIRST_STEPS):
-                step_on(images)
+                step()
             method.end_task(task)
-    return lambda: step_on(images)
+    return step
 
 
 def peak_memory_mib(params: Params, run: Run, execution: str, device: torch.device) -> float:

@@ -17,7 +17,7 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
-from twf import cli, files
+from twf import cli, files, machine
 from twf.params import Params
 
 RUN = "split-target.er.16.s0"
@@ -291,7 +291,7 @@ def mistake_after_progress(said: Said) -> str:
 
 @pytest.mark.parametrize("words", ["pretrain train origin", f"run tiny {RUN}"])
 def test_cuda_without_a_cuda_device_is_refused(twf, tiny_inputs, monkeypatch, words):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(machine, "gpus", list)
     assert "no CUDA device here" in mistake(twf(f"{words} --device cuda"))
 
 

@@ -57,7 +57,7 @@ MAIN = "studies.tiny.experiments.main"
 WRONG: list[tuple[str, Any, list[str]]] = [
     # unknown keys, from the top to the deepest
     ("benchmark", {}, ["unknown key 'benchmark' (did you mean 'benchmarks'?)", "allowed: study, "]),
-    ("zzz", 1, ["unknown key 'zzz'; allowed: study, tracking, fidelity, "]),
+    ("zzz", 1, ["unknown key 'zzz'; allowed: study, gpu_slots, tracking, fidelity, "]),
     ("tracking.mod", "off", ["tracking: unknown key 'mod' (did you mean 'mode'?)", "entity"]),
     (f"{SPLIT}.epoch", 3, [f"{SPLIT}: unknown key 'epoch' (did you mean 'epochs'?)", "lr_decay"]),
     (

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from twf import files, warm
+from twf import files, machine, warm
 from twf import params as parameters
+from twf.devices import device_for
 from twf.errors import UserError
 from twf.machine import Execution
 from twf.params import Dataset, Params
 from twf.study import Plan, expand
-
-if TYPE_CHECKING:
-    import torch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -88,17 +85,37 @@ def plan(
     ] = None,
     params: ParamsFile = files.PARAMS,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    forecast: Annotated[
+        bool,
+        typer.Option("--forecast", help="How long what remains takes here, and what it needs."),
+    ] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
 ) -> None:
-    """List the runs of a study, and what remains to be done.
+    """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
     `done`: a record with these parameters is there. `stale`: its record has other parameters.
     `to do`: no record. Next: `snakemake --cores all results/STUDY/report.html` does what remains.
+
+    A forecast goes by the records of like runs on this device, else by steps that it times now, on
+    random images: no data need be there. `--device` and `--threads` are for it alone.
     """
     from twf import planning
 
     loaded = parameters.load(params)
-    status = planning.status(loaded, expand(loaded, study or loaded.study))
-    print(json.dumps(status, indent=2)) if as_json else planning.show(status)
+    planned = expand(loaded, study or loaded.study)
+    status = planning.status(loaded, planned)
+    if forecast:
+        from twf import forecast as forecasting
+
+        kind = machine.kind(device)
+        status["forecast"] = forecasting.forecast(loaded, planned, status, kind, threads)
+    if as_json:
+        print(json.dumps(status, indent=2))
+        return
+    planning.show(status)
+    if forecast:
+        forecasting.show(status["forecast"])
 
 
 @data_app.command("list")
@@ -199,7 +216,7 @@ def pretrain_train(
 
     loaded = parameters.load(params)
     with resumable("pretrain", source, attempt):
-        pretrain(loaded, source, device_for(device, threads), save_every)
+        pretrain(loaded, source, device_for(device, threads, loaded.gpu_slots), save_every)
 
 
 @pretrain_app.command("import")
@@ -217,7 +234,8 @@ def pretrain_import(
     """
     from twf.training.pretraining import import_weights
 
-    import_weights(parameters.load(params), source, file, device_for(device, threads))
+    loaded = parameters.load(params)
+    import_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
 
 
 @app.command()
@@ -246,7 +264,8 @@ def run(
     if run not in planned.runs:
         raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")
     with resumable(study, run, attempt):
-        execute(loaded, planned.runs[run], device_for(device, threads), save_every, execution)
+        on = device_for(device, threads, loaded.gpu_slots)
+        execute(loaded, planned.runs[run], on, save_every, execution)
 
 
 @app.command()
@@ -425,16 +444,3 @@ def resumable(study: str, name: str, attempt: int) -> Iterator[None]:
 def _plan(params: Path, study: str) -> Plan:
     loaded: Params = parameters.load(params)
     return expand(loaded, study)
-
-
-def device_for(name: Literal["auto", "cpu", "cuda"], threads: int) -> torch.device:
-    """The device to train on, with PyTorch set up for it."""
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    import torch
-
-    torch.set_num_threads(threads)
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("no CUDA device here; leave --device away, or say --device cpu")
-    return torch.device(name)

@@ -37,6 +37,7 @@ SEARCH = (  # every trial, the winners to read, the winners as input of another 
     "results/{study}/tables/winners.yaml",
 )
 STATE = "states/{study}/{run}/state.safetensors"  # of a run that goes on; no output of a rule
+CALIBRATION = Path("states/calibration.json")  # what forecasts have timed on this machine
 LOG = "logs/{study}/{node}"
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")

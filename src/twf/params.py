@@ -273,6 +273,7 @@ class Params(Strict):
     """The whole of `params.yaml`."""
 
     study: Name
+    gpu_slots: Count = 1  # jobs that share a GPU
     tracking: Tracking = Tracking()
     fidelity: dict[Switch, Fidelity]
     datasets: dict[Name, Dataset]

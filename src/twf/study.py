@@ -54,6 +54,11 @@ class Run(Strict):
     seed: int
 
     @property
+    def phases(self) -> int:
+        """What it trains one after another: the tasks, or all of them at once."""
+        return 1 if self.method == "joint" else self.tasks
+
+    @property
     def parameters(self) -> str:
         """Canonical JSON of all that decides the result: two runs alike in it are one run."""
         values = self.model_dump(mode="json", exclude={"id", "study"})

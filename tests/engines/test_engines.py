@@ -108,6 +108,7 @@ def what_follows_from_twf(folder: Path) -> set[str]:
 def miniature() -> dict:
     """The project's params.yaml with a demo study of seconds."""
     values = yaml.safe_load((PROJECT / "params.yaml").read_text())
+    del values["gpu_slots"]  # its default
     for name in ("letters", "textures"):
         values["datasets"][name] |= {"train_per_class": 4, "test_per_class": 2}
         values["sources"][name]["pretraining"]["epochs"] = 1
@@ -279,6 +280,24 @@ def test_missing_data_stop_before_the_first_job(empty: Path, tmp_path: Path) -> 
     said = call(project, "snakemake", REPORT, "--cores", "2", fails=True)
     assert "datasets.digits: no archives/mine.npz; put it there" in said
     assert outputs(project) == {}
+
+
+def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
+    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two GPUs that are not there, for a target that needs none."""
+    project = tmp_path / "project"
+    shutil.copytree(empty, project)
+    (project / "params.yaml").write_text("gpu_slots: 3\n" + (project / "params.yaml").read_text())
+    gpus = (
+        "from twf import machine\nmachine.gpus = lambda: [machine.Gpu(i, 'A GPU') for i in 'ab']\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(gpus)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    words = ("snakemake", "data/digits.safetensors", "--cores", "1")
+    for more, count in (((), 6), (("--resources", "gpu=2"), 2)):
+        (project / "data/digits.safetensors").unlink(missing_ok=True)
+        assert f'Provided resources: gpu=Resource("gpu", {count})' in call(project, *words, *more)
 
 
 def test_config_may_choose_the_study_and_nothing_else(project: Path) -> None:

@@ -39,8 +39,11 @@ def plan(name):
     return unless_refused(study.expand, PARAMS, name)
 
 
-# Jobs share a GPU one at a time (the profile's `resources`), and hold none where there is none.
-GPU = int(machine.gpu_present())
+# A job that trains takes a slot of a GPU, and none where there is none.
+GPUS = machine.gpus()
+GPU = int(bool(GPUS))
+if GPUS and "gpu" not in workflow.global_resources:  # else `--resources gpu=N` says it
+    workflow.register_resource("gpu", len(GPUS) * PARAMS.gpu_slots)
 
 
 wildcard_constraints:

@@ -56,12 +56,12 @@ def _check_archive(archive: str, alternative: str) -> None:
 
 
 def _check_prepared(name: str, path: Path, dataset: params.Dataset) -> None:
-    header = _header(path)
-    metadata = header.get("__metadata__", {})
+    found = header(path)
+    metadata = found.get("__metadata__", {})
     remedy = f"delete it, and `twf data prepare {name}` makes it anew"
     try:
         classes = len(json.loads(metadata["classes"]))
-        shape = header["train_images"]["shape"]
+        shape = found["train_images"]["shape"]
         fingerprints = {split: metadata[f"{split}_fingerprint"] for split in ("train", "test")}
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{path} is no prepared data set, or is cut short; {remedy}") from None
@@ -81,7 +81,7 @@ def _check_prepared(name: str, path: Path, dataset: params.Dataset) -> None:
             )
 
 
-def _header(path: Path) -> dict[str, Any]:
+def header(path: Path) -> dict[str, Any]:
     """The header of a safetensors file; empty where it is none. No tensor is read."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")

@@ -161,8 +161,9 @@ def _learn(
                 index = steps[place["step"]]
                 inputs = augment(images[index], generators["augmentation"])
                 rate = _rate(recipe, place["epoch"] + place["step"] / len(steps))
-                loss = pretraining_step(network, velocity, recipe, rate, inputs, labels[index])
-                place["total"] += loss
+                place["total"] += pretraining_step(
+                    network, inputs, labels[index], recipe, rate, velocity
+                )
                 place["step"] += 1
                 keeper.pause(state)
             mean = place["total"].item() / len(steps)
@@ -187,13 +188,13 @@ def _test_accuracy(
 
 def pretraining_step(
     network: ResNet,
-    velocity: list[Tensor],
-    recipe: Pretraining,
-    rate: float,
     inputs: Tensor,
     labels: Tensor,
+    recipe: Pretraining,
+    rate: float,
+    velocity: list[Tensor],
 ) -> Tensor:
-    """An update by SGD with momentum from one batch of augmented images; gives its loss."""
+    """Learn from one batch of augmented images, by SGD with momentum. Gives its loss."""
     with autocast(recipe.precision, inputs.device):
         loss = F.cross_entropy(network(inputs), labels)
     loss.backward()

@@ -14,13 +14,14 @@ import numpy as np
 import torch
 
 import twf
+from twf import machine
 
 # The packages whose code decides a result; the others only read, write or show it.
 DECISIVE = ("twf.data.augmentation", "twf.evaluation", "twf.methods", "twf.models", "twf.replay")
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """The device's name and the versions of what computes."""
+    """The device's name, which GPU it is, and the versions of what computes."""
     cuda = device.type == "cuda"
     versions = {
         "python": platform.python_version(),
@@ -29,21 +30,19 @@ def environment(device: torch.device) -> dict[str, Any]:
         "cuda": torch.version.cuda if cuda else None,
         "cudnn": str(torch.backends.cudnn.version()) if cuda else None,
     }
-    return {"device": device_name(device), "versions": {k: v for k, v in versions.items() if v}}
+    return {
+        "device": device_name(device),
+        # `twf.devices` lets a job see one, by CUDA's identifier
+        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES") if cuda else None,
+        "versions": {k: v for k, v in versions.items() if v},
+    }
 
 
 def device_name(device: torch.device) -> str:
     """The GPU's name, or the CPU's with the threads in use."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    model = platform.machine()
-    with_names = Path("/proc/cpuinfo")
-    if with_names.exists():
-        for line in with_names.read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
-    return f"{model}, {torch.get_num_threads()} threads"
+    return machine.cpu_name(torch.get_num_threads())
 
 
 def code() -> dict[str, str | None]:

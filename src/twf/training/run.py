@@ -67,31 +67,35 @@ def execute(
     set_precision(run.precision)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    phases = 1 if run.method == "joint" else run.tasks
     provenance = {
-        "parameters": json.loads(run.parameters),
         "code": made_by,
         "inputs": inputs,
         "versions": made_in["versions"],
+        "gpu": made_in["gpu"],
         "execution": execution,
     }
-    about = _about(run, started, device) | {"provenance": json.dumps(provenance)}
+    about = known(run, provenance, started, device)
     with (
         keeping(files.state_file(run.study, run.id), guard, save_every) as keeper,
         start_tracking(params.tracking, about) as tracker,
-        progress(run.id, phases * run.epochs) as advance,
+        progress(run.id, run.phases * run.epochs) as advance,
     ):
         outcome = loop.train(
             run, dataset, source, checkpoint, device, tracker, advance, keeper, execution
         )
-        row = about | _found(outcome, keeper.seconds, device)
+        row = about | found(outcome, keeper.seconds, device)
         record.write(files.record_file(run.study, run.id), row)
         keeper.forget()
         tracker.finish(row)
 
 
-def _about(run: Run, started: datetime, device: torch.device) -> dict[str, Any]:
-    """The record's columns that are known before training, but its provenance."""
+def known(
+    run: Run, provenance: dict[str, Any], started: datetime, device: torch.device
+) -> dict[str, Any]:
+    """The record's columns that are known before training.
+
+    `provenance` says by which code, inputs, versions and devices; the parameters are the run's.
+    """
     return {
         "run": run.id,
         "study": run.study,
@@ -105,10 +109,11 @@ def _about(run: Run, started: datetime, device: torch.device) -> dict[str, Any]:
         "device": device_name(device),
         "host": host(),
         "digest": run.digest,
+        "provenance": json.dumps({"parameters": json.loads(run.parameters)} | provenance),
     }
 
 
-def _found(outcome: loop.Outcome, seconds: float, device: torch.device) -> dict[str, Any]:
+def found(outcome: loop.Outcome, seconds: float, device: torch.device) -> dict[str, Any]:
     """The record's columns that training fills."""
     return vars(outcome) | {
         "status": outcome.status,

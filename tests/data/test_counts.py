@@ -1,0 +1,39 @@
+"""How many images a data set has, before and after it is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from twf import data, files, params
+from twf.data import registry
+from twf.data.counts import count
+from twf.data.registry import Splits
+
+PROJECT = params.load(files.PARAMS)  # the tests are called in the project's folder
+
+
+@pytest.mark.parametrize("name", ["digits", "letters", "textures"])
+def test_what_is_told_before_is_what_is_prepared(name, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    dataset = PROJECT.datasets[name]
+    before = count(name, dataset)
+    data.prepare(name, dataset, files.data_file(name))
+    after = count(name, dataset)
+    assert before.train + before.test == after.train + after.test
+    assert abs(before.test - after.test) <= dataset.classes  # digits are split class by class
+    assert before == after or name == "digits"
+
+
+def test_an_official_set_is_as_large_as_the_registry_says(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    dataset = PROJECT.datasets["cub200"]
+    assert count("cub200", dataset) == registry.images_entry("cub200").images
+    assert count("cub200", dataset) == Splits(train=5994, test=5794)
+
+
+def test_a_users_archive_is_counted_and_then_what_was_made_of_it(tiny_project, tiny_values) -> None:
+    dataset = params.check(tiny_values).datasets["target"]
+    assert count("target", dataset) == Splits(train=44, test=16)
+    data.prepare("target", dataset, files.data_file("target"))
+    (tiny_project / "archives/target.npz").unlink()
+    assert count("target", dataset) == Splits(train=44, test=16)
