@@ -203,7 +203,7 @@ def test_the_command_prints_and_keeps_rows_with_where_they_come_from(
         [command.Measurement.REPLAY], benchmark=["split-target"], calls=1, repeats=1, name="here"
     )
     kept = json.loads((tiny_project / "kept" / "here.json").read_text())
-    assert kept.keys() == {"device", "versions", "commit", "date", "rows"}
+    assert kept.keys() == {"device", "gpu", "versions", "commit", "date", "rows"}
     measured = [row["measurement"] for row in kept["rows"]]
     assert measured == [
         "ceiling",

@@ -11,6 +11,7 @@ from twf.cost import Timing
 from twf.hyperparameters import METHODS
 from twf.params import check
 from twf.training import calibration
+from twf.training.step import Plain
 
 CPU = torch.device("cpu")
 
@@ -26,15 +27,15 @@ def test_every_method_can_be_timed_without_its_data(
     hasty, method, tiny_run, tiny_values, monkeypatch
 ) -> None:
     tasks: Counter[int] = Counter()
-    step = calibration.training_step
+    step = Plain.step
 
-    def counted(method, parameters, batch, rate):
-        tasks[method.task] += 1
-        assert len(batch.images) == 8
-        assert batch.images.shape[1:] == (3, 16, 16)
-        return step(method, parameters, batch, rate)
+    def counted(steps, index, rate):
+        tasks[steps.method.task] += 1
+        assert len(index) == 8
+        assert steps.images.shape[1:] == (3, 16, 16)
+        return step(steps, index, rate)
 
-    monkeypatch.setattr(calibration, "training_step", counted)
+    monkeypatch.setattr(Plain, "step", counted)
     timing = calibration.calibrate(check(tiny_values), tiny_run(method), CPU)
     assert dict(tasks) == ({0: 3} if method == "joint" else {0: 3, 1: 3})
     assert min(timing.setup, timing.first_steps, timing.later_steps, timing.evaluation) > 0

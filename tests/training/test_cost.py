@@ -16,9 +16,10 @@ from twf.hyperparameters import METHODS
 from twf.methods import load
 from twf.methods.base import Method
 from twf.params import check
-from twf.tracking import NoTracker
+from twf.tracking.live import NoTracker
 from twf.training import loop
 from twf.training.resume import Keeper
+from twf.training.step import Plain
 
 TINY = Splits(train=44, test=16)
 NOTHING = dict.fromkeys(Timing.model_fields, 0.0)
@@ -31,17 +32,17 @@ def test_steps_and_evaluated_images_are_those_of_a_real_run(
     steps: Counter[int] = Counter()
     tested = 0
 
-    def counted(method: Method, *words: object) -> dict:
-        steps[method.task] += 1
-        return step(method, *words)
+    def counted(steps_of: Plain, *words: object) -> dict:
+        steps[steps_of.method.task] += 1
+        return step(steps_of, *words)
 
     def counted_images(logits: object, augment: object, images: torch.Tensor, *words: int):
         nonlocal tested
         tested += len(images)
         return per_task(logits, augment, images, *words)
 
-    step, per_task = loop.training_step, loop.accuracy_per_task
-    monkeypatch.setattr(loop, "training_step", counted)
+    step, per_task = Plain.step, loop.accuracy_per_task
+    monkeypatch.setattr(Plain, "step", counted)
     monkeypatch.setattr(loop, "accuracy_per_task", counted_images)
     train(method, epochs=3)
     work = cost.work(tiny_run(method, epochs=3), TINY)
