@@ -199,3 +199,5 @@ def test_a_run_on_a_cpu_holds_the_mapped_file_too(tiny_run) -> None:
     run = tiny_run("er")
     assert cost.data_on_device(run, TINY, 16, cpu=False) == (2 * 44 + 16) * image
     assert cost.data_on_device(run, TINY, 16, cpu=True) == (3 * 44 + 2 * 16) * image
+    joining = cost.data_on_device(tiny_run("icarl"), TINY, 16, cpu=False)
+    assert joining == (2 * 44 + 16 + 2 * 16) * image
