@@ -166,10 +166,12 @@ def pixels(images: Splits, size: int) -> int:
 def data_on_device(run: Run, images: Splits, size: int, cpu: bool) -> int:
     """Bytes of images that a run holds: all of them, the tasks' once more, and on a CPU the file's.
 
-    Joint holds its one task a third time.
+    Joint holds its one task a third time; a buffer that epochs go through is copied for them.
     """
     found = splits(run, images)
     trained = found.train * (3 if run.method == "joint" else 2)
+    if METHODS[run.method].joins_buffer:
+        trained += 2 * (run.buffer or 0)
     held = Splits(train=trained, test=found.test)
     return pixels(held, size) + (pixels(images, size) if cpu else 0)
 

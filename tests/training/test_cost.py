@@ -14,7 +14,6 @@ from twf.data.registry import Splits
 from twf.data.store import Dataset
 from twf.hyperparameters import METHODS
 from twf.methods import load
-from twf.methods.base import Method
 from twf.params import check
 from twf.tracking.live import NoTracker
 from twf.training import loop
@@ -200,3 +199,5 @@ def test_a_run_on_a_cpu_holds_the_mapped_file_too(tiny_run) -> None:
     run = tiny_run("er")
     assert cost.data_on_device(run, TINY, 16, cpu=False) == (2 * 44 + 16) * image
     assert cost.data_on_device(run, TINY, 16, cpu=True) == (3 * 44 + 2 * 16) * image
+    joining = cost.data_on_device(tiny_run("icarl"), TINY, 16, cpu=False)
+    assert joining == (2 * 44 + 16 + 2 * 16) * image
