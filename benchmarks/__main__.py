@@ -23,6 +23,7 @@ class Measurement(StrEnum):
     CONDITIONING = "conditioning"
     EVALUATION = "evaluation"
     LOADING = "loading"
+    SHARING = "sharing"
 
 
 def main(
@@ -36,6 +37,9 @@ def main(
     execution: Annotated[list[str] | None, typer.Option(help="Of steps; plain if none.")] = None,
     precision: Annotated[
         list[str] | None, typer.Option(help="fp32, tf32 or bf16; tf32 where none.")
+    ] = None,
+    jobs: Annotated[
+        list[int] | None, typer.Option(help="For sharing: how many at once; 1 and 2 where none.")
     ] = None,
     threads: Annotated[list[int] | None, typer.Option(help="CPU threads; 1 where none.")] = None,
     reference: Annotated[
@@ -53,7 +57,7 @@ def main(
     Times are medians over repeats. Ratios mean more than times: what is compared is called in turn.
     `python -m benchmarks steps --benchmark split-cifar10 --reference CHECKOUT` compares TwF's step.
     """
-    from benchmarks import ceiling, conditioning, loading, parts, report, steps
+    from benchmarks import ceiling, conditioning, loading, parts, report, sharing, steps
     from benchmarks.shapes import planned
     from benchmarks.timing import Effort, Row
     from twf.devices import device_for
@@ -80,6 +84,11 @@ def main(
                             effort,
                             limits,
                         )
+            if Measurement.SHARING in wanted:
+                for what in method or ["twf"]:
+                    run = planned(params, where, what)
+                    for way in execution or ["plain"]:
+                        found += sharing.measure(params, run, way, jobs or [1, 2], on)
             run = planned(params, where, "twf")
             if Measurement.PRETRAINING in wanted and params.sources[run.source].data is not None:
                 found.append(parts.pretraining(params, run, on, effort))

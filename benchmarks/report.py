@@ -17,15 +17,32 @@ from twf.training.provenance import code, environment
 RESULTS = Path(__file__).parent / "results"
 
 
+HEADINGS = {
+    "milliseconds": "ms",
+    "images_per_second": "images/s",
+    "gigabytes_per_second": "GB/s",
+    "share_of_product": "of product",
+    "share_of_copy": "of copy",
+    "peak_memory_mib": "peak MiB",
+    "times_reference": "times published",
+    "times_alone": "times alone",
+}
+KEPT = ("fastest", "slowest", "gigaflop", "gigabytes")  # in the file alone
+WIDTH = 120  # characters, where no terminal says how many
+
+
 def show(rows: list[Row]) -> None:
-    """Print a table for each measurement."""
+    """Print a table for each measurement: what differs, and what was found."""
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
     for measurement in dict.fromkeys(row["measurement"] for row in rows):
         own = [row for row in rows if row["measurement"] == measurement]
         table = Table(title=measurement, title_justify="left")
         columns = list(dict.fromkeys(key for row in own for key in row))[1:]  # but that
+        columns = [c for c in columns if c not in KEPT and "processor" not in c]
         for column in columns:
-            table.add_column(column.replace("_", " "))
+            table.add_column(HEADINGS.get(column, column.replace("_", " ")))
         for row in own:
             table.add_row(*(_cell(row.get(column)) for column in columns))
         console.print(table)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks import __main__ as command
-from benchmarks import ceiling, conditioning, loading, parts, reference, report, steps
+from benchmarks import ceiling, conditioning, loading, parts, reference, report, sharing, steps
 from benchmarks.shapes import planned
 from benchmarks.timing import Effort, Times, interleaved
 
@@ -183,6 +183,13 @@ def test_all_ways_to_map_by_task_are_compared_and_give_the_same(params, run):
     first, *others = [way(layer, x, task) for way in conditioning.WAYS.values()]
     for other in others:
         torch.testing.assert_close(other, first)
+
+
+def test_jobs_that_share_a_device_are_counted_together(params, run):
+    one, two = sharing.measure(params, run, "plain", [1, 2], CPU, seconds=0.2)
+    assert (one["jobs"], two["jobs"]) == (1, 2)
+    assert one["times_alone"] == 1.0
+    assert two["times_alone"] == two["images_per_second"] / one["images_per_second"]
 
 
 def test_loading_is_held_to_its_limits(monkeypatch):

@@ -1,0 +1,86 @@
+"""Several jobs on one device at once: what they do together, beside one alone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import torch
+
+from benchmarks.steps import second_task_step
+from benchmarks.timing import Row, synchronise
+from twf import params as parameters
+from twf.cost import batch_size
+from twf.params import Params
+from twf.study import Run
+
+SECONDS = 10.0  # of steps that are counted
+WARM_UP = 3  # steps before
+
+
+def measure(
+    params: Params,
+    run: Run,
+    execution: str,
+    jobs: list[int],
+    device: torch.device,
+    seconds: float = SECONDS,
+) -> list[Row]:
+    """Images per second of so many processes together, each with a run's steps of its own.
+
+    All begin to count when the last is ready. `times_alone` is against the first number of `jobs`,
+    per job of it.
+    """
+    rows: list[Row] = []
+    for count in jobs:
+        rate = _together(params, run, execution, count, device, seconds)
+        alone = rows[0]["images_per_second"] / rows[0]["jobs"] if rows else rate / count
+        rows.append(
+            {
+                "measurement": "jobs on one device",
+                "benchmark": run.benchmark,
+                "method": run.method,
+                "execution": execution,
+                "precision": run.precision,
+                "jobs": count,
+                "images_per_second": rate,
+                "times_alone": rate / alone,
+            }
+        )
+    return rows
+
+
+def _together(
+    params: Params, run: Run, execution: str, count: int, device: torch.device, seconds: float
+) -> float:
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(count, mp_context=context) as pool:
+        ready = manager.Barrier(count)
+        words = params.model_dump(mode="json"), run, execution, device, torch.get_num_threads()
+        jobs = [pool.submit(_job, *words, ready, seconds) for _ in range(count)]
+        return sum(job.result() for job in jobs)
+
+
+def _job(
+    values: dict[str, Any],
+    run: Run,
+    execution: str,
+    device: torch.device,
+    threads: int,
+    ready: Any,
+    seconds: float,
+) -> float:
+    torch.set_num_threads(threads)
+    step = second_task_step(parameters.check(values), run, execution, device)
+    for _ in range(WARM_UP):
+        step()
+    synchronise(device)
+    ready.wait()
+    steps, start = 0, time.monotonic()
+    while time.monotonic() - start < seconds:
+        step()
+        synchronise(device)
+        steps += 1
+    return steps * batch_size(run) / (time.monotonic() - start)
