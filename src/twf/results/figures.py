@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Drawing
 
 from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
@@ -198,8 +200,8 @@ def _save(plan: Plan, figure: Figure, frame: pd.DataFrame, words: list[str]) -> 
     with style.settings():
         drawing = figure.kind.draw(frame)
         style.title(drawing, words)
-        drawing.draw_without_rendering()  # finds the layout, which then serves each format
-        drawing.set_layout_engine("none")
+        drawing.get_layout_engine().execute(drawing)  # type: ignore[union-attr]
+        drawing.set_layout_engine("none")  # found once, it serves each format
         files = {"svg": _svg(drawing), "png": _png(drawing)}
     files["csv"] = frame.to_csv(index=False).encode()
     for ending in FIGURE_FORMATS:
@@ -212,14 +214,15 @@ def _svg(drawing: Drawing) -> bytes:
     file = io.StringIO()
     # Without these entries there is no metadata element, which would name the day.
     none = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    drawing.savefig(file, format="svg", metadata=none)
+    FigureCanvasSVG(drawing).print_svg(file, metadata=none)
     # The numbered identifiers are referred to by nothing, and alike in each figure.
     return re.sub(r' id="[a-zA-Z0-9.]*_\d+"', "", file.getvalue()).encode()
 
 
 def _png(drawing: Drawing) -> bytes:
     file = io.BytesIO()
-    drawing.savefig(file, format="png", dpi=200, metadata={"Software": None})
+    drawing.set_dpi(200)
+    FigureCanvasAgg(drawing).print_png(file, metadata={"Software": None})
     return file.getvalue()
 
 
