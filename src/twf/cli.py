@@ -35,7 +35,8 @@ app = typer.Typer(
     all results/demo/report.html` makes all of the demo; the commands here are what it calls, and
     each can be called by hand with the same words:
 
-    data fetch → data prepare → pretrain train → run → collect → table, compare, figures → report
+    data fetch → data prepare → pretrain train → run → collect → table, compare, figures, describe →
+    report
     """,
 )
 data_app = typer.Typer(
@@ -324,6 +325,18 @@ def figures(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 
     for name in figures.write(_plan(params, study)):
         print(f"not written, as it has no data yet: {name}")
+
+
+@app.command()
+def describe(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Write a study's reproducibility statement and the model cards of its networks, as Markdown.
+
+    Makes results/STUDY/reproducibility.md and results/STUDY/model-cards/. Next: `twf report`.
+    """
+    from twf.results import statement
+
+    loaded = parameters.load(params)
+    statement.write(loaded, expand(loaded, study))
 
 
 @app.command()

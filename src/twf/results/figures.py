@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,7 +20,7 @@ from matplotlib.figure import Figure as Drawing
 
 from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
 from twf.hyperparameters import METHODS
-from twf.results import charts, frames, record, style, tables, variant_charts
+from twf.results import charts, frames, output, record, style, tables, variant_charts
 from twf.study import Plan, Table
 
 INDEX = ("figure", "table", "title", "note")  # the columns of the list of figures
@@ -203,7 +204,7 @@ def _save(plan: Plan, figure: Figure, frame: pd.DataFrame, words: list[str]) -> 
         drawing.get_layout_engine().execute(drawing)  # type: ignore[union-attr]
         drawing.set_layout_engine("none")  # found once, it serves each format
         files = {"svg": _svg(drawing), "png": _png(drawing)}
-    files["csv"] = frame.to_csv(index=False).encode()
+    files["csv"] = output.csv(frame).encode()
     for ending in FIGURE_FORMATS:
         with atomic(figure_file(plan.study, figure.name, ending)) as partial:
             partial.write_bytes(files[ending])
@@ -214,7 +215,8 @@ def _svg(drawing: Drawing) -> bytes:
     file = io.StringIO()
     # Without these entries there is no metadata element, which would name the day.
     none = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    FigureCanvasSVG(drawing).print_svg(file, metadata=none)
+    canvas: Any = FigureCanvasSVG(drawing)
+    canvas.print_svg(file, metadata=none)
     # The numbered identifiers are referred to by nothing, and alike in each figure.
     return re.sub(r' id="[a-zA-Z0-9.]*_\d+"', "", file.getvalue()).encode()
 
@@ -222,7 +224,8 @@ def _svg(drawing: Drawing) -> bytes:
 def _png(drawing: Drawing) -> bytes:
     file = io.BytesIO()
     drawing.set_dpi(200)
-    FigureCanvasAgg(drawing).print_png(file, metadata={"Software": None})
+    canvas: Any = FigureCanvasAgg(drawing)
+    canvas.print_png(file, metadata={"Software": None})
     return file.getvalue()
 
 
