@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from twf.hyperparameters import METHODS
+from twf.hyperparameters import METHODS, SWITCHES
 
 PROJECT = Path(__file__).parent.parent
 METHOD_PAGES = PROJECT / "docs" / "methods"
@@ -54,6 +54,18 @@ def test_the_index_has_every_method_in_order():
     index = (METHOD_PAGES / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (.+?) \|.*\| \[(.+)\]\((.+)\.md\) \|$", index, flags=re.M)
     assert rows == [(info.title, name, name) for name, info in METHODS.items()]
+
+
+def test_the_table_of_switches_says_what_the_code_says():
+    page = (PROJECT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (F\d+) \| (.+?) \| (.+?) \| (.+?) \| [^|]+ \| [^|]+ \|$", page, flags=re.M
+    )
+    escaped = {
+        name: tuple(text.replace("|", r"\|") for text in (of.subject, of.paper, of.published))
+        for name, of in SWITCHES.items()
+    }
+    assert {name: tuple(texts) for name, *texts in rows} == escaped
 
 
 def test_every_test_that_a_methods_page_names_is_there():

@@ -34,7 +34,7 @@ app = typer.Typer(
     each can be called by hand with the same words:
 
     data fetch → data prepare → pretrain train → run → collect → table, compare, metrics, figures
-    → report
+    → describe → report
     """,
 )
 data_app = typer.Typer(
@@ -355,14 +355,27 @@ def metrics(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 
 @app.command()
 def figures(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
-    """Make the figures of a study, as SVG, PNG and CSV: results/STUDY/figures/. Next: `twf report`.
+    """Make the figures of a study, as SVG, PNG and CSV: results/STUDY/figures/.
 
-    Of an incomplete study, what is there; a figure without any data is named and not written.
+    Of an incomplete study, what is there; a figure without any data is named and not written. Next:
+    `twf describe`.
     """
     from twf.results import figures
 
     for name in figures.write(_plan(params, study)):
         print(f"not written, as it has no data yet: {name}")
+
+
+@app.command()
+def describe(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Write a study's reproducibility statement and the model cards of its networks, as Markdown.
+
+    Makes results/STUDY/reproducibility.md and results/STUDY/model-cards/. Next: `twf report`.
+    """
+    from twf.results import statement
+
+    loaded = parameters.load(params)
+    statement.write(loaded, expand(loaded, study))
 
 
 @app.command()

@@ -30,6 +30,8 @@ COMPARISON = "results/{study}/tables/comparison"
 CLAIMS = "results/{study}/tables/claims"
 METRICS = "results/{study}/metrics.json"
 FIGURES = "results/{study}/figures"
+STATEMENT = "results/{study}/reproducibility.md"
+MODEL_CARDS = "results/{study}/model-cards"
 REPORT = "results/{study}/report.html"
 SEARCH = (  # every trial, the winners to read, the winners as input of another study
     "results/{study}/tables/trials.csv",
@@ -113,6 +115,16 @@ def figure_file(study: str, figure: str, extension: str) -> Path:
 def figure_index(study: str) -> Path:
     """The list of a study's figures."""
     return Path(FIGURES.format(study=study)) / "index.csv"
+
+
+def statement_file(study: str) -> Path:
+    """The study's reproducibility statement."""
+    return Path(STATEMENT.format(study=study))
+
+
+def model_card_file(study: str, source: str) -> Path:
+    """The model card of a network that a study starts from."""
+    return Path(MODEL_CARDS.format(study=study)) / f"{source}.md"
 
 
 def report_file(study: str) -> Path:

@@ -69,7 +69,9 @@ def matrix(frame: pd.DataFrame) -> Figure:
             text = f"{value:.1f}" if tasks <= 5 and value < 99.95 else f"{value:.0f}"
             ink = "white" if value < 55 else "black"
             size = style.SIZE - 1 if tasks <= 5 else style.SIZE - 2
-            panel.text(i + 1, t + 1, text, ha="center", va="center", color=ink, fontsize=size)
+            look: Any = {"ha": "center", "va": "center", "color": ink, "fontsize": size}
+            # inside its panel: the layout, which is slow with thousands of words, need not ask it
+            panel.text(i + 1, t + 1, text, in_layout=False, **look)
         steps = np.repeat(edges, 2)  # between the tasks seen and those to come
         panel.plot(steps[1:-1], steps[:-2], color="white", linewidth=1.5)
     return figure

@@ -27,8 +27,38 @@ def escape_tex(text: str) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Plain text as Markdown source, fit for a cell of a table too."""
-    return re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", text)
+    """Plain text as Markdown source on one line, fit for a cell of a table too."""
+    return re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", " ".join(text.split()))
+
+
+def markdown_block(text: str, language: str) -> str:
+    """Text as a block of code in Markdown, whose fence no part of it can close."""
+    longest = max((len(ticks) for ticks in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """A frame as CSV in which no text is a formula: a spreadsheet would compute what starts so.
+
+    Such a text gets an apostrophe before it (CWE-1236). Numbers are as they are.
+    """
+    texts = {
+        name: column.map(_no_formula)
+        for name, column in frame.items()
+        if pd.api.types.is_object_dtype(column) or isinstance(column.dtype, pd.StringDtype)
+    }
+    return frame.assign(**texts).to_csv(index=False)  # type: ignore[arg-type]
+
+
+def _no_formula(value: Any) -> Any:
+    active = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if active else value
+
+
+def read_made(path: Path, command: str) -> pd.DataFrame | str:
+    """A table of a study; where it has not been made, the command that makes it."""
+    return pd.read_parquet(path) if path.exists() else command
 
 
 _markdown = Environment(
@@ -38,7 +68,7 @@ _markdown = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_markdown.filters |= {"md": escape_markdown, "tex": escape_tex}
+_markdown.filters |= {"md": escape_markdown, "tex": escape_tex, "block": markdown_block}
 _tex = _markdown.overlay(  # braces and per cent signs mean something else in LaTeX
     block_start_string="<%",
     block_end_string="%>",
@@ -70,7 +100,7 @@ def write_long(frame: pd.DataFrame, schema: pa.Schema, file: Callable[[str], Pat
     lists = [field.name for field in schema if pa.types.is_list(field.type)]
     flat = frame.assign(**{name: frame[name].map(" ".join) for name in lists})
     with atomic(file("csv")) as partial:
-        flat.to_csv(partial, index=False)
+        partial.write_text(csv(flat))
 
 
 def write_text(template: str, values: dict[str, Any], path: Path) -> None:

@@ -71,16 +71,16 @@ def write(path: Path, row: dict[str, Any]) -> None:
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
     """Read a record or a table of records, or some columns of it.
 
-    Raises `UserError` where there is none, for another version of the schema, and for a torn file.
+    Raises `UserError` where there is none, for another version of the schema, for columns that are
+    not the schema's, and for a torn file.
     """
     try:
         with pq.ParquetFile(path) as file:
-            metadata = file.schema_arrow.metadata
-            version = (metadata or {}).get(b"twf_record_version", b"none").decode()
-            if version != str(VERSION):
+            problem = _differs(file.schema_arrow)
+            if problem is not None:
                 raise UserError(
-                    f"{path} has record version {version}, this code reads {VERSION}; delete it "
-                    "and run again, or use the version of twf that wrote it"
+                    f"{path} {problem}; delete it and run again, or use the version of twf that "
+                    "wrote it"
                 )
             return file.read(columns)
     except FileNotFoundError:
@@ -89,6 +89,27 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
         ) from None
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
+
+
+def _differs(schema: pa.Schema) -> str | None:
+    """What keeps a file of this schema from being read as records; none where nothing does."""
+    version = (schema.metadata or {}).get(b"twf_record_version", b"none").decode(errors="replace")
+    if version != str(VERSION):
+        return f"has record version {version}, this code reads {VERSION}"
+    if schema.equals(SCHEMA):
+        return None
+    missing = [name for name in SCHEMA.names if name not in schema.names]
+    other = [name for name in schema.names if name not in SCHEMA.names]
+    types = [
+        f"{field.name} is {schema.field(field.name).type}, not {field.type}"
+        for field in SCHEMA
+        if schema.names.count(field.name) == 1 and schema.field(field.name).type != field.type
+    ]
+    found = [f"lacks {', '.join(missing)}"] if missing else []
+    found += [f"has {', '.join(other)}"] if other else []
+    found += types
+    found = found or ["it has them twice, or in another order"]
+    return f"has not the columns of record version {VERSION}: {'; '.join(found)}"
 
 
 def read_collected(study: str, history: bool = False) -> pa.Table:

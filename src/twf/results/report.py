@@ -19,13 +19,16 @@ from twf.files import (
     comparison_file,
     figure_file,
     figure_index,
+    model_card_file,
     report_file,
+    statement_file,
     table_file,
 )
 from twf.params import PROTOCOLS
 from twf.results import (
     claim_evaluation,
     comparison,
+    output,
     record,
     report_runs,
     report_summary,
@@ -54,17 +57,18 @@ def write(plan: Plan) -> None:
     that have not been made. Raises `UserError` where the records have not been collected.
     """
     records = record.read_collected(plan.study)
-    rows = tables.records(plan, records)
-    for row in rows.values():
-        row["provenance"] = record.provenance(row)
+    rows = report_summary.rows_of(plan, records)
+    study = plan.study
     frames = {
-        name: _read(table_file(plan.study, name, "parquet"), f"twf table {plan.study} {name}")
+        name: output.read_made(table_file(study, name, "parquet"), f"twf table {study} {name}")
         for name in plan.tables
     }
-    compared = _read(comparison_file(plan.study, "parquet"), f"twf compare {plan.study}")
-    claims = _read(claims_file(plan.study, "parquet"), f"twf compare {plan.study}")
-    figures = _figures(plan)
-    parts = [*frames.values(), compared, claims, figures]
+    compared = output.read_made(comparison_file(study, "parquet"), f"twf compare {study}")
+    claims = output.read_made(claims_file(study, "parquet"), f"twf compare {study}")
+    descriptions = _descriptions(plan)
+    described = [] if isinstance(descriptions, str) else descriptions
+    figures = _figures(plan, sum(len(file["uri"]) for file in described))
+    parts = [*frames.values(), compared, claims, figures, descriptions]
     script = _source("report.js")
     page = _environment.get_template("report.html.j2").render(
         title=plan.title,
@@ -84,6 +88,7 @@ def write(plan: Plan) -> None:
         cells=[cell for name, table in plan.tables.items() for cell in _cells(table, frames[name])],
         searched=search.results(plan, records),
         runs=report_runs.entries(plan, rows, record.read_losses(plan.study)),
+        descriptions=described,
         downloads=_downloads(plan, rows, frames, compared),
         **_beside_the_paper(compared, claims),
     )
@@ -101,16 +106,23 @@ def _sha256(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _read(path: Path, command: str) -> pd.DataFrame | str:
-    """A table of the study; where it has not been made, the command that makes it."""
-    return pd.read_parquet(path) if path.exists() else command
-
-
-def _download(name: str, data: str | bytes) -> dict[str, str]:
-    """A CSV file inside the page."""
+def _download(name: str, data: str | bytes, kind: str = "csv") -> dict[str, str]:
+    """A file inside the page: CSV, or Markdown."""
     content = data.encode() if isinstance(data, str) else data
     encoded = base64.b64encode(content).decode()
-    return {"name": name, "uri": f"data:text/csv;charset=utf-8;base64,{encoded}"}
+    return {"name": name, "uri": f"data:text/{kind};charset=utf-8;base64,{encoded}"}
+
+
+def _descriptions(plan: Plan) -> list[dict[str, str]] | str:
+    """The reproducibility statement and the model cards; the command, where they are not there."""
+    files = [statement_file(plan.study), *(model_card_file(plan.study, s) for s in plan.sources)]
+    if not all(path.exists() for path in files):
+        return f"twf describe {plan.study}"
+    names = [files[0].name, *(f"model-card-{path.name}" for path in files[1:])]
+    return [
+        _download(f"{plan.study}-{name}", path.read_bytes(), "markdown")
+        for name, path in zip(names, files, strict=True)
+    ]
 
 
 def _downloads(
@@ -120,13 +132,13 @@ def _downloads(
     compared: pd.DataFrame | str,
 ) -> list[dict[str, str]]:
     runs = report_runs.frame(plan, rows)
-    found = [_download(f"{plan.study}-runs.csv", runs.to_csv(index=False))]
+    found = [_download(f"{plan.study}-runs.csv", output.csv(runs))]
     made = [frame for frame in frames.values() if isinstance(frame, pd.DataFrame)]
     if made:
         cells = pd.concat([_flat(frame) for frame in made])
-        found.append(_download(f"{plan.study}-cells.csv", cells.to_csv(index=False)))
+        found.append(_download(f"{plan.study}-cells.csv", output.csv(cells)))
     if isinstance(compared, pd.DataFrame):
-        csv = _flat(compared).to_csv(index=False)
+        csv = output.csv(_flat(compared))
         found.append(_download(f"{plan.study}-comparison.csv", csv))
     return found
 
@@ -137,13 +149,12 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**{name: frame[name].map(" ".join) for name in lists})
 
 
-def _beside_the_paper(
-    compared: pd.DataFrame | str, claims: pd.DataFrame | str
-) -> dict[str, list[Any]]:
+def _beside_the_paper(compared: pd.DataFrame | str, claims: pd.DataFrame | str) -> dict[str, Any]:
     """The comparison with the paper and its claims, for the template; empty where not made."""
-    found: dict[str, list[Any]] = {"agreement": [], "compared": [], "claims": []}
+    found: dict[str, Any] = {"agreement": [], "compared": [], "claims": [], "measured": False}
     if isinstance(compared, pd.DataFrame):
         found["agreement"] += report_summary.agreement(compared)
+        found["measured"] = bool((compared["verdict"] != "not run").any())
         found["compared"] = [
             {"Table": str(row["published_table"])} | comparison.entry(row)
             for row in compared.astype({"buffer": "Int64"}).to_dict("records")
@@ -217,16 +228,17 @@ def _cell(table: Table, cell: Cell, row: dict[Any, Any]) -> dict[str, Any]:
     }
 
 
-def _figures(plan: Plan) -> dict[str, list[dict[str, Any]]] | str:
+def _figures(plan: Plan, size: int) -> dict[str, list[dict[str, Any]]] | str:
     """The study's figures by table, for the template; the command, where they have not been made.
 
-    Raises `UserError` where the list of figures names one that is not there.
+    `size` is that of other parts of the page, in bytes. Raises `UserError` where the list of
+    figures names one that is not there.
     """
     index = figure_index(plan.study)
     if not index.exists():
         return f"twf figures {plan.study}"
     found = defaultdict(list)
-    size = RUN_SIZE * len(plan.runs)
+    size += RUN_SIZE * len(plan.runs)
     for row in pd.read_csv(index, keep_default_na=False).to_dict("records"):
         drawing, data = (figure_file(plan.study, row["figure"], end) for end in ("svg", "csv"))
         for path in (drawing, data):

@@ -7,14 +7,22 @@ from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from twf.hyperparameters import METHODS
+from twf.results import record, tables
 from twf.results.comparison import MARGIN, VERDICTS
 from twf.study import Plan
 
 Rows = dict[str, dict[str, Any]]  # records by run, provenance decoded
 
 STATUSES = ("finished", "diverged", "stale", "unreadable", "missing")
+
+
+def rows_of(plan: Plan, records: pa.Table) -> Rows:
+    """The records of the planned runs, as `tables.records` has them, with provenance decoded."""
+    rows = tables.records(plan, records)
+    return {run: row | {"provenance": record.provenance(row)} for run, row in rows.items()}
 
 
 def status_counts(runs: Iterable[str], rows: Rows) -> dict[str, int]:

@@ -133,7 +133,7 @@ def write(plan: Plan) -> None:
     found = results(plan, record.read_collected(plan.study))
     table, page, study = search_files(plan.study)
     with atomic(table) as partial:
-        trials(found).to_csv(partial, index=False)
+        partial.write_text(output.csv(trials(found)))
     output.write_text("winners.md.j2", {"results": found}, page)
     with atomic(study) as partial:
         values = [winner.model_dump() for winner in winners(found)]

@@ -61,6 +61,7 @@ def import_weights(params: Params, name: str, file: Path, device: torch.device) 
         "weights_sha256": sha256,
         "data": source.data,
         "test_accuracy": None,
+        "code": code(),
     }
     if source.data is None:
         said = f"accuracy not measured: sources.{name} names no data"
@@ -117,6 +118,7 @@ def _train(
             "pretraining": recipe.model_dump(),
             "test_accuracy": _test_accuracy(params, source.data, network, dataset, device),
             "seconds": keeper.seconds,
+            "code": code(),
             **environment(device),
         }
         checkpoints.save(files.checkpoint_file(name), network, about)

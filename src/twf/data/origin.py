@@ -1,0 +1,71 @@
+"""Whose the images and weights are: licence and citation, for what is written of a study.
+
+The registry has those of the official archives; here are those of the demo's data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from twf import params
+from twf.data import registry
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What is known of a data set or of published weights; empty texts where nothing is."""
+
+    title: str
+    licence: str = ""
+    citation: str = ""
+    homepage: str = ""
+    entry: registry.ImagesEntry | registry.WeightsEntry | None = None  # in the registry
+
+
+_DIGITS = Origin(
+    "Optical Recognition of Handwritten Digits: its 1,797 test images, as scikit-learn has them",
+    licence="CC BY 4.0",
+    citation="""@misc{alpaydin1998optical,
+  author = {Alpaydin, E. and Kaynak, C.},
+  title = {Optical Recognition of Handwritten Digits},
+  publisher = {UCI Machine Learning Repository},
+  year = {1998},
+  doi = {10.24432/C50P49}
+}""",
+    homepage="https://archive.ics.uci.edu/dataset/80/optical+recognition+of+handwritten+digits",
+)
+_DRAWN = {
+    "letters": Origin(
+        "Letters that this software draws",
+        licence="drawn from fonts that matplotlib ships: DejaVu (Bitstream Vera's licence), STIX "
+        "(SIL Open Font License 1.1), Computer Modern (BaKoMa's licence)",
+    ),
+    "textures": Origin(
+        "Textures that this software draws", licence="this software's: nothing else is in them"
+    ),
+}
+
+
+def of_dataset(dataset: params.Dataset) -> Origin:
+    """The origin of a data set of params.yaml. Raises `UserError` where its archive is unknown."""
+    match dataset:
+        case params.OfficialData():
+            return _in_registry(dataset.archive)
+        case params.DigitsData():
+            return _DIGITS
+        case params.DrawnData():
+            return _DRAWN[dataset.reader]
+        case params.ArchiveData():
+            return Origin(f"Images of the user's own: {dataset.file}")
+
+
+def of_weights(file: str) -> Origin:
+    """The origin of published weights, by the file that params.yaml names."""
+    name = registry.of_file(Path(file))
+    return Origin(f"Weights of the user's own: {file}") if name is None else _in_registry(name)
+
+
+def _in_registry(name: str) -> Origin:
+    entry = registry.entry(name)
+    return Origin(entry.title, entry.licence, entry.citation.rstrip(), entry.homepage, entry)
