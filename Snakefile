@@ -1,4 +1,4 @@
-# The pipeline: data -> pretrain -> runs -> collect -> tables, comparison, figures -> report.
+# The pipeline: data -> pretrain -> runs -> collect -> tables, comparison, figures, statement -> report.
 #
 #   snakemake --cores all                             the default study of params.yaml, whole
 #   snakemake --cores all results/demo/report.html    the demo study
@@ -14,6 +14,9 @@ configfile: "params.yaml"
 
 
 include: "workflow/rules/common.smk"
+
+
+report: "workflow/report/workflow.rst"
 
 
 localrules:

@@ -110,6 +110,20 @@ def pretrain_parameters(wildcards):
     return source.model_dump_json(), augmentation and augmentation.model_dump_json()
 
 
+def described(name):
+    """What the statement and the model cards say of params.yaml, beside the runs themselves."""
+    planned = plan(name)
+    sources = {source: PARAMS.sources[source] for source in planned.sources}
+    data = {*planned.data, *(s.data for s in sources.values() if s.data is not None)}
+    parts = [PARAMS.studies[name], *sources.values()]
+    parts += [PARAMS.datasets[dataset] for dataset in sorted(data)]
+    parts += [
+        PARAMS.benchmarks[stream]
+        for stream in dict.fromkeys(run.benchmark for run in planned.runs.values())
+    ]
+    return [part.model_dump_json() for part in parts] + [str(PARAMS.fidelity)]
+
+
 def run_data(wildcards):
     """The data of the benchmark, and of the source where the run needs its images too."""
     run = run_of(wildcards)

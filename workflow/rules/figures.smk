@@ -2,7 +2,13 @@ rule figures:
     input:
         files.RUNS,
     output:
-        directory(files.FIGURES),
+        report(
+            directory(files.FIGURES),
+            patterns=["{figure}.svg"],
+            caption="../report/figure.rst",
+            category="Figures",
+            labels={"study": "{study}", "figure": "{figure}"},
+        ),
     log:
         "logs/{study}/figures.log",
     benchmark:

@@ -1,3 +1,36 @@
+rule describe:
+    input:
+        runs=files.RUNS,
+        checkpoints=lambda w: [files.checkpoint_file(s) for s in plan(w.study).sources],
+        comparison=f"{files.COMPARISON}.parquet",
+        claims=f"{files.CLAIMS}.parquet",
+    output:
+        report(
+            files.STATEMENT,
+            caption="../report/statement.rst",
+            category="Reproducibility",
+            labels={"study": "{study}", "text": "statement"},
+        ),
+        report(
+            directory(files.MODEL_CARDS),
+            patterns=["{source}.md"],
+            caption="../report/model-card.rst",
+            category="Reproducibility",
+            labels={"study": "{study}", "text": "model card, {source}"},
+        ),
+    log:
+        "logs/{study}/describe.log",
+    benchmark:
+        "logs/{study}/describe.tsv"
+    conda:
+        "../../environment.yml"
+    params:
+        # all of params.yaml that the texts repeat
+        described=lambda w: described(w.study),
+    shell:
+        "twf describe {wildcards.study} > {log} 2>&1"
+
+
 rule report:
     input:
         runs=files.RUNS,
@@ -9,8 +42,15 @@ rule report:
         search=lambda w: files.search_files(w.study) if plan(w.study).search else [],
         comparison=f"{files.COMPARISON}.parquet",
         claims=f"{files.CLAIMS}.parquet",
+        statement=files.STATEMENT,
+        cards=files.MODEL_CARDS,
     output:
-        files.REPORT,
+        report(
+            files.REPORT,
+            caption="../report/report.rst",
+            category="Report",
+            labels={"study": "{study}", "text": "report"},
+        ),
     log:
         "logs/{study}/report.log",
     benchmark:

@@ -3,7 +3,13 @@ rule table:
         runs=files.RUNS,
         published=str(files.PUBLISHED),
     output:
-        multiext(files.TABLE, *(f".{ending}" for ending in files.TABLE_FORMATS)),
+        [f"{files.TABLE}.{ending}" for ending in files.TABLE_FORMATS if ending != "csv"],
+        report(
+            f"{files.TABLE}.csv",
+            caption="../report/table.rst",
+            category="Tables",
+            labels={"study": "{study}", "table": "{table}"},
+        ),
     log:
         "logs/{study}/tables/{table}.log",
     benchmark:
@@ -20,7 +26,13 @@ rule search:
     input:
         files.RUNS,
     output:
-        files.SEARCH,
+        report(
+            files.SEARCH[0],
+            caption="../report/search.rst",
+            category="Tables",
+            labels={"study": "{study}", "table": "hyperparameters searched for"},
+        ),
+        files.SEARCH[1:],
     log:
         "logs/{study}/search.log",
     benchmark:
@@ -38,10 +50,24 @@ rule compare:
         runs=files.RUNS,
         published=str(files.PUBLISHED),
     output:
-        multiext(
-            files.COMPARISON, *(f".{ending}" for ending in files.COMPARISON_FORMATS)
+        [
+            f"{made}.{ending}"
+            for made in (files.COMPARISON, files.CLAIMS)
+            for ending in files.COMPARISON_FORMATS
+            if ending != "csv"
+        ],
+        report(
+            f"{files.COMPARISON}.csv",
+            caption="../report/comparison.rst",
+            category="Beside the paper",
+            labels={"study": "{study}", "table": "numbers"},
         ),
-        multiext(files.CLAIMS, *(f".{ending}" for ending in files.COMPARISON_FORMATS)),
+        report(
+            f"{files.CLAIMS}.csv",
+            caption="../report/claims.rst",
+            category="Beside the paper",
+            labels={"study": "{study}", "table": "claims"},
+        ),
     log:
         "logs/{study}/compare.log",
     benchmark:
