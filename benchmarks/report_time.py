@@ -28,7 +28,16 @@ from twf import files
 from twf import params as parameters
 from twf.errors import UserError
 from twf.params import Params
-from twf.results import claim_evaluation, comparison, figures, record, report, search, tables
+from twf.results import (
+    claim_evaluation,
+    comparison,
+    figures,
+    record,
+    report,
+    search,
+    statement,
+    tables,
+)
 from twf.study import Plan, Run, expand
 
 TERMS = {"er": 1, "derpp": 3, "twf": 6}  # of a method's loss; 2 of others
@@ -115,11 +124,12 @@ def stages(params: Params, plan: Plan) -> dict[str, Callable[[], object]]:
         comparison.write(params, plan)
         claim_evaluation.write(plan)
 
-    return {
+    return {  # in the order in which each finds what it needs
         "collect": lambda: record.collect(paths, files.runs_file(plan.study)),
         "table": make_tables,
         "compare": compare,
         "figures": lambda: figures.write(plan),
+        "describe": lambda: statement.write(params, plan),
         "report": lambda: report.write(plan),
     }
 

@@ -83,6 +83,7 @@ COMMANDS = [
     "collect tiny",
     "table tiny main.split-target",
     "compare tiny",
+    "describe tiny",
     "report tiny",
 ]
 
@@ -101,6 +102,7 @@ UNKNOWN = {
     "collect large": ["no study 'large'", "there is tiny"],
     "table large main.split-target": ["no study 'large'", "there is tiny"],
     "compare large": ["no study 'large'", "there is tiny"],
+    "describe large": ["no study 'large'", "there is tiny"],
     "report large": ["no study 'large'", "there is tiny"],
     "run tiny split-target.er.99.s0": ["no run 'split-target.er.99.s0'", "`twf plan tiny`"],
     "table tiny other": ["no table 'other'", "there is main.split-target"],
@@ -147,6 +149,7 @@ MISSING = {
     "table tiny main.split-target": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
     "table tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
     "compare tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
+    "describe tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
     "report tiny": (None, ["no results/tiny/runs.parquet", "`twf collect tiny`"]),
 }
 
@@ -198,7 +201,7 @@ def test_what_is_there_of_a_study_makes_its_tables_and_report(twf, tiny_inputs):
     assert said.code == 0
     assert "1 of 12 records; 10 missing, 1 unreadable" in said.out
     assert str(torn) in said.err
-    for words in ("table tiny", "compare tiny", "figures tiny", "report tiny"):
+    for words in ("table tiny", "compare tiny", "figures tiny", "describe tiny", "report tiny"):
         assert twf(words).code == 0
     assert files.table_file("tiny", "main.split-target", "md").exists()
     assert files.comparison_file("tiny", "md").exists()
@@ -385,7 +388,8 @@ NEXT = {
     "collect": "twf table",
     "table": "twf compare",
     "compare": "twf figures",
-    "figures": "twf report",
+    "figures": "twf describe",
+    "describe": "twf report",
     "search": "twf report",
     "data import": "twf pretrain train",
 }
@@ -441,7 +445,7 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     )
     for words in ("collect tiny", "table tiny main.split-target", "compare tiny"):
         assert twf(words).code == 0
-    for words in ("figures tiny", "report tiny"):
+    for words in ("figures tiny", "describe tiny", "report tiny"):
         said = twf(words)
         assert (said.code, said.out) == (0, "")
     assert files.figure_file("tiny", "losses.main.split-target", "svg").exists()

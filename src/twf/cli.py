@@ -35,8 +35,8 @@ app = typer.Typer(
     all results/demo/report.html` makes all of the demo; the commands here are what it calls, and
     each can be called by hand with the same words:
 
-    data fetch → data prepare → pretrain train → run → collect → table, compare, figures, describe →
-    report
+    data fetch → data prepare → pretrain train → run → collect → table, compare, figures →
+    describe → report
     """,
 )
 data_app = typer.Typer(
@@ -317,9 +317,10 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 
 @app.command()
 def figures(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
-    """Make the figures of a study, as SVG, PNG and CSV: results/STUDY/figures/. Next: `twf report`.
+    """Make the figures of a study, as SVG, PNG and CSV: results/STUDY/figures/.
 
-    Of an incomplete study, what is there; a figure without any data is named and not written.
+    Of an incomplete study, what is there; a figure without any data is named and not written. Next:
+    `twf describe`.
     """
     from twf.results import figures
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -99,7 +100,13 @@ def what_follows_from_twf(folder: Path) -> set[str]:
         for name in ("comparison", "claims")
         for ending in ("parquet", "csv", "md")
     }
-    return runs | tables | figures | compared | {"results/demo/runs.parquet", REPORT}
+    described = {
+        str(path.relative_to(folder)) for path in (folder / "results/demo/model-cards").iterdir()
+    }
+    assert {f"results/demo/model-cards/{source}.md" for source in planned.sources} <= described
+    described.add("results/demo/reproducibility.md")
+    made = runs | tables | figures | compared | described
+    return made | {"results/demo/runs.parquet", REPORT}
 
 
 def miniature() -> dict:
@@ -277,6 +284,28 @@ def test_every_target_is_a_file_that_plan_names(project: Path) -> None:
     target.unlink()
     call(project, "snakemake", str(target.relative_to(project)), "--cores", "1")
     assert target.exists()
+
+
+def test_snakemakes_own_report_has_our_captions_and_needs_no_network(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody listens there
+    made = project / "results/demo/snakemake-report.html"
+    snakemake(project, "--report", str(made.relative_to(project)))
+    text = re.sub(r"<[^>]+>", "", made.read_text())
+    for caption in (
+        "Table main.split-digits of the study demo",
+        "Each number that the paper prints beside the study demo",
+        "Each claim of the paper",
+        "Figure accuracy.main.split-digits of the study demo",
+        "with which deviations from the paper",
+        "that runs of the study demo start from",
+        "The report of the study demo",
+    ):
+        assert caption in text, caption
+    assert "A reproduction of" in text
+    assert idle(project)
 
 
 def test_an_archive_is_fetched_once_kept_pushed_and_pulled(

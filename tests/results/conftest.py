@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from twf import params, study
-from twf.files import PUBLISHED, record_file, runs_file
+from twf.files import PARAMS, PUBLISHED, record_file, runs_file
 from twf.results import record
 from twf.study import Plan
 
@@ -24,7 +24,7 @@ Write = Callable[..., None]
 
 @pytest.fixture
 def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
-    """Expand params.yaml with one study of one experiment, in an empty project folder."""
+    """Expand params.yaml with one study of one experiment, and put it into an empty folder."""
     values = yaml.safe_load((PROJECT / "params.yaml").read_text())
     monkeypatch.chdir(tmp_path)
     PUBLISHED.parent.mkdir()
@@ -44,7 +44,8 @@ def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
                 "experiments": {"main": main | experiment},
             }
         }
-        return study.expand(params.check(values), "small")
+        PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
+        return study.expand(params.load(PARAMS), "small")
 
     return make
 

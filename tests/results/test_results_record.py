@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -49,6 +52,73 @@ def test_an_unreadable_record_is_refused_and_named(plan: Plan, run: str, said: s
         record.collect([record_file("small", run)], runs_file("small"))
     assert f"{run}.parquet" in str(caught.value)
     assert "delete it and run again" in " ".join(str(caught.value).split())
+
+
+def changed(change: Callable[[pa.Table], pa.Table]) -> Path:
+    """A good record, changed, that still says it is of this version."""
+    path = record_file("small", DONE)
+    version = {"twf_record_version": str(record.VERSION)}
+    pq.write_table(change(pq.read_table(path)).replace_schema_metadata(version), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t.drop_columns(["seconds"]), "lacks seconds"),
+        (lambda t: t.rename_columns({"seconds": "duration"}), "lacks seconds; has duration"),
+        (lambda t: t.append_column("more", pa.array([1])), "has more"),
+        (
+            lambda t: t.append_column("seed", t["seed"]),
+            "has its columns twice, or in another order",
+        ),
+        (lambda t: t.set_column(7, "seed", pa.array(["0"])), "seed is string, not int64"),
+        (lambda t: t.set_column(7, "seed", pa.array([0], pa.int32())), "seed is int32, not int64"),
+        (lambda t: t.select(t.column_names[::-1]), "in another order"),
+    ],
+)
+def test_a_record_with_other_columns_is_refused(plan: Plan, change: Any, said: str) -> None:
+    path = changed(change)
+    for read in (record.read, record.read_digest):
+        with pytest.raises(UserError, match=said) as caught:
+            read(path)
+        assert f"{path} has not the columns of record version {record.VERSION}" in str(caught.value)
+        assert "delete it and run again" in str(caught.value)
+    assert said in gather(plan)[DONE]
+
+
+@pytest.mark.parametrize("version", ["1", "3", "2.0", "", "next"])
+def test_another_version_is_refused_whatever_its_columns(plan: Plan, version: str) -> None:
+    path = changed(lambda t: t)
+    metadata = {"twf_record_version": version}
+    pq.write_table(pq.read_table(path).replace_schema_metadata(metadata), path)
+    with pytest.raises(UserError, match=f"has record version {version}, this code reads"):
+        record.read(path)
+
+
+def test_a_parquet_file_of_something_else_is_refused(plan: Plan) -> None:
+    path = record_file("small", DONE)
+    pq.write_table(pa.table({"run": ["x"]}), path)
+    with pytest.raises(UserError, match="has record version none"):
+        record.read(path)
+
+
+def test_a_record_cut_anywhere_is_refused(plan: Plan) -> None:
+    path = record_file("small", DONE)
+    whole = path.read_bytes()
+    for length in (0, 3, len(whole) // 3, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UserError, match="cannot be read"):
+            record.read(path)
+
+
+def test_a_collected_table_with_other_columns_is_refused_by_what_reads_it(plan: Plan) -> None:
+    gather(plan)
+    path = runs_file("small")
+    pq.write_table(pq.read_table(path).drop_columns(["history"]), path)
+    for make in (report.write, figures.write, lambda p: tables.write(p, "main.split-cifar10")):
+        with pytest.raises(UserError, match="lacks history"):
+            make(plan)
 
 
 def test_collecting_some_says_why_others_are_not_there(plan: Plan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import io
 import json
@@ -18,7 +19,15 @@ import pytest
 
 from twf import params
 from twf.errors import UserError
-from twf.files import comparison_file, figure_file, figure_index, report_file, runs_file, table_file
+from twf.files import (
+    PARAMS,
+    comparison_file,
+    figure_file,
+    figure_index,
+    report_file,
+    runs_file,
+    table_file,
+)
 from twf.results import (
     claim_evaluation,
     comparison,
@@ -27,12 +36,16 @@ from twf.results import (
     report,
     report_runs,
     report_summary,
+    statement,
     tables,
 )
 from twf.study import Plan
 
 HEADINGS = {"h1", "h2", "h3", "h4"}
-HOSTILE = '<script>alert(1)</script>"&'
+HOSTILE = (
+    """=HYPERLINK("https://x")</script><script>alert(1)</script>"><img src=x onerror=alert(2)>"""
+    """ `tick` | pipe [link](javascript:alert(3)) **bold** .. raw:: html $x$ --> &"""
+)
 
 
 class Elements(HTMLParser):
@@ -70,6 +83,11 @@ def report_of(plan: Plan) -> str:
     """Make the report of what is there; return the page."""
     report.write(plan)
     return report_file(plan.study).read_text()
+
+
+def describe(plan: Plan) -> None:
+    """Write the statement and the model cards."""
+    statement.write(params.load(PARAMS), plan)
 
 
 def compare(plan: Plan) -> None:
@@ -133,15 +151,30 @@ def test_hostile_text_is_escaped(make_plan: Any, write_record: Any, collect: Any
         )
     collect(plan)
     compare(plan)
+    describe(plan)
     page = make_report(plan)
     elements = Elements(page)
     assert elements.names.count("script") == 1  # the report's own, of which the policy has the hash
+    assert not {"img", "iframe", "object"} & set(elements.names)
     assert HOSTILE not in page
     assert f"Study {HOSTILE}" in elements.text
     assert f"Experiment {HOSTILE}" in elements.text
     assert f"loss is nan {HOSTILE}" in elements.text
     assert json.dumps(HOSTILE) in elements.text  # a parameter
     assert not [name for name, _ in elements.attributes if name.startswith("on")]
+    assert not [link for link in elements.values("href") if link.startswith("javascript")]
+    folder = report_file(plan.study).parent
+    for path in (*folder.rglob("*.md"), *folder.rglob("*.tex"), *folder.rglob("*.svg")):
+        text = path.read_text()
+        assert HOSTILE not in text, path
+        assert "<script" not in text.replace("\\<", ""), path
+    for path in folder.rglob("*.csv"):
+        with path.open(newline="") as file:
+            cells = [cell for row in csv.reader(file) for cell in row]
+        assert not [cell for cell in cells if cell.startswith("=")], path
+    files = dict(re.findall(r'download="([^"]+)" href="data:text/csv;[^,]*,([^"]+)"', page))
+    runs = pd.read_csv(io.BytesIO(base64.b64decode(files["small-runs.csv"])))
+    assert set(runs["device"]) == {f"'{HOSTILE}"}
 
 
 def test_policy_allows_the_reports_own_script_alone(plan: Plan) -> None:
@@ -158,12 +191,13 @@ def test_policy_allows_the_reports_own_script_alone(plan: Plan) -> None:
 
 def test_report_needs_no_other_file(plan: Plan) -> None:
     compare(plan)
+    describe(plan)
     page = make_report(plan)
     elements = Elements(page)
     assert not {"link", "img", "iframe", "object"} & set(elements.names)
     for name in ("src", "href", "xlink:href", "action"):
         for value in elements.values(name):
-            assert value.startswith(("#", "data:text/csv;")), value
+            assert value.startswith(("#", "data:text/csv;", "data:text/markdown;")), value
     assert "@import" not in page
     assert not re.search(r"url\((?!#)", page)
 
@@ -310,11 +344,18 @@ def test_without_records_the_command_is_named(make_plan: Any) -> None:
 
 def test_what_has_not_been_made_is_named_with_its_command(plan: Plan) -> None:
     text = Elements(report_of(plan)).text
-    for command in ("table small main.split-cifar10", "compare small", "figures small"):
+    commands = (
+        "table small main.split-cifar10",
+        "compare small",
+        "figures small",
+        "describe small",
+    )
+    for command in commands:
         assert f"twf {command}" in text
     assert "16 planned: 11 finished" in text
     make_report(plan)
     compare(plan)
+    describe(plan)
     text = Elements(report_of(plan)).text
     assert "Not made yet" not in text
     table_file("small", "main.split-cifar10", "parquet").unlink()

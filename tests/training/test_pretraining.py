@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import twf
 from twf import files, params
 from twf.data import store
 from twf.errors import UserError
@@ -47,6 +48,7 @@ def test_pretraining_learns_and_records_how_well(tiny_inputs, tiny_values, capsy
     dataset = store.load(files.data_file("origin"))
     assert about["data_fingerprint"] == dataset.train_fingerprint
     assert about["seconds"] > 0 and about["device"] and about["versions"]["torch"]
+    assert about["code"]["version"] == twf.__version__ and about["code"]["method_hash"]
 
 
 def test_the_recorded_accuracy_is_the_saved_networks(tiny_inputs, tiny_values):

@@ -7,7 +7,7 @@ rule figures:
             patterns=["{figure}.svg"],
             caption="../report/figure.rst",
             category="Figures",
-            labels={"study": "{study}", "figure": "{figure}"},
+            labels={"figure": "{figure}"},
         ),
     log:
         "logs/{study}/figures.log",

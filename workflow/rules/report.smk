@@ -9,14 +9,14 @@ rule describe:
             files.STATEMENT,
             caption="../report/statement.rst",
             category="Reproducibility",
-            labels={"study": "{study}", "text": "statement"},
+            labels={"text": "statement"},
         ),
         report(
             directory(files.MODEL_CARDS),
             patterns=["{source}.md"],
             caption="../report/model-card.rst",
             category="Reproducibility",
-            labels={"study": "{study}", "text": "model card, {source}"},
+            labels={"text": "model card, {source}"},
         ),
     log:
         "logs/{study}/describe.log",
@@ -49,7 +49,7 @@ rule report:
             files.REPORT,
             caption="../report/report.rst",
             category="Report",
-            labels={"study": "{study}", "text": "report"},
+            labels={"text": "report"},
         ),
     log:
         "logs/{study}/report.log",

@@ -8,7 +8,7 @@ rule table:
             f"{files.TABLE}.csv",
             caption="../report/table.rst",
             category="Tables",
-            labels={"study": "{study}", "table": "{table}"},
+            labels={"table": "{table}"},
         ),
     log:
         "logs/{study}/tables/{table}.log",
@@ -30,7 +30,7 @@ rule search:
             files.SEARCH[0],
             caption="../report/search.rst",
             category="Tables",
-            labels={"study": "{study}", "table": "hyperparameters searched for"},
+            labels={"table": "hyperparameters searched for"},
         ),
         files.SEARCH[1:],
     log:
@@ -60,13 +60,13 @@ rule compare:
             f"{files.COMPARISON}.csv",
             caption="../report/comparison.rst",
             category="Beside the paper",
-            labels={"study": "{study}", "table": "numbers"},
+            labels={"table": "numbers"},
         ),
         report(
             f"{files.CLAIMS}.csv",
             caption="../report/claims.rst",
             category="Beside the paper",
-            labels={"study": "{study}", "table": "claims"},
+            labels={"table": "claims"},
         ),
     log:
         "logs/{study}/compare.log",

@@ -6,6 +6,7 @@ checkpoints' metadata, the origin of the data and params.yaml. What is missing i
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def write(params: Params, plan: Plan) -> None:
         "provenance": {kind: lines for kind, lines in provenance.items() if kind != "Devices"},
         "hours": hours(rows),
         "cards": Path(files.MODEL_CARDS).name,
-        "commits": sorted({row["provenance"]["code"]["commit"] or "" for row in _known(rows)}),
+        **_commits(rows),
         "report": str(report_file(plan.study)),
     }
     output.write_text("reproducibility.md.j2", values, statement_file(plan.study))
@@ -65,6 +66,16 @@ def write(params: Params, plan: Plan) -> None:
 def _known(rows: Rows) -> list[dict[str, Any]]:
     """The records that say where they come from."""
     return [row for row in rows.values() if row["provenance"]]
+
+
+def _commits(rows: Rows) -> dict[str, list[str]]:
+    """The commits that the records name, and those of them that can be checked out.
+
+    They stand in a command to be copied, so nothing else passes for a commit.
+    """
+    named = sorted({row["provenance"]["code"]["commit"] or "" for row in _known(rows)})
+    clean = [commit for commit in named if re.fullmatch(r"[0-9a-f]{7,64}", commit)]
+    return {"commits": clean, "no_commits": [commit for commit in named if commit not in clean]}
 
 
 def _beside_the_paper(
