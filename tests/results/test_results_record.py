@@ -70,7 +70,7 @@ def changed(change: Callable[[pa.Table], pa.Table]) -> Path:
         (lambda t: t.append_column("more", pa.array([1])), "has more"),
         (
             lambda t: t.append_column("seed", t["seed"]),
-            "has its columns twice, or in another order",
+            "it has them twice, or in another order",
         ),
         (lambda t: t.set_column(7, "seed", pa.array(["0"])), "seed is string, not int64"),
         (lambda t: t.set_column(7, "seed", pa.array([0], pa.int32())), "seed is int32, not int64"),

@@ -165,21 +165,34 @@ def write(plan: Plan) -> list[str]:
     Returns the names of those without any data, which are not written. What other figures left in
     the folder is removed. Raises `UserError` where the records have not been collected.
     """
-    rows = tables.records(plan, record.read_collected(plan.study, history=True))
     index, without = [], []
+    with style.settings():
+        for figure, frame in _frames(plan):
+            if frame["n"].sum() == 0:
+                without.append(figure.name)
+                continue
+            title, note = _words(figure, frame)
+            _save(plan, figure, frame, [title, figure.table.title, note])
+            index.append((figure.name, figure.table.name, title, note))
+    _write_index(plan, index)
+    _remove_others(plan, {name for name, *_ in index})
+    return without
+
+
+def _frames(plan: Plan) -> list[tuple[Figure, pd.DataFrame]]:
+    """The figures that a study may have, and what each draws.
+
+    All of them before the first is drawn: the records, millions of objects for 2,000 runs, are then
+    gone, and Python does not look for garbage among them while it draws.
+    """
+    rows = tables.records(plan, record.read_collected(plan.study, history=True))
+    found = []
     for figure in planned(plan):
         frame = figure.kind.frame(plan, figure.table, rows)
         if figure.method is not None:
             frame = frame[frame["method"] == figure.method]
-        if frame["n"].sum() == 0:
-            without.append(figure.name)
-            continue
-        title, note = _words(figure, frame)
-        _save(plan, figure, frame, [title, figure.table.title, note])
-        index.append((figure.name, figure.table.name, title, note))
-    _write_index(plan, index)
-    _remove_others(plan, {name for name, *_ in index})
-    return without
+        found.append((figure, frame))
+    return found
 
 
 def _words(figure: Figure, frame: pd.DataFrame) -> tuple[str, str]:
@@ -198,12 +211,11 @@ def _words(figure: Figure, frame: pd.DataFrame) -> tuple[str, str]:
 
 def _save(plan: Plan, figure: Figure, frame: pd.DataFrame, words: list[str]) -> None:
     """Write a figure's files: `files.FIGURE_FORMATS`."""
-    with style.settings():
-        drawing = figure.kind.draw(frame)
-        style.title(drawing, words)
-        drawing.get_layout_engine().execute(drawing)  # type: ignore[union-attr]
-        drawing.set_layout_engine("none")  # found once, it serves each format
-        files = {"svg": _svg(drawing), "png": _png(drawing)}
+    drawing = figure.kind.draw(frame)
+    style.title(drawing, words)
+    drawing.get_layout_engine().execute(drawing)  # type: ignore[union-attr]
+    drawing.set_layout_engine("none")  # found once, it serves each format
+    files = {"svg": _svg(drawing), "png": _png(drawing)}
     files["csv"] = output.csv(frame).encode()
     for ending in FIGURE_FORMATS:
         with atomic(figure_file(plan.study, figure.name, ending)) as partial:

@@ -96,6 +96,8 @@ def _differs(schema: pa.Schema) -> str | None:
     version = (schema.metadata or {}).get(b"twf_record_version", b"none").decode(errors="replace")
     if version != str(VERSION):
         return f"has record version {version}, this code reads {VERSION}"
+    if schema.equals(SCHEMA):
+        return None
     missing = [name for name in SCHEMA.names if name not in schema.names]
     other = [name for name in schema.names if name not in SCHEMA.names]
     types = [
@@ -106,9 +108,8 @@ def _differs(schema: pa.Schema) -> str | None:
     found = [f"lacks {', '.join(missing)}"] if missing else []
     found += [f"has {', '.join(other)}"] if other else []
     found += types
-    if not found and schema.names != SCHEMA.names:
-        found = ["has its columns twice, or in another order"]
-    return f"has not the columns of record version {VERSION}: {'; '.join(found)}" if found else None
+    found = found or ["it has them twice, or in another order"]
+    return f"has not the columns of record version {VERSION}: {'; '.join(found)}"
 
 
 def read_collected(study: str, history: bool = False) -> pa.Table:
