@@ -1,6 +1,6 @@
 """Time of what follows the runs: seconds of each stage from many synthetic records to the report.
 
-    python benchmarks/report_time.py --records 2000
+    python -m benchmarks.report_time --records 2000
 
 expands a study of params.yaml to so many seeds that it has this many runs, writes a made-up record
 of each in a temporary folder, with an entry for every epoch that the run would train, and prints a

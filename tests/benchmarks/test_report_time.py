@@ -6,8 +6,8 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from benchmarks import report_time
 
-import report_time
 from twf import files, params
 from twf.results import figures, record
 from twf.study import expand

@@ -361,9 +361,18 @@ def test_snakemakes_own_report_has_our_captions_and_needs_no_network(
 ) -> None:
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody listens there
+    path = project / "params.yaml"
+    values = yaml.safe_load(path.read_text())
+    hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+    values["studies"]["demo"]["title"] = hostile
+    values["benchmarks"]["split-digits"]["title"] = hostile
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    snakemake(project)
     made = project / "results/demo/snakemake-report.html"
     snakemake(project, "--report", str(made.relative_to(project)))
-    text = re.sub(r"<[^>]+>", "", made.read_text())
+    page = made.read_text()
+    assert "alert(1)" not in page and "onerror=alert" not in page
+    text = re.sub(r"<[^>]+>", "", page)
     for caption in (
         "Table main.split-digits of the study demo",
         "Each number that the paper prints beside the study demo",

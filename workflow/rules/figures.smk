@@ -17,9 +17,11 @@ rule figures:
         "../../environment.yml"
     params:
         # figures do not show forgetting
-        tables=lambda w: [
-            table.model_dump_json(exclude={"forgetting"})
-            for table in plan(w.study).tables.values()
-        ],
+        tables=lambda w: digest(
+            *(
+                table.model_dump_json(exclude={"forgetting"})
+                for table in plan(w.study).tables.values()
+            )
+        ),
     shell:
         "twf figures {wildcards.study} > {log} 2>&1"

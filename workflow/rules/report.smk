@@ -25,7 +25,6 @@ rule describe:
     conda:
         "../../environment.yml"
     params:
-        # all of params.yaml that the texts repeat
         described=lambda w: described(w.study),
     shell:
         "twf describe {wildcards.study} > {log} 2>&1"
@@ -59,6 +58,6 @@ rule report:
     conda:
         "../../environment.yml"
     params:
-        title=lambda w: plan(w.study).title,
+        title=lambda w: digest(plan(w.study).title),
     shell:
         "twf report {wildcards.study} > {log} 2>&1"

@@ -17,7 +17,7 @@ rule table:
     conda:
         "../../environment.yml"
     params:
-        table=lambda w: table_of(w).model_dump_json(),
+        table=lambda w: digest(table_of(w)),
     shell:
         "twf table {wildcards.study} {wildcards.table} > {log} 2>&1"
 
@@ -40,7 +40,7 @@ rule search:
     conda:
         "../../environment.yml"
     params:
-        cells=lambda w: [cell.model_dump_json() for cell in plan(w.study).search],
+        cells=lambda w: digest(*plan(w.study).search),
     shell:
         "twf search {wildcards.study} > {log} 2>&1"
 
@@ -96,8 +96,6 @@ rule compare:
     conda:
         "../../environment.yml"
     params:
-        tables=lambda w: [
-            table.model_dump_json() for table in plan(w.study).tables.values()
-        ],
+        tables=lambda w: digest(*plan(w.study).tables.values()),
     shell:
         "twf compare {wildcards.study} > {log} 2>&1"
