@@ -126,6 +126,17 @@ def test_a_job_sees_its_own_gpu_alone(two_gpus, start, name) -> None:
     assert os.environ["CUDA_VISIBLE_DEVICES"] == B.id
 
 
+def test_a_deterministic_job_says_so_to_pytorch(two_gpus, monkeypatch) -> None:
+    told = []
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", told.append)
+    devices.device_for("cpu", threads=1, deterministic=True)
+    devices.device_for("cuda", threads=1)
+    assert told == [] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ""
+    devices.device_for("cuda", threads=1, deterministic=True)
+    assert told == [True] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+
+
 def test_a_job_on_the_cpu_takes_no_slot(two_gpus) -> None:
     assert devices.device_for("cpu", threads=1) == torch.device("cpu")
     assert slots._held == []

@@ -60,6 +60,12 @@ ExecutionOption = Annotated[
     Execution,
     typer.Option(envvar="TWF_EXECUTION", help="Of training steps; captured is for a GPU alone."),
 ]
+DeterministicOption = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic", envvar="TWF_DETERMINISTIC", help="The same bits on a GPU too; slower."
+    ),
+]
 AttemptOption = Annotated[
     int, typer.Option(min=1, hidden=True)  # Snakemake's, which would try a user's mistake again
 ]
@@ -205,6 +211,7 @@ def pretrain_train(
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
     save_every: SaveOption = 300.0,
+    deterministic: DeterministicOption = False,
     attempt: AttemptOption = 1,
 ) -> None:
     """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
@@ -216,7 +223,8 @@ def pretrain_train(
 
     loaded = parameters.load(params)
     with resumable("pretrain", source, attempt):
-        pretrain(loaded, source, device_for(device, threads, loaded.gpu_slots), save_every)
+        on = device_for(device, threads, loaded.gpu_slots, deterministic)
+        pretrain(loaded, source, on, save_every)
 
 
 @pretrain_app.command("import")
@@ -247,6 +255,7 @@ def run(
     threads: ThreadsOption = 1,
     save_every: SaveOption = 300.0,
     execution: ExecutionOption = "plain",
+    deterministic: DeterministicOption = False,
     attempt: AttemptOption = 1,
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
@@ -264,7 +273,7 @@ def run(
     if run not in planned.runs:
         raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")
     with resumable(study, run, attempt):
-        on = device_for(device, threads, loaded.gpu_slots)
+        on = device_for(device, threads, loaded.gpu_slots, deterministic)
         execute(loaded, planned.runs[run], on, save_every, execution)
 
 

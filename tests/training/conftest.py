@@ -18,6 +18,8 @@ from twf.training.checkpoints import Checkpoint
 from twf.training.loop import Outcome
 from twf.training.resume import Keeper
 
+CPU = torch.device("cpu")
+
 
 @pytest.fixture
 def train(
@@ -32,16 +34,20 @@ def train(
     It starts anew, unless it is given a keeper that has saved it before.
     """
 
-    def once(method: str, keeper: Keeper | None = None, **changes: Any) -> Outcome:
+    def once(
+        method: str,
+        keeper: Keeper | None = None,
+        device: torch.device = CPU,
+        execution: str = "plain",
+        **changes: Any,
+    ) -> Outcome:
         run = tiny_run(method, **changes)
         source = None if run.source_data is None else tiny_source
         inputs = tiny_dataset, source, tiny_checkpoint
         if keeper is None:
             keeper = Keeper(tmp_path / "fresh" / "state.safetensors", {}, math.inf)
             keeper.forget()
-        outcome = loop.train(
-            run, *inputs, torch.device("cpu"), NoTracker(), lambda *_: None, keeper
-        )
+        outcome = loop.train(run, *inputs, device, NoTracker(), lambda *_: None, keeper, execution)
         keeper.wait()
         return outcome
 

@@ -72,7 +72,15 @@ def test_a_run_writes_a_record_that_reads_back(tiny_inputs, method):
 def test_a_record_says_where_its_result_comes_from(tiny_inputs):
     run = planned(tiny_inputs, "er")
     found = record.provenance(execute_and_read(tiny_inputs, run))
-    assert found.keys() == {"parameters", "code", "inputs", "versions", "gpu", "execution"}
+    assert found.keys() == {
+        "parameters",
+        "code",
+        "inputs",
+        "versions",
+        "gpu",
+        "execution",
+        "deterministic",
+    }
     assert found["gpu"] is None  # it is a CPU's
     assert found["parameters"] == json.loads(run.parameters)
     assert found["code"].keys() == {"version", "commit", "method_hash"}

@@ -73,6 +73,7 @@ def execute(
         "versions": made_in["versions"],
         "gpu": made_in["gpu"],
         "execution": execution,
+        "deterministic": device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
     }
     about = known(run, provenance, started, device)
     with (
