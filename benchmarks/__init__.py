@@ -1,1 +1,19 @@
 """Speed and memory of training and its parts, beside the authors' published code: `--help`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import typer
+
+from twf.errors import UserError
+
+
+def command(main: Callable[..., None]) -> None:
+    """Call `main` with the words of the command line; a user's mistake ends it with status 2."""
+    try:
+        typer.run(main)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from benchmarks import command
 from twf import files
 from twf import params as parameters
-from twf.errors import UserError
 
 
 class Measurement(StrEnum):
@@ -106,8 +105,4 @@ def main(
 
 
 if __name__ == "__main__":
-    try:
-        typer.run(main)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    command(main)

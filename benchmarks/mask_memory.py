@@ -11,7 +11,6 @@ without a checkpoint. Progress goes to standard error.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -22,6 +21,7 @@ import torch.nn.functional as F
 import typer
 from torch import Tensor
 
+from benchmarks import command
 from benchmarks.mask_storage import Masks, markdown, random_masks
 from twf import files
 from twf import params as parameters
@@ -149,8 +149,4 @@ def main(
 
 
 if __name__ == "__main__":
-    try:
-        typer.run(main)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    command(main)

@@ -13,7 +13,6 @@ import contextlib
 import json
 import math
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,9 +23,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from benchmarks import command
 from twf import files
 from twf import params as parameters
-from twf.errors import UserError
 from twf.params import Params
 from twf.results import (
     claim_evaluation,
@@ -167,8 +166,4 @@ def main(
 
 
 if __name__ == "__main__":
-    try:
-        typer.run(main)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    command(main)
