@@ -76,6 +76,13 @@ def test_sampled_gates_are_binary_and_open_as_often_as_the_softmax_says():
     assert gate.mean().item() == pytest.approx(torch.sigmoid(torch.tensor(1.0)).item(), abs=0.01)
 
 
+def test_gates_of_rounded_logits_open_as_rarely_as_the_softmax_says():
+    """What is rounded to bfloat16 still has noise with tails."""
+    closed = torch.full((1, 1, 500, 500), -7.0, dtype=torch.bfloat16)
+    share = gates.sample_gate(closed, Random(0)).mean().item()
+    assert share == pytest.approx(torch.sigmoid(torch.tensor(-7.0)).item(), rel=0.2)
+
+
 def test_sampled_gates_have_the_gradient_of_the_gumbel_softmax():
     """Against `torch.nn.functional.gumbel_softmax`'s formula on the very same noise."""
     logits = torch.randn(3, 2, 2, 4, 4, dtype=torch.float64, requires_grad=True)

@@ -222,8 +222,10 @@ def sample_gate(difference: Tensor, generator: Random) -> Tensor:
     `difference` is that of the two logits. The difference of two Gumbel variables is logistic, so
     one draw per unit does.
     """
-    uniform = generator.uniform(*difference.shape, dtype=difference.dtype)
-    noise = torch.empty_like(difference).copy_(uniform).logit_()
+    # bfloat16 has 256 numbers of [1/2, 1): its noise would have no tails
+    precise = torch.promote_types(difference.dtype, torch.float32)
+    uniform = generator.uniform(*difference.shape, dtype=precise)
+    noise = torch.empty_like(difference, dtype=precise).copy_(uniform).logit_()
     gate: Tensor = _StraightThrough.apply(difference + noise)  # type: ignore[no-untyped-call]
     return gate
 
