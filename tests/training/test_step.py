@@ -277,6 +277,16 @@ def test_bf16_rounds_the_network_and_not_the_weights(make_method):
     assert steps["bf16"] == pytest.approx(steps["tf32"], rel=0.05)
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_learns_in_bf16(name, make_method):
+    method, tasks = make_method(name, precision="bf16")
+    way = Plain(method)
+    for batches in phases(method, tasks, way):
+        for index in batches[:2]:
+            terms = way.step(index, 0.01)
+            assert all(value.isfinite() for value in terms.values()), terms
+
+
 def test_an_unknown_precision_is_refused():
     with pytest.raises(UserError, match="no precision 'fp8'; there is fp32, tf32, bf16"):
         set_precision("fp8")

@@ -55,7 +55,8 @@ class ReservoirBuffer:
         slots = self.slots(len(next(iter(batch.values()))))
         slots = torch.where(slots < self.size, slots, -1)
         for name, values in batch.items():
-            self.rows[name][slots] = values
+            rows = self.rows[name]
+            rows[slots] = values.to(rows.dtype)  # pinned rows may be more precise
 
     def slots(self, count: int) -> Tensor:
         """Draw the slot of each of the next `count` examples; `size` for those not kept.
