@@ -363,7 +363,9 @@ def metrics(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 
 
 @app.command()
-def figures(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+def figures(
+    study: StudyArgument, params: ParamsFile = files.PARAMS, threads: ThreadsOption = 1
+) -> None:
     """Make the figures of a study, as SVG, PNG and CSV: results/STUDY/figures/.
 
     Of an incomplete study, what is there; a figure without any data is named and not written. Next:
@@ -371,7 +373,7 @@ def figures(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     """
     from twf.results import figures
 
-    for name in figures.write(_plan(params, study)):
+    for name in figures.write(_plan(params, study), threads):
         print(f"not written, as it has no data yet: {name}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import warnings
 import xml.etree.ElementTree as ET
@@ -339,6 +340,18 @@ def test_each_figure_is_drawn_without_a_warning_and_with_the_same_bytes(
         if name.endswith(".svg"):
             assert b"<dc:date>" not in content
             ET.fromstring(content)
+
+
+def test_several_processes_draw_the_same(make_plan, write_record, collect) -> None:
+    plan = make_plan([0], **ONE)
+    write_all(plan, write_record)
+    collect(plan)
+    figures.write(plan)
+    folder = figure_index("small").parent
+    first = {path.name: path.read_bytes() for path in folder.iterdir()}
+    shutil.rmtree(folder)
+    figures.write(plan, processes=2)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == first
 
 
 def test_the_data_beside_a_figure_are_what_it_shows(make_plan, write_record, collect) -> None:

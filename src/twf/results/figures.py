@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
+import multiprocessing
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,21 +161,28 @@ def planned(plan: Plan) -> Iterator[Figure]:
                     yield Figure(f"{name}.{table.name}.{method}", kind, table, method)
 
 
-def write(plan: Plan) -> list[str]:
+def write(plan: Plan, processes: int = 1) -> list[str]:
     """Write a study's figures, each with its data, and the list of them.
 
     Returns the names of those without any data, which are not written. What other figures left in
     the folder is removed. Raises `UserError` where the records have not been collected.
     """
-    index, without = [], []
-    with style.settings():
-        for figure, frame in _frames(plan):
-            if frame["n"].sum() == 0:
-                without.append(figure.name)
-                continue
-            title, note = _words(figure, frame)
-            _save(plan, figure, frame, [title, figure.table.title, note])
-            index.append((figure.name, figure.table.name, title, note))
+    index, without, jobs = [], [], []
+    for figure, frame in _frames(plan):
+        if frame["n"].sum() == 0:
+            without.append(figure.name)
+            continue
+        title, note = _words(figure, frame)
+        jobs.append((plan.study, figure, frame, [title, figure.table.title, note]))
+        index.append((figure.name, figure.table.name, title, note))
+    if processes == 1 or len(jobs) < 2:
+        for job in jobs:
+            _save(*job)
+    else:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        with ProcessPoolExecutor(processes, mp_context=context) as pool:
+            list(pool.map(_save, *zip(*jobs, strict=True)))
     _write_index(plan, index)
     _remove_others(plan, {name for name, *_ in index})
     return without
@@ -209,16 +218,17 @@ def _words(figure: Figure, frame: pd.DataFrame) -> tuple[str, str]:
     return f"{figure.kind.title}{method}", f"{mean}. {figure.kind.note}".rstrip()
 
 
-def _save(plan: Plan, figure: Figure, frame: pd.DataFrame, words: list[str]) -> None:
+def _save(study: str, figure: Figure, frame: pd.DataFrame, words: list[str]) -> None:
     """Write a figure's files: `files.FIGURE_FORMATS`."""
-    drawing = figure.kind.draw(frame)
-    style.title(drawing, words)
-    drawing.get_layout_engine().execute(drawing)  # type: ignore[union-attr]
-    drawing.set_layout_engine("none")  # found once, it serves each format
-    files = {"svg": _svg(drawing), "png": _png(drawing)}
+    with style.settings():
+        drawing = figure.kind.draw(frame)
+        style.title(drawing, words)
+        drawing.get_layout_engine().execute(drawing)  # type: ignore[union-attr]
+        drawing.set_layout_engine("none")  # found once, it serves each format
+        files = {"svg": _svg(drawing), "png": _png(drawing)}
     files["csv"] = output.csv(frame).encode()
     for ending in FIGURE_FORMATS:
-        with atomic(figure_file(plan.study, figure.name, ending)) as partial:
+        with atomic(figure_file(study, figure.name, ending)) as partial:
             partial.write_bytes(files[ending])
 
 
