@@ -19,8 +19,16 @@ include: "workflow/rules/common.smk"
 report: "workflow/report/workflow.rst"
 
 
-localrules:
+localrules:  # on a cluster, seconds where Snakemake runs, without a wait in the queue
     all,
+    collect,
+    table,
+    search,
+    metrics,
+    compare,
+    figures,
+    describe,
+    report,
 
 
 rule all:
@@ -29,7 +37,7 @@ rule all:
 
 
 onstart:
-    if not GPU:
+    if workflow.local_exec and not GPU:
         warm.start(Path(".snakemake/twf.socket"))
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
-from twf import files, machine, params, study, warm
+from twf import files, machine, params, slurm, study, warm
 from twf.data import preflight, registry
 from twf.errors import UserError
 
 machine.put_own_command_on_path()
+if workflow.remote_exec:
+    slurm.pass_on_sigterm()
 
 try:
     machine.refuse_copies_by_dvc()

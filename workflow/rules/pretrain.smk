@@ -16,5 +16,6 @@ rule pretrain:
     params:
         source=pretrain_parameters,
     shell:
-        "twf pretrain train {wildcards.source} --threads {threads} --attempt {resources.attempt}"
-        " > {log} 2>&1"
+        # in the place of the shell, which would end on SIGTERM without waiting for it
+        "exec twf pretrain train {wildcards.source}"
+        " --threads {threads} --attempt {resources.attempt} > {log} 2>&1"

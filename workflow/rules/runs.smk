@@ -18,5 +18,6 @@ rule run:
         # all that decides the result: Snakemake runs again what has changed here
         parameters=lambda w: run_of(w).parameters,
     shell:
-        "twf run {wildcards.study} {wildcards.run} --threads {threads} --attempt {resources.attempt}"
-        " > {log} 2>&1"
+        # in the place of the shell, which would end on SIGTERM without waiting for it
+        "exec twf run {wildcards.study} {wildcards.run}"
+        " --threads {threads} --attempt {resources.attempt} > {log} 2>&1"
