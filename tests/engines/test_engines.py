@@ -289,6 +289,22 @@ def test_missing_data_stop_before_the_first_job(empty: Path, tmp_path: Path) -> 
     assert outputs(project) == {}
 
 
+def test_too_small_a_disk_stops_before_the_first_job(
+    empty: Path, tmp_path: Path, small_disk: Path
+) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(empty, project)
+    path = project / "params.yaml"
+    values = yaml.safe_load(path.read_text())
+    values["datasets"]["letters"]["train_per_class"] = 400  # some MiB of images
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    (project / "data").symlink_to(small_disk)
+    said = call(project, "snakemake", REPORT, "--cores", "2", fails=True)
+    assert "what remains of study demo needs" in said and f"the disk of {small_disk}" in said
+    assert "`twf clean` shows what can go" in said
+    assert outputs(project) == {} and list(small_disk.iterdir()) == []
+
+
 def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
     empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
