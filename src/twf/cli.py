@@ -415,6 +415,33 @@ def track_sync(
 
 
 @app.command()
+def clean(
+    study: Annotated[
+        str | None, typer.Argument(help="One study; all, and what none has any more, where none.")
+    ] = None,
+    params: ParamsFile = files.PARAMS,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="One of those below; may be repeated. All but archives where none."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it.")] = False,
+) -> None:
+    """Say what is left over and how many bytes that is; with `--yes`, remove it.
+
+    `records` of runs that no study plans any more; saved `states` of what is done or no longer
+    planned; `partials` of killed processes; `logs`; `wandb` runs that `wandb sync` has sent;
+    official `archives` from which all is made, only where this kind is named. Data, checkpoints
+    and the records of planned runs stay.
+    """
+    from twf import clean as cleaning
+
+    found = cleaning.find(parameters.load(params), study, kind or ())
+    if yes:
+        cleaning.remove(found)
+    cleaning.show(found, removed=yes)
+
+
+@app.command()
 def schema(
     output: Annotated[Path, typer.Argument(help="Where to write it.")] = files.SCHEMA,
 ) -> None:
