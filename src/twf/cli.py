@@ -415,6 +415,27 @@ def track_sync(
 
 
 @app.command()
+def doctor(
+    study: Annotated[
+        str | None, typer.Argument(help="The study that there is to be room for; or the default.")
+    ] = None,
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Say what is wrong with the set-up, and how to mend it; exit with 1 where something is.
+
+    A line for each check, which is ok, a warning or wrong: packages, driver and GPUs, the project's
+    folder, disk, clock, Snakemake's lock, DVC, tracking, left-over states.
+    """
+    from twf import doctor as examining
+
+    loaded = parameters.load(params)
+    name = study or loaded.study
+    loaded.named_study(name)
+    if not examining.show(examining.examine(loaded, name)):
+        raise typer.Exit(1)
+
+
+@app.command()
 def clean(
     study: Annotated[
         str | None, typer.Argument(help="One study; all, and what none has any more, where none.")
