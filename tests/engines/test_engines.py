@@ -16,6 +16,7 @@ import official
 import pandas as pd
 import pytest
 import yaml
+from keys import KEYS, files_with_keys, has_key
 
 from twf import params, study
 from twf.data import registry
@@ -29,19 +30,20 @@ pytestmark = pytest.mark.slow
 
 
 def call(folder: Path, *words: str, fails: bool = False) -> str:
-    """Run a command of this environment in `folder`; its output, both streams."""
+    """Run a command of this environment in `folder`; its output, both streams, without a key."""
     path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
-    environment = os.environ | {"PATH": path, "TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
+    ours = {"PATH": path, "TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
     done = subprocess.run(
         words,
         cwd=folder,
-        env=environment,
+        env=os.environ | ours | KEYS,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=600,
     )
     assert (done.returncode != 0) == fails, done.stdout
+    assert not has_key(done.stdout)
     return done.stdout
 
 
@@ -178,6 +180,10 @@ def project(made: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     shutil.copytree(made, folder)
     return folder
+
+
+def test_no_key_of_the_environment_is_in_what_the_engines_left(made: Path) -> None:
+    assert files_with_keys(made) == []
 
 
 def test_after_snakemake_dvc_repro_trains_nothing(project: Path) -> None:
