@@ -6,7 +6,8 @@ import contextlib
 import copy
 import os
 import shutil
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -260,3 +261,17 @@ def tiny_inputs(
     monkeypatch.chdir(folder)
     monkeypatch.delenv("TWF_TRACKING", raising=False)
     return params.load(Path("params.yaml"))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder that holds 1 MiB and no more: a file system of its own."""
+    folder = tmp_path / "small-disk"
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    try:
+        subprocess.run(words, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("only a user who may mount has a disk to fill")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)

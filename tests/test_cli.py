@@ -87,6 +87,8 @@ COMMANDS = [
     "describe tiny",
     "report tiny",
     "track sync tiny",
+    "clean",
+    "doctor",
 ]
 
 
@@ -108,6 +110,8 @@ UNKNOWN = {
     "describe large": ["no study 'large'", "there is tiny"],
     "report large": ["no study 'large'", "there is tiny"],
     "track sync large": ["no study 'large'", "there is tiny"],
+    "doctor large": ["no study 'large'", "there is tiny"],
+    "clean large": ["no study 'large'", "there is tiny"],
     "run tiny split-target.er.99.s0": ["no run 'split-target.er.99.s0'", "`twf plan tiny`"],
     "table tiny other": ["no table 'other'", "there is main.split-target"],
     "data show nothing": ["no archive 'nothing'", "there is cifar10, "],
@@ -368,6 +372,33 @@ def test_an_archive_is_shown_with_licence_citation_and_checksum(twf, tiny_projec
     ):
         assert part in said
     assert "SHA-256 0676ba61" in twf("data show resnet50-imagenet").out
+
+
+def test_the_doctor_exits_with_1_where_something_is_wrong(twf, tiny_project, monkeypatch):
+    online = {"mode": "online"}
+    monkeypatch.setattr(machine, "listing", lambda: "")
+    change_params(lambda values: values.update(tracking=online))
+    monkeypatch.setenv("HOME", str(tiny_project))
+    for name in ("NETRC", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    said = twf("doctor")
+    assert said.code == 1 and "wrong   tracking" in said.out
+    Path(".dvc").mkdir()
+    Path(".dvc/config").write_text("[core]\nno_scm = true\n[cache]\ntype = copy\n")
+    monkeypatch.setenv("WANDB_API_KEY", "fake-0123")
+    said = twf("doctor tiny")
+    assert said.code == 0 and "wrong" not in said.out and "fake-0123" not in said.out
+
+
+def test_what_is_left_over_goes_with_yes_alone(twf, tiny_project):
+    log = files.log_file("tiny", RUN)
+    log.parent.mkdir(parents=True)
+    log.write_text("said")
+    assert "would be removed: 1 items, 4 bytes" in twf("clean tiny --kind logs").out
+    assert log.exists()
+    assert twf("clean --kind states --yes").out == "removed: 0 items, 0 bytes\n"
+    assert "removed: 1 items, 4 bytes" in twf("clean --kind states --kind logs --yes").out
+    assert not log.exists()
 
 
 def test_to_fetch_nothing_says_what_there_is_to_say(twf, tiny_project):

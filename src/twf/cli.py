@@ -426,6 +426,54 @@ def track_sync(
 
 
 @app.command()
+def doctor(
+    study: Annotated[
+        str | None, typer.Argument(help="The study that there is to be room for; or the default.")
+    ] = None,
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Say what is wrong with the set-up, and how to mend it; exit with 1 where something is.
+
+    A line for each check, which is ok, a warning or wrong: packages, driver and GPUs, the project's
+    folder, disk, clock, Snakemake's lock, DVC, tracking, left-over states.
+    """
+    from twf import doctor as examining
+
+    loaded = parameters.load(params)
+    name = study or loaded.study
+    loaded.named_study(name)
+    if not examining.show(examining.examine(loaded, name)):
+        raise typer.Exit(1)
+
+
+@app.command()
+def clean(
+    study: Annotated[
+        str | None, typer.Argument(help="One study; all, and what none has any more, where none.")
+    ] = None,
+    params: ParamsFile = files.PARAMS,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="One of those below; may be repeated. All but archives where none."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it.")] = False,
+) -> None:
+    """Say what is left over and how many bytes that is; with `--yes`, remove it.
+
+    `records` of runs that no study plans any more; saved `states` of what is done or no longer
+    planned; `partials` of killed processes; `logs`; `wandb` runs that `wandb sync` has sent;
+    official `archives` from which all is made, only where this kind is named. Data, checkpoints
+    and the records of planned runs stay.
+    """
+    from twf import clean as cleaning
+
+    found = cleaning.find(parameters.load(params), study, kind or ())
+    if yes:
+        cleaning.remove(found)
+    cleaning.show(found, removed=yes)
+
+
+@app.command()
 def schema(
     output: Annotated[Path, typer.Argument(help="Where to write it.")] = files.SCHEMA,
 ) -> None:

@@ -15,6 +15,9 @@ from twf.hyperparameters import METHODS, Passed, Strict
 from twf.params import Network, Params
 from twf.study import Run
 
+# Values of each network at width 64 without its head; their number grows as the width's square.
+VALUES = {"resnet18": 11.17e6, "resnet50": 23.5e6}
+
 
 class Work(Strict):
     """How often each piece of a run's work is done."""
@@ -161,6 +164,11 @@ def pretraining_shape(network: Network, classes: int, size: int, batch: int) -> 
 def pixels(images: Splits, size: int) -> int:
     """Bytes of a data set's images."""
     return (images.train + images.test) * size**2 * 3
+
+
+def network_mib(network: Network) -> float:
+    """The least that a file of a network's weights takes."""
+    return VALUES[network.architecture] * (network.width / 64) ** 2 * 4 / 2**20
 
 
 def data_on_device(run: Run, images: Splits, size: int, cpu: bool) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
@@ -14,10 +13,9 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from twf import calibrations, cost, files, machine
+from twf import calibrations, cost, disk, files, machine
 from twf.calibrations import Kind
 from twf.cost import Timing
-from twf.data import fetch, registry
 from twf.data.counts import count
 from twf.data.registry import Splits
 from twf.errors import UserError
@@ -73,6 +71,7 @@ def forecast(
     too_large = {f"{run.benchmark}.{run.method}": None for run in todo if run.id not in costs}
     too_large |= {f"pretraining on {name}": None for name in trained if name not in first}
     devices = [t.device_mib for t in timings.values() if t.device_mib is not None]
+    needed = disk.needed(params, plan, jobs, timings.values())
     return {
         "device": calibrations.device_name(kind, threads),
         "kind": kind,
@@ -90,7 +89,10 @@ def forecast(
             "free_mib": machine.free_memory_mib() if kind == "cpu" else min(devices, default=None),
             "jobs": jobs if kind == "cpu" else params.gpu_slots,
         },
-        "disk": _disk(params, plan, status, images, timings.values(), jobs),
+        "disk": {
+            **{f"{name}_mib": mib for name, mib in needed.items()},
+            "free_mib": shutil.disk_usage(Path()).free / MIB,
+        },
     }
 
 
@@ -180,44 +182,6 @@ def _by_method(
     ]
 
 
-def _disk(
-    params: Params,
-    plan: Plan,
-    status: dict[str, Any],
-    images: dict[str, Splits],
-    timings: Iterable[Timing],
-    jobs: int,
-) -> dict[str, float | None]:
-    """MiB that what remains adds to the disk, as far as it is known, and what is free there.
-
-    Records are as large as those that are there. Of each job's state there are two at times.
-    """
-    missing = [name for name, state in status["data"].items() if state != "done"]
-    unmade = [name for name, state in status["sources"].items() if state != "done"]
-    archives = {getattr(params.datasets[name], "archive", None) for name in missing}
-    archives |= {registry.of_file(Path(str(params.sources[name].weights))) for name in unmade}
-    entries = {name: registry.entry(name) for name in archives if name is not None}
-    sizes = [
-        file.size or 0
-        for name, entry in entries.items()
-        if fetch.status(name, entry) != "present"
-        for file in entry.files.values()
-    ]
-    data = sum(cost.pixels(images[name], params.datasets[name].size) for name in missing)
-    states = [timing.state_mib for timing in timings]
-    checkpoints = [timing.checkpoint_mib for timing in timings]
-    there = [path.stat().st_size for path in files.record_file(plan.study, "").parent.glob("*")]
-    left = sum(run["status"] == "to do" for run in status["runs"].values())
-    return {
-        "archives_mib": sum(sizes) / MIB,
-        "data_mib": data / MIB,
-        "checkpoints_mib": len(unmade) * max(checkpoints, default=0.0),
-        "records_mib": left * mean(there) / MIB if there else None,
-        "states_mib": jobs * 2 * max(states) if states else None,
-        "free_mib": shutil.disk_usage(Path()).free / MIB,
-    }
-
-
 def warnings(found: dict[str, Any]) -> list[str]:
     """What the machine is short of."""
     said = []
@@ -226,17 +190,19 @@ def warnings(found: dict[str, Any]) -> list[str]:
             f"of memory for {', '.join(found['too_large'])}, with {found['jobs']} jobs at once: "
             "not counted"
         )
-    disk, memory = found["disk"], found["memory"]
-    needed = sum(size or 0 for name, size in disk.items() if name != "free_mib")
-    if needed > disk["free_mib"]:
-        said.append(f"on the disk, {_size(needed)} are needed, {_size(disk['free_mib'])} free")
+    space, memory = found["disk"], found["memory"]
+    needed = sum(size or 0 for name, size in space.items() if name != "free_mib")
+    if needed > space["free_mib"]:
+        said.append(
+            f"on the disk, {disk.size(needed)} are needed, {disk.size(space['free_mib'])} free"
+        )
     if memory["run_mib"] is not None and memory["free_mib"] is not None:
         together = memory["run_mib"] * memory["jobs"]
         if together > memory["free_mib"]:
             said.append(
                 f"of memory, as {memory['jobs']} of the largest runs at once hold "
-                f"{_size(together)}, {_size(memory['free_mib'])} are free: fewer at once with "
-                "snakemake --cores N"
+                f"{disk.size(together)}, {disk.size(memory['free_mib'])} are free: fewer at once "
+                "with snakemake --cores N"
             )
     return said
 
@@ -267,18 +233,18 @@ def show(found: dict[str, Any]) -> None:
         f"{found['hours']:.2f} {kind} hours, {_time(found['wall_hours'] * 3600)} with "
         f"{found['jobs']} jobs at once; preparing data, tables and report not counted"
     )
-    disk = found["disk"]
+    space = found["disk"]
     parts = [
-        f"{name.removesuffix('_mib')} {_size(size)}"
-        for name, size in disk.items()
+        f"{name.removesuffix('_mib')} {disk.size(size)}"
+        for name, size in space.items()
         if name != "free_mib" and size is not None
     ]
-    console.print(f"disk: {', '.join(parts)}; free {_size(disk['free_mib'])}")
+    console.print(f"disk: {', '.join(parts)}; free {disk.size(space['free_mib'])}")
     memory = found["memory"]
     if memory["run_mib"] is not None:
         where = "of the GPU" if kind == "GPU" else "free"
-        free = "" if memory["free_mib"] is None else f"; {_size(memory['free_mib'])} {where}"
-        console.print(f"memory: up to {_size(memory['run_mib'])} a run{free}")
+        free = "" if memory["free_mib"] is None else f"; {disk.size(memory['free_mib'])} {where}"
+        console.print(f"memory: up to {disk.size(memory['run_mib'])} a run{free}")
     for text in warnings(found):
         console.print(f"[red]short:[/] {text}")
 
@@ -289,7 +255,3 @@ def _time(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.1f} s"
-
-
-def _size(mib: float) -> str:
-    return f"{mib / 1024:.1f} GiB" if mib >= 1024 else f"{mib:.0f} MiB"

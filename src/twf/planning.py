@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from twf import files
 from twf.errors import UserError
 from twf.params import Params
 from twf.results import record
-from twf.study import Plan, Run
+from twf.study import Plan, Run, expand
 
 COLOURS = {"done": "green", "to do": "yellow", "stale": "red", "unreadable": "red"}
 
@@ -41,6 +42,15 @@ def status(params: Params, plan: Plan) -> dict[str, Any]:
             for name, table in plan.tables.items()
         },
     }
+
+
+def plans(params: Params) -> dict[str, Plan]:
+    """The plans of all studies, but for those that wait for the winners of a search."""
+    found = {}
+    for name in params.studies:
+        with contextlib.suppress(UserError):
+            found[name] = expand(params, name)
+    return found
 
 
 def _exists(path: Path) -> str:

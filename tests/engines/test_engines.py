@@ -16,6 +16,7 @@ import official
 import pandas as pd
 import pytest
 import yaml
+from keys import KEYS, files_with_keys, has_key
 
 from twf import params, study
 from twf.data import registry
@@ -29,19 +30,20 @@ pytestmark = pytest.mark.slow
 
 
 def call(folder: Path, *words: str, fails: bool = False) -> str:
-    """Run a command of this environment in `folder`; its output, both streams."""
+    """Run a command of this environment in `folder`; its output, both streams, without a key."""
     path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
-    environment = os.environ | {"PATH": path, "TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
+    ours = {"PATH": path, "TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
     done = subprocess.run(
         words,
         cwd=folder,
-        env=environment,
+        env=os.environ | ours | KEYS,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=600,
     )
     assert (done.returncode != 0) == fails, done.stdout
+    assert not has_key(done.stdout)
     return done.stdout
 
 
@@ -180,6 +182,10 @@ def project(made: Path, tmp_path: Path) -> Path:
     return folder
 
 
+def test_no_key_of_the_environment_is_in_what_the_engines_left(made: Path) -> None:
+    assert files_with_keys(made) == []
+
+
 def test_after_snakemake_dvc_repro_trains_nothing(project: Path) -> None:
     """The first `dvc repro` is held by the fixture; a second finds all stages as they were."""
     before = outputs(project)
@@ -287,6 +293,22 @@ def test_missing_data_stop_before_the_first_job(empty: Path, tmp_path: Path) -> 
     said = call(project, "snakemake", REPORT, "--cores", "2", fails=True)
     assert "datasets.digits: no archives/mine.npz; put it there" in said
     assert outputs(project) == {}
+
+
+def test_too_small_a_disk_stops_before_the_first_job(
+    empty: Path, tmp_path: Path, small_disk: Path
+) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(empty, project)
+    path = project / "params.yaml"
+    values = yaml.safe_load(path.read_text())
+    values["datasets"]["letters"]["train_per_class"] = 400  # some MiB of images
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    (project / "data").symlink_to(small_disk)
+    said = call(project, "snakemake", REPORT, "--cores", "2", fails=True)
+    assert "what remains of study demo needs" in said and f"the disk of {small_disk}" in said
+    assert "`twf clean` shows what can go" in said
+    assert outputs(project) == {} and list(small_disk.iterdir()) == []
 
 
 def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(

@@ -1,6 +1,6 @@
 rule collect:
     input:
-        lambda w: [files.record_file(w.study, run) for run in plan(w.study).runs],
+        records_of,
     output:
         files.RUNS,
     log:

@@ -1,13 +1,14 @@
 # What the rules ask of the study model. Everything about methods and cells stays there.
 import hashlib
 import json
+import sys
 from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
-from twf import files, machine, params, slurm, study, warm
+from twf import disk, files, machine, params, slurm, study, warm
 from twf.data import preflight, registry
 from twf.errors import UserError
 
@@ -59,6 +60,14 @@ wildcard_constraints:
     table=r"[^/]+\.[^/]+",  # EXPERIMENT.BENCHMARK
 
 
+@cache
+def room_for(name):
+    """Nothing; the workflow ends before its first job where a study's disk is too small."""
+    warning = unless_refused(disk.check, PARAMS, plan(name))
+    if warning is not None:
+        print(f"warning: {warning}", file=sys.stderr)
+
+
 def known(kind, names, name, remedy="params.yaml has {}"):
     """`names[name]`, or an error that says where to look."""
     if name not in names:
@@ -82,6 +91,14 @@ def data_of(wildcards):
 
 def source_of(wildcards):
     return known("source", PARAMS.sources, wildcards.source)
+
+
+def records_of(wildcards):
+    """The records of all runs of a study, whose disk is looked at first."""
+    room_for(wildcards.study)
+    return [
+        files.record_file(wildcards.study, run) for run in plan(wildcards.study).runs
+    ]
 
 
 def data_input(wildcards):

@@ -52,6 +52,16 @@ def status(
     return "incomplete" if any(map(os.path.lexists, places)) else "missing"
 
 
+def remaining(name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHIVES) -> int:
+    """The bytes that are still to come of an entry's files, as far as their sizes are known."""
+    left = 0
+    for file_name, file in entry.files.items():
+        if not os.path.lexists(root / name / file_name):
+            partials = (root / ".partial" / name).glob(f"{file_name}.????????")
+            left += max(0, (file.size or 0) - max(map(bytes_of, partials), default=0))
+    return left
+
+
 def unreachable(
     name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHIVES
 ) -> str | None:
