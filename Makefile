@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test test-all bench lint format constraints
+.PHONY: help setup demo reproduce pull test test-all bench lint format constraints
 
 PYTHON ?= python3
 VENV := .venv
@@ -33,6 +33,9 @@ demo: setup ## The demo study: data, pretraining, runs, tables and a report, on 
 
 reproduce: setup ## The paper's whole study (needs its data; see README)
 	snakemake --cores $(CORES) results/paper/report.html
+
+pull: setup ## A study's data, checkpoints and results from the DVC remote; make pull STUDY=demo
+	twf pull $(STUDY)
 
 test: setup ## The fast tests, in minutes
 	pytest --numprocesses auto -m "not slow and not service"
