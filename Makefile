@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test test-all bench lint format constraints
+.PHONY: help setup demo reproduce pull test test-all bench lint format constraints
 
 PYTHON ?= python3
 VENV := .venv
@@ -24,7 +24,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else f"Python {v[0]}.{v[1]} found; this needs 3.11 or 3.12: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[pipeline,report,dev]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[pipeline,report,remotes,dev]'
 	@touch $@
 
 demo: setup ## The demo study: data, pretraining, runs, tables and a report, on two CPU cores
@@ -34,10 +34,14 @@ demo: setup ## The demo study: data, pretraining, runs, tables and a report, on 
 reproduce: setup ## The paper's whole study (needs its data; see README)
 	snakemake --cores $(CORES) results/paper/report.html
 
+pull: setup ## A study's data, checkpoints and results from the DVC remote; make pull STUDY=demo
+	twf pull $(STUDY)
+
 test: setup ## The fast tests, in minutes
 	pytest --numprocesses auto -m "not slow and not service"
 
 test-all: setup ## Every test, the slow ones and those that need services too
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[services]'
 	pytest --numprocesses auto
 
 bench: setup ## Speed of training and its parts here; make bench BENCH='--help' says what else

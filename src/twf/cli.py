@@ -73,6 +73,9 @@ ArchiveArgument = Annotated[
     str, typer.Argument(help="An archive, as `twf data list` names it, for example cifar10.")
 ]
 StudyArgument = Annotated[str, typer.Argument(help="A study of params.yaml, for example demo.")]
+DefaultStudyArgument = Annotated[
+    str | None, typer.Argument(help="A study of params.yaml; its default where none.")
+]
 
 
 def main() -> None:
@@ -86,9 +89,7 @@ def main() -> None:
 
 @app.command()
 def plan(
-    study: Annotated[
-        str | None, typer.Argument(help="A study of params.yaml; its default where none.")
-    ] = None,
+    study: DefaultStudyArgument = None,
     params: ParamsFile = files.PARAMS,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     forecast: Annotated[
@@ -395,6 +396,32 @@ def report(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     from twf.results import report
 
     report.write(_plan(params, study))
+
+
+@app.command()
+def pull(study: DefaultStudyArgument = None) -> None:
+    """Bring a study's data, checkpoints and results from DVC's default remote, and settle them.
+
+    Then neither `snakemake` nor `dvc repro` has anything to do. Stopped, it goes on when it is
+    called again. docs/remotes.md has the set-up of a remote.
+    """
+    from twf import sharing
+
+    loaded = parameters.load(files.PARAMS)  # the engines' own
+    sharing.pull(loaded, study or loaded.study)
+
+
+@app.command()
+def settle(study: DefaultStudyArgument = None) -> None:
+    """After `dvc checkout`: have Snakemake take a study's files as up to date, where they are.
+
+    Only where all contents are what dvc.lock says and all records are the plan's; else it says
+    what differs.
+    """
+    from twf import sharing
+
+    loaded = parameters.load(files.PARAMS)  # the engines' own
+    sharing.settle(loaded, study or loaded.study)
 
 
 @track_app.command("sync")
