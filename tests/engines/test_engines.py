@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,30 @@ def test_too_small_a_disk_stops_before_the_first_job(
     assert "what remains of study demo needs" in said and f"the disk of {small_disk}" in said
     assert "`twf clean` shows what can go" in said
     assert outputs(project) == {} and list(small_disk.iterdir()) == []
+
+
+def test_the_papers_study_with_five_seeds_is_planned_in_seconds(
+    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of processor time, as others may be at work. The archives have the right size, no more."""
+    project = tmp_path / "project"
+    shutil.copytree(empty, project)
+    values = yaml.safe_load((PROJECT / "params.yaml").read_text())
+    values["studies"]["paper"]["seeds"] = [0, 1, 2, 3, 4]
+    for experiment in values["studies"]["paper"]["experiments"].values():
+        experiment.pop("seeds", None)
+    (project / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    for name, entry in registry.load().items():
+        (tmp_path / "mirror" / name).mkdir(parents=True)
+        for file_name, file in entry.files.items():
+            with (tmp_path / "mirror" / name / file_name).open("wb") as sparse:
+                sparse.truncate(file.size)
+    monkeypatch.setenv("TWF_MIRROR", str(tmp_path / "mirror"))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = call(project, "snakemake", "--dry-run", "--quiet", "rules")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert re.search(r"^run +595$", said, flags=re.M), said[-2000:]
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 15
 
 
 def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
