@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +14,16 @@ import official
 import pandas as pd
 import pytest
 import yaml
+from miniature import call, checkout, make_pull
 
 from twf import params, study
 from twf.data import registry
 from twf.results import record
 
-PROJECT = Path(__file__).parents[2]
 REPORT = "results/demo/report.html"
 METRICS = "results/demo/metrics.json"
 
 pytestmark = pytest.mark.slow
-
-
-def call(folder: Path, *words: str, fails: bool = False) -> str:
-    """Run a command of this environment in `folder`; its output, both streams."""
-    path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
-    environment = os.environ | {"PATH": path, "TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
-    done = subprocess.run(
-        words,
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-    )
-    assert (done.returncode != 0) == fails, done.stdout
-    return done.stdout
 
 
 def snakemake(folder: Path, *words: str) -> str:
@@ -112,50 +93,11 @@ def what_follows_from_twf(folder: Path) -> set[str]:
     return made | {"results/demo/runs.parquet", METRICS, REPORT}
 
 
-def miniature() -> dict:
-    """The project's params.yaml with a demo study of seconds."""
-    values = yaml.safe_load((PROJECT / "params.yaml").read_text())
-    del values["gpu_slots"]  # its default
-    for name in ("letters", "textures"):
-        values["datasets"][name] |= {"train_per_class": 4, "test_per_class": 2}
-        values["sources"][name]["pretraining"]["epochs"] = 1
-    benchmark = values["benchmarks"]["split-digits"]
-    benchmark |= {"epochs": 1, "batch_size": 64, "buffers": [16]}
-    del benchmark["methods"]["twf"]["overrides"]  # of a buffer that is not there
-    experiments = values["studies"]["demo"]["experiments"]
-    main = experiments["main"] | {"methods": ["finetune", "er", "twf"], "seeds": [0]}
-    dissimilar = experiments["dissimilar"] | {"methods": ["twf"], "buffers": [16]}
-    values["studies"]["demo"]["experiments"] = {"main": main, "dissimilar": dissimilar}
-    return values
-
-
 @pytest.fixture(scope="session")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout of the project's pipeline with the miniature study, nothing made yet."""
     folder = tmp_path_factory.mktemp("engines") / "project"
-    folder.mkdir()
-    for name in ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", "environment.yml"):
-        shutil.copy2(PROJECT / name, folder)
-    shutil.copytree(PROJECT / "workflow", folder / "workflow")
-    shutil.copytree(PROJECT / "profiles", folder / "profiles", symlinks=True)
-    (folder / "src/twf/data").mkdir(parents=True)
-    for name in ("digits", "letters", "textures"):  # what DVC's stages of drawn data depend on
-        shutil.copy2(PROJECT / f"src/twf/data/{name}.py", folder / "src/twf/data")
-    (folder / "results").mkdir()
-    shutil.copy2(PROJECT / "results/published.csv", folder / "results")
-    (folder / ".dvc").mkdir()
-    for name in ("config", ".gitignore"):
-        shutil.copy2(PROJECT / ".dvc" / name, folder / ".dvc")
-    shutil.copytree(PROJECT / ".dvc/plots", folder / ".dvc/plots")
-    (folder / "params.yaml").write_text(yaml.safe_dump(miniature(), sort_keys=False))
-    for words in (
-        ("init", "--quiet"),
-        ("config", "user.name", "x"),
-        ("config", "user.email", "x@example.org"),
-        ("add", "--all"),
-        ("commit", "--quiet", "--message", "start"),
-    ):
-        call(folder, "git", *words)
+    checkout(folder)
     return folder
 
 
@@ -260,7 +202,7 @@ def test_an_experiment_reruns_the_same_and_is_shown_beside_its_commit(project: P
 
     call(project, "git", "restore", ".")
     call(project, "dvc", "checkout", "--with-deps", "report@demo")
-    snakemake(project, "--touch", "--forceall")
+    call(project, "twf", "settle", "demo")
     assert json.loads((project / METRICS).read_text()) == committed
     assert idle(project)
 
@@ -328,17 +270,20 @@ def test_a_run_can_be_done_alone_with_the_same_words_and_the_same_result(project
     assert losses[0] == losses[1]
 
 
-def test_a_fresh_clone_after_dvc_pull_needs_neither_engine(project: Path, tmp_path: Path) -> None:
+def test_a_fresh_clone_after_make_pull_needs_neither_engine(project: Path, tmp_path: Path) -> None:
     remote, clone = tmp_path / "remote", tmp_path / "clone"
     call(project, "dvc", "remote", "add", "--default", "shared", str(remote))
+    call(project, "dvc", "remote", "modify", "shared", "verify", "true")
     call(project, "dvc", "push", "--quiet", "report@demo", "--with-deps")
     call(project, "git", "add", "--all")
     call(project, "git", "commit", "--quiet", "--message", "made")
     call(tmp_path, "git", "clone", "--quiet", str(project), str(clone))
-    call(clone, "dvc", "pull", "--quiet", "report@demo", "--with-deps")
-    snakemake(clone, "--touch", "--forceall")
+    make_pull(clone)
     assert idle(clone)
     before = outputs(clone)
+    assert {name: (clone / name).read_bytes() for name in before} == {
+        name: (project / name).read_bytes() for name in outputs(project)
+    }
     repro(clone)
     assert written(before, outputs(clone)) == set()
     change(clone, alpha=0.7)
