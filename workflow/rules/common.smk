@@ -50,6 +50,9 @@ GPU = int(bool(GPUS))
 if GPUS and "gpu" not in workflow.global_resources:  # else `--resources gpu=N` says it
     workflow.register_resource("gpu", len(GPUS) * PARAMS.gpu_slots)
 
+# Where Snakemake was started: in a job of a cluster it would try again with no more time or memory.
+RETRIES = 0 if workflow.remote_exec else 2
+
 
 wildcard_constraints:
     study="|".join(PARAMS.studies),

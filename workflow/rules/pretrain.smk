@@ -7,7 +7,7 @@ rule pretrain:
         "logs/pretrain/{source}.log",
     benchmark:
         "logs/pretrain/{source}.tsv"
-    retries: 2
+    retries: RETRIES
     conda:
         "../../environment.yml"
     resources:

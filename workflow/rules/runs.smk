@@ -8,7 +8,7 @@ rule run:
         "logs/{study}/runs/{run}.log",
     benchmark:
         "logs/{study}/runs/{run}.tsv"
-    retries: 2
+    retries: RETRIES
     conda:
         "../../environment.yml"
     resources:

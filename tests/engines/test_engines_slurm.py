@@ -1,0 +1,226 @@
+"""A miniature study on a real Slurm: jobs fail, are told to stop and are requeued, and go on."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from miniature import call, checkout, miniature
+
+from twf.files import log_file, record_file, report_file, runs_file, state_file
+from twf.results import record
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scontrol")
+PATH = os.environ["PATH"] + os.pathsep + "/usr/sbin"
+MISSING = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
+TIMEOUT = 120  # seconds for one thing to happen
+
+pytestmark = [
+    pytest.mark.service,
+    pytest.mark.skipif(bool(MISSING), reason=f"no {', '.join(MISSING)} on the PATH"),
+]
+
+# One node, with devices in the place of GPUs: nothing opens them.
+CONFIGURATION = """
+ClusterName=test
+SlurmctldHost=localhost
+SlurmctldPort={controller}
+SlurmdPort={node}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=2,bf_interval=2,sched_min_interval=0
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SwitchType=switch/none
+MpiDefault=none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmdParameters=config_overrides
+GresTypes=gpu
+NodeName=localhost CPUs=4 RealMemory=64000 Gres=gpu:4
+PartitionName=test Nodes=localhost Default=YES MaxTime=INFINITE State=UP
+"""
+DEVICES = ("null", "zero", "full", "random")
+
+FINETUNE, ER, TWF = (f"split-digits.{name}.s0" for name in ("finetune", "er.16", "twf.16"))
+
+
+def until(found: Callable[[], Any], what: str) -> Any:
+    """What `found` gives once it gives something."""
+    end = time.monotonic() + TIMEOUT
+    while not (answer := found()):
+        assert time.monotonic() < end, f"in vain: {what}"
+        time.sleep(0.02)
+    return answer
+
+
+def ask(*words: str) -> str:
+    """What one of Slurm's programs says."""
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Slurm of one node for this test, whose files and keys lie in a folder of the test's."""
+    folder = tmp_path / "slurm"
+    for name in ("state", "spool", "bin"):
+        (folder / name).mkdir(parents=True)
+    filled = CONFIGURATION.format(
+        folder=folder, user=getpass.getuser(), controller=free_port(), node=free_port()
+    )
+    (folder / "slurm.conf").write_text(filled)
+    devices = (f"NodeName=localhost Name=gpu File=/dev/{device}\n" for device in DEVICES)
+    (folder / "gres.conf").write_text("".join(devices))
+    (folder / "munge.key").touch(mode=0o600)
+    (folder / "munge.key").write_bytes(os.urandom(128))
+    # in a job the executor drops all SLURM_ variables, this one too
+    step = folder / "bin/srun"
+    program = shutil.which("srun")
+    step.write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {program} "$@"\n')
+    step.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}/bin{os.pathsep}{PATH}")
+    monkeypatch.setenv("SLURM_CONF", f"{folder}/slurm.conf")
+    munge = [f"--{name}={folder}/munge.{name.split('-')[0]}" for name in ("socket", "key-file")]
+    munge += [f"--{name}-file={folder}/munged.{name}" for name in ("pid", "log", "seed")]
+    with (folder / "said.log").open("wb") as said, contextlib.ExitStack() as servers:
+        for words in (
+            # force: the folder is closed to other users
+            ["munged", "--foreground", "--force", *munge],
+            ["slurmctld", "-D"],
+            ["slurmd", "-D", "-N", "localhost"],
+        ):
+            server = subprocess.Popen(words, stdout=said, stderr=said)
+            servers.callback(server.wait, TIMEOUT)
+            servers.callback(server.terminate)
+            until((folder / "munge.socket").exists, f"munge; see {folder}/said.log")
+        until(_idle, f"Slurm; see {folder}/said.log")
+        try:
+            yield
+        finally:
+            ask("scancel", "--user", getpass.getuser())
+            until(lambda: not ask("squeue", "--noheader"), "the end of all jobs")
+
+
+def _idle() -> bool:
+    """Whether the node takes jobs; not while Slurm starts."""
+    done = subprocess.run(
+        ["sinfo", "--noheader", "--format=%T"], check=False, capture_output=True, text=True
+    )
+    return done.stdout == "idle\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The miniature study without its second source, and with runs that can be caught."""
+    folder = tmp_path / "project"
+    checkout(folder)
+    values = miniature()
+    del values["studies"]["demo"]["experiments"]["dissimilar"]
+    values["benchmarks"]["split-digits"]["epochs"] = 5
+    (folder / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    return folder
+
+
+def process_of(project: Path, run: str) -> int:
+    """The process that does a run in `project`, once it has saved a state."""
+    until((project / state_file("demo", run)).exists, f"a state of {run}")
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if words[2:5] == [b"run", b"demo", run.encode()] and os.path.samefile(
+                process / "cwd", project
+            ):
+                return int(process.name)
+        except OSError:  # it ended
+            continue
+    raise AssertionError(f"nobody does {run}")
+
+
+def parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def job_of(run: str) -> str:
+    """The identifier of Slurm's job for a run; the executor has rule and wildcards as comment."""
+    lines = ask("squeue", "--noheader", "--format=%i %k").splitlines()
+    (job,) = [line.split()[0] for line in lines if line.endswith(f"_{run}")]
+    return job
+
+
+def results(project: Path, run: str) -> dict[str, Any]:
+    """What a run's record says, clock times and the like aside."""
+    row = record.read(project / record_file("demo", run)).to_pylist()[0]
+    kept = {key: row[key] for key in ("digest", "accuracy_class_il", "accuracy_task_il")}
+    return kept | {"losses": [epoch["loss"] for epoch in row["history"]]}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_study_on_slurm_ends_in_the_records_of_a_local_one(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TWF_TRACKING", "off")
+    monkeypatch.setenv("TWF_SAVE_EVERY", "0")
+    target = str(report_file("demo"))
+    words = ["snakemake", "--profile", "workflow/profiles/slurm", target]
+    words += ["--slurm-status-command", "squeue"]  # as there is no accounting
+    words += ["--slurm-init-seconds-before-status-checks", "2"]
+    words += ["--seconds-between-status-checks", "2"]
+    with (project / "said.log").open("wb") as log:
+        snakemake = subprocess.Popen(words, cwd=project, stdout=log, stderr=log)
+    try:
+        # er fails; finetune is told to stop as by control groups: its step's first process alone
+        os.kill(process_of(project, ER), signal.SIGKILL)
+        os.kill(parent(process_of(project, FINETUNE)), signal.SIGTERM)
+        process_of(project, TWF)
+        preempted = job_of(TWF)
+        ask("scontrol", "requeue", preempted)
+        state = ["squeue", "--noheader", "--format=%T", "--job", preempted]
+        until(lambda: ask(*state) == "PENDING\n", "the job back in the queue")
+        ask("scontrol", "update", f"JobId={preempted}", "StartTime=now")  # not in two minutes
+        assert snakemake.wait(3 * TIMEOUT) == 0, (project / "said.log").read_text()
+    finally:
+        snakemake.terminate()
+        snakemake.wait(TIMEOUT)
+
+    said = (project / "said.log").read_text()
+    assert said.count("Trying to restart job") == 2
+    job = ask("scontrol", "show", "job", preempted)
+    assert "Restarts=1" in job
+    assert "gres:gpu:1" in job
+    for run in (FINETUNE, ER, TWF):
+        assert "resumed" in (project / log_file("demo", run)).read_text()
+    assert not (project / ".snakemake/twf.log").exists()  # of the warm server
+    assert "Nothing to be done" in call(project, "snakemake", "--cores", "2", target)
+
+    local = project.with_name("local")
+    shutil.copytree(project, local)
+    monkeypatch.delenv("TWF_SAVE_EVERY")
+    call(local, "snakemake", "--cores", "2", str(runs_file("demo")), "--forceall")
+    for run in (FINETUNE, ER, TWF):
+        assert results(project, run) == results(local, run)
