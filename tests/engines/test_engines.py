@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import yaml
 from keys import files_with_keys
-from miniature import call, checkout, make_pull
+from miniature import PROJECT, call, checkout, make_pull
 
 from twf import params, study
 from twf.data import registry
