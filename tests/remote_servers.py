@@ -1,0 +1,234 @@
+"""Real servers for DVC's remotes on this machine, for tests: S3 and SSH, and a line to cut."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PROGRAMS = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
+WEED = shutil.which("weed", path=PROGRAMS)
+SSHD = shutil.which("sshd", path=PROGRAMS)
+BUCKET = "studies"
+KEYS = {True: ("a-key", "its-secret"), False: ("a-key", "another-secret")}  # S3's, right and wrong
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def running(words: list[str], log: Path, port: int) -> Iterator[None]:
+    """A server that answers at `port` inside the block."""
+    with log.open("wb") as output:
+        server = subprocess.Popen(words, stdout=output, stderr=output)
+    try:
+        deadline = time.monotonic() + 60
+        while not answers(port):
+            assert server.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        yield
+    finally:
+        server.kill()
+        server.wait()
+
+
+class Line:
+    """A way to a server that can stall: after `limit` bytes of one connection no more pass."""
+
+    def __init__(self, port: int) -> None:
+        self.limit: int | None = None
+        self.stalled = threading.Event()
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def stall(self, limit: int | None) -> None:
+        self.stalled.clear()
+        self.limit = limit
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._target))
+                for end in (client, server):  # SSH has many small messages
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass, args=ends, daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+        passed = 0
+        with contextlib.suppress(OSError):
+            while piece := source.recv(65536):
+                passed += len(piece)
+                if self.limit is not None and passed > self.limit:
+                    self.stalled.set()
+                    return  # open, and silent
+                sink.sendall(piece)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+class S3:
+    """A bucket of a SeaweedFS server; `place` is this remote's folder in it."""
+
+    name = "s3"
+
+    def __init__(self, port: int, place: str) -> None:
+        self.line = Line(port)
+        self._place = place
+        self._port = port
+        self.url = f"s3://{BUCKET}/{place}"
+        self.options = {"endpointurl": f"http://127.0.0.1:{self.line.port}"}
+
+    def keys(self, right: bool) -> dict[str, str]:
+        return dict(zip(("access_key_id", "secret_access_key"), KEYS[right], strict=True))
+
+    def objects(self) -> dict[str, int]:
+        """The size of each object by its name."""
+        pages = client(self._port).get_paginator("list_objects_v2")
+        return {
+            entry["Key"].removeprefix(f"{self._place}/"): entry["Size"]
+            for page in pages.paginate(Bucket=BUCKET, Prefix=f"{self._place}/")
+            for entry in page.get("Contents", [])
+        }
+
+    def write(self, name: str, content: bytes) -> None:
+        client(self._port).put_object(Bucket=BUCKET, Key=f"{self._place}/{name}", Body=content)
+
+    def read(self, name: str) -> bytes:
+        answer = client(self._port).get_object(Bucket=BUCKET, Key=f"{self._place}/{name}")
+        return answer["Body"].read()
+
+    def delete(self, name: str) -> None:
+        client(self._port).delete_object(Bucket=BUCKET, Key=f"{self._place}/{name}")
+
+
+class Ssh:
+    """A folder behind an OpenSSH server."""
+
+    name = "ssh"
+
+    def __init__(self, port: int, keys: Path, folder: Path) -> None:
+        self.line = Line(port)
+        self._keys = keys
+        self._folder = folder
+        self.url = f"ssh://{getpass.getuser()}@127.0.0.1:{self.line.port}{folder}"
+        self.options: dict[str, str] = {}
+
+    def keys(self, right: bool) -> dict[str, str]:
+        return {"keyfile": str(self._keys / ("right" if right else "wrong"))}
+
+    def objects(self) -> dict[str, int]:
+        """The size of each object by its name."""
+        return {
+            str(path.relative_to(self._folder)): path.stat().st_size
+            for path in self._folder.rglob("*")
+            if path.is_file() and path.suffix != ".tmp"  # of an upload under way, or cut
+        }
+
+    def write(self, name: str, content: bytes) -> None:
+        (self._folder / name).write_bytes(content)
+
+    def read(self, name: str) -> bytes:
+        return (self._folder / name).read_bytes()
+
+    def delete(self, name: str) -> None:
+        (self._folder / name).unlink()
+
+
+def client(port: int) -> Any:
+    """S3's own client, past the line."""
+    import botocore.session
+
+    key, secret = KEYS[True]
+    return botocore.session.get_session().create_client(
+        "s3",
+        endpoint_url=f"http://127.0.0.1:{port}",
+        aws_access_key_id=key,
+        aws_secret_access_key=secret,
+        region_name="us-east-1",
+    )
+
+
+@contextlib.contextmanager
+def s3_server(folder: Path) -> Iterator[int]:
+    """The port of a SeaweedFS server that keeps its objects in `folder`."""
+    import botocore.exceptions
+
+    key, secret = KEYS[True]
+    identity = {"name": "tests", "credentials": [{"accessKey": key, "secretKey": secret}]}
+    identities = [identity | {"actions": ["Admin", "Read", "Write", "List", "Tagging"]}]
+    (folder / "s3.json").write_text(json.dumps({"identities": identities}))
+    (folder / "objects").mkdir()
+    ports = {service: free_port() for service in ("s3", "master", "volume", "filer")}
+    words = [str(WEED), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3"]
+    words += [f"-dir={folder / 'objects'}", f"-s3.config={folder / 's3.json'}"]
+    words += ["-master.volumeSizeLimitMB=64", "-volume.max=20", "-master.telemetry=false"]
+    words += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
+    # gRPC's ports would be these plus 10000, which may be none at all
+    words += [f"-{service}.port={port}" for service, port in ports.items()]
+    words += [f"-{service}.port.grpc={free_port()}" for service in ports]
+    with running(words, folder / "log", ports["s3"]):
+        for attempt in range(60):
+            try:
+                client(ports["s3"]).create_bucket(Bucket=BUCKET)
+                break
+            except (botocore.exceptions.ClientError, botocore.exceptions.HTTPClientError):
+                if attempt == 59:
+                    raise
+                time.sleep(0.5)
+        yield ports["s3"]
+
+
+@contextlib.contextmanager
+def ssh_server(folder: Path) -> Iterator[int]:
+    """The port of an sshd that takes the key `right` of `folder`, and not `wrong`."""
+    for name in ("host", "right", "wrong"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
+        subprocess.run(words, check=True)
+    shutil.copy(folder / "right.pub", folder / "authorized")
+    if os.getuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # where sshd leaves its privileges
+    port = free_port()
+    settings = {
+        "Port": port,
+        "ListenAddress": "127.0.0.1",
+        "HostKey": folder / "host",
+        "AuthorizedKeysFile": folder / "authorized",
+        "PidFile": "none",
+        "PasswordAuthentication": "no",
+        "StrictModes": "no",  # folders for temporary files belong to many
+        "UsePAM": "no",
+        "MaxStartups": 100,
+        "Subsystem": "sftp internal-sftp",
+    }
+    lines = [f"{key} {value}\n" for key, value in settings.items()]
+    (folder / "sshd_config").write_text("".join(lines))
+    words = [str(SSHD), "-D", "-e", "-f", str(folder / "sshd_config")]
+    with running(words, folder / "log", port):
+        yield port
