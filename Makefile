@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce pull test test-all bench lint format constraints
+.PHONY: help setup demo reproduce pull test services test-all bench lint format constraints
 
 PYTHON ?= python3
 VENV := .venv
@@ -39,6 +39,10 @@ pull: setup ## A study's data, checkpoints and results from the DVC remote; make
 
 test: setup ## The fast tests, in minutes
 	pytest --numprocesses auto -m "not slow and not service"
+
+services: ## What `make test-all` talks to, from Debian's packages (as root): Slurm, sshd, Chromium
+	apt-get update --quiet --quiet
+	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --quiet --yes slurm-wlm munge openssh-server chromium
 
 test-all: setup ## Every test, the slow ones and those that need services too
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[services]'

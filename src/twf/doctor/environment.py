@@ -16,6 +16,7 @@ from pathlib import Path
 from twf import machine
 from twf.doctor.check import Check
 
+FOR_DEVELOPMENT = {"dev", "services"}  # extras that only tests need
 PATIENCE = 180.0  # seconds for PyTorch to be imported and to use a GPU
 
 
@@ -34,7 +35,7 @@ def packages() -> Iterator[Check]:
         match = re.fullmatch(
             r"([\w.-]+)(?:\[.*\])? ?\(?([^;)]*)\)?(?:; *extra == ['\"](\w+)['\"])?", requirement
         )
-        if match is None or match[3] == "dev":
+        if match is None or match[3] in FOR_DEVELOPMENT:
             continue
         count += 1
         try:
