@@ -17,7 +17,7 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
-from twf import cli, files, machine
+from twf import cli, files, machine, params, study
 from twf.params import Params
 
 RUN = "split-target.er.16.s0"
@@ -79,6 +79,7 @@ COMMANDS = [
     "data prepare target",
     "pretrain train origin",
     "pretrain import origin mine.pth",
+    "pretrain export origin mine.safetensors",
     f"run tiny {RUN}",
     "collect tiny",
     "table tiny main.split-target",
@@ -119,6 +120,7 @@ UNKNOWN = {
     "data fetch --study large": ["no study 'large'", "there is tiny"],
     "data prepare nothing": ["no data set 'nothing'", "there is target, origin"],
     "pretrain train nothing": ["no source 'nothing'", "there is origin"],
+    "pretrain export nothing mine.safetensors": ["no source 'nothing'", "there is origin"],
     "pretrain import nothing mine.pth": ["no source 'nothing'", "there is origin"],
 }
 
@@ -142,6 +144,10 @@ MISSING = {
         ["no data set data/origin.safetensors", "`twf data prepare origin`"],
     ),
     "pretrain import origin mine.pth": (None, ["no mine.pth", "put the weights there"]),
+    "pretrain export origin mine.safetensors": (
+        "checkpoints/origin.safetensors",
+        ["no checkpoints/origin.safetensors", "`twf pretrain train origin`"],
+    ),
     f"run tiny {RUN}": (
         "data/target.safetensors",
         ["no data set data/target.safetensors", "`twf data prepare target`"],
@@ -420,6 +426,7 @@ NEXT = {
     "data prepare": "twf pretrain train",
     "pretrain train": "twf run",
     "pretrain import": "twf run",
+    "pretrain export": "twf pretrain import SOURCE FILE",
     "run": "twf collect",
     "collect": "twf table",
     "table": "twf compare",
@@ -494,6 +501,31 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     runs = {name: run["status"] for name, run in status()["runs"].items()}
     assert runs == {"split-target.finetune.s0": "done", RUN: "stale"}
     assert "1 done, 1 stale" in twf("plan").out
+
+
+def test_a_report_of_the_records_that_are_there_needs_nothing_else(twf, tiny_inputs):
+    """One of the runs was done; data and checkpoint are then gone."""
+    files.PUBLISHED.parent.mkdir(exist_ok=True)
+    files.PUBLISHED.write_text(
+        "benchmark,method,protocol,buffer_size,variant,final_average_accuracy,final_forgetting\n"
+    )
+    assert twf(f"run tiny {RUN}").code == 0
+    for path in (files.data_file("origin"), files.checkpoint_file("origin")):
+        path.unlink()
+    said = twf("report tiny --partial")
+    assert said.code == 0 and said.err == ""
+    missing = len(study.expand(params.load(files.PARAMS), "tiny").runs) - 1
+    assert f"1 of {missing + 1} records; {missing} missing, 0 unreadable" in said.out
+    text = files.report_file("tiny").read_text()
+    assert RUN in text and "missing" in text
+    for made in (
+        files.table_file("tiny", "main.split-target", "md"),
+        files.comparison_file("tiny", "md"),
+        files.metrics_file("tiny"),
+        files.statement_file("tiny"),
+        files.figure_index("tiny"),
+    ):
+        assert made.exists()
 
 
 def test_track_sync_says_what_became_of_each_run_and_fails_if_one_did(

@@ -247,6 +247,24 @@ def pretrain_import(
     import_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
 
 
+@pretrain_app.command("export")
+def pretrain_export(
+    source: Annotated[str, typer.Argument(help="A source of params.yaml, for example cifar100.")],
+    file: Annotated[Path, typer.Argument(help="Where to write it: a name in .safetensors.")],
+    params: ParamsFile = files.PARAMS,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+) -> None:
+    """Write a source's checkpoint in half precision, to be shared: half the bytes.
+
+    Next: `twf pretrain import SOURCE FILE`, there and here, so that all runs start from the same.
+    """
+    from twf.training.pretraining import export_weights
+
+    loaded = parameters.load(params)
+    export_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
+
+
 @app.command()
 def run(
     study: StudyArgument,
@@ -391,11 +409,32 @@ def describe(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 
 
 @app.command()
-def report(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
-    """Make the report of a study, one HTML file to open or send: results/STUDY/report.html."""
+def report(
+    study: StudyArgument,
+    params: ParamsFile = files.PARAMS,
+    partial: Annotated[
+        bool,
+        typer.Option("--partial", help="First make all that it shows, of the records there are."),
+    ] = False,
+) -> None:
+    """Make the report of a study, one HTML file to open or send: results/STUDY/report.html.
+
+    With `--partial` it needs no more than records, whatever is missing: while a study runs, or of
+    records from elsewhere, without their data.
+    """
     from twf.results import report
 
-    report.write(_plan(params, study))
+    planned = _plan(params, study)
+    if partial:
+        collect(study, params, partial=True)
+        table(study, None, params)
+        compare(study, params)
+        if planned.search:
+            search(study, params)
+        metrics(study, params)
+        figures(study, params, machine.cores())
+        describe(study, params)
+    report.write(planned)
 
 
 @app.command()

@@ -20,10 +20,11 @@ from twf.models.resnet import ResNet
 from twf.params import Network, Pretraining
 from twf.training import checkpoints, pretraining
 from twf.training.checkpoints import Checkpoint
-from twf.training.pretraining import import_weights, pretrain
+from twf.training.pretraining import export_weights, import_weights, pretrain
 
 CPU = torch.device("cpu")
 WIDE = Network(architecture="resnet50", width=4)
+NETWORK = Network(architecture="resnet18", width=4)  # the miniature's
 
 
 def train_source(values: dict[str, Any], **recipe: Any) -> Checkpoint:
@@ -213,3 +214,71 @@ def test_weights_for_another_number_of_classes_are_refused(tiny_inputs, tiny_val
     torch.save(ResNet(Network(architecture="resnet18", width=4), 5).state_dict(), "mine.pth")
     with pytest.raises(UserError, match=r"with 3 classes:\n.*classifier.weight \[5, 32\] instead"):
         import_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)
+
+
+# Weights to be shared
+
+
+SHARED = Path("shared.safetensors")
+
+
+def test_exported_weights_are_half_the_size_and_say_what_they_are(tiny_inputs, tiny_values, capsys):
+    network, _ = trained(tiny_values)
+    output = files.checkpoint_file("origin")
+    before = checkpoints.load(output, NETWORK)
+    export_weights(params.check(tiny_values), "origin", SHARED, CPU)
+    assert SHARED.stat().st_size < 0.6 * output.stat().st_size
+    tensors, _ = checkpoints.read_safetensors(SHARED, remedy="")
+    assert tensors.keys() == before.tensors.keys()
+    for name, tensor in tensors.items():
+        assert tensor.dtype == (
+            torch.float16 if before.tensors[name].is_floating_point() else torch.int64
+        )
+        torch.testing.assert_close(tensor, before.tensors[name].to(tensor.dtype), rtol=0, atol=0)
+    about = checkpoints.about(SHARED)
+    same = ("network", "data", "data_fingerprint", "pretraining", "code", "device", "seconds")
+    assert {key: about[key] for key in same} == {key: before.about[key] for key in same}
+    assert about["exported_from"] == before.sha256
+    network.half().float()
+    dataset = store.load(files.data_file("origin"))
+    checked = params.check(tiny_values)
+    right = pretraining._test_accuracy(checked, "origin", network, dataset, CPU)
+    assert about["test_accuracy"] == right
+    assert f"{right:.2f} % right" in capsys.readouterr().out
+
+
+def test_exported_weights_give_the_same_checkpoint_with_and_without_data(
+    tiny_inputs, tiny_values, capsys
+):
+    trained(tiny_values)
+    checked = params.check(tiny_values)
+    output = files.checkpoint_file("origin")
+    export_weights(checked, "origin", SHARED, CPU)
+    import_weights(checked, "origin", SHARED, CPU)
+    assert "% where it was exported" in capsys.readouterr().out
+    there = output.read_bytes()
+    loaded = checkpoints.load(output, NETWORK)
+    assert {t.dtype for t in loaded.tensors.values()} == {torch.float32, torch.int64}
+    assert loaded.about["weights"] == str(SHARED)
+    assert loaded.about["pretraining"]["epochs"] == 10
+    output.unlink()
+    files.data_file("origin").unlink()
+    import_weights(checked, "origin", SHARED, CPU)
+    assert output.read_bytes() == there
+
+
+def test_weights_beyond_half_precision_are_not_exported(tiny_inputs, tiny_values):
+    network, _ = trained(tiny_values)
+    output = files.checkpoint_file("origin")
+    about = checkpoints.load(output, NETWORK).about
+    with torch.no_grad():
+        network.classifier.bias[0] = 1e5
+    checkpoints.save(output, network, about)
+    with pytest.raises(UserError, match=r"classifier\.bias is not finite in half precision"):
+        export_weights(params.check(tiny_values), "origin", SHARED, CPU)
+    assert not SHARED.exists()
+
+
+def test_exported_weights_are_named_for_what_they_are(tiny_inputs, tiny_values):
+    with pytest.raises(UserError, match=r"mine\.pth would be a safetensors file"):
+        export_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)

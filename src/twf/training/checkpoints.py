@@ -63,6 +63,14 @@ def load(path: Path, network: Network) -> Checkpoint:
     return Checkpoint(tensors, about, hashlib.sha256(path.read_bytes()).hexdigest())
 
 
+def about(path: Path) -> dict[str, Any] | None:
+    """What a file says of itself; None where it is none that `save` has written."""
+    if path.suffix != ".safetensors":
+        return None
+    _, metadata = read_safetensors(path, remedy="put the weights there")
+    return json.loads(metadata["about"]) if "about" in metadata else None
+
+
 def read_safetensors(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a file. Raises `UserError` that names it and `remedy`."""
     if not path.exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from pathlib import Path
@@ -47,7 +48,9 @@ def import_weights(params: Params, name: str, file: Path, device: torch.device) 
     """Make the checkpoint of the source `name` of weights that were trained elsewhere.
 
     Its accuracy on the source's test images is measured where their data are prepared, and said.
-    Raises `UserError` where the weights do not fit the source's network or its classes.
+    A checkpoint of ours, as `export_weights` writes them, keeps what it says of itself: so the
+    same file gives the same checkpoint everywhere. Raises `UserError` where the weights do not fit
+    the source's network or its classes.
     """
     source = _named(params, name)
     output = files.checkpoint_file(name)
@@ -57,26 +60,59 @@ def import_weights(params: Params, name: str, file: Path, device: torch.device) 
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
     about: dict[str, Any] = {
         "network": source.network.model_dump(),
-        "weights": str(file),
-        "weights_sha256": sha256,
         "data": source.data,
         "test_accuracy": None,
         "code": code(),
     }
+    own = checkpoints.about(file)
+    about = (own or about) | {"weights": str(file), "weights_sha256": sha256}
     if source.data is None:
         said = f"accuracy not measured: sources.{name} names no data"
     elif not (data := files.data_file(source.data)).exists():
         said = f"accuracy not measured: no {data}; `twf data prepare {source.data}` makes it"
     else:
         dataset = store.load(data)
-        about["data_fingerprint"] = dataset.train_fingerprint
         right = _test_accuracy(params, source.data, network, dataset, device)
-        about["test_accuracy"] = right
         said = f"{right:.2f} % of the test images of {source.data} right"
+        if own is None:
+            about |= {"data_fingerprint": dataset.train_fingerprint, "test_accuracy": right}
+        elif own["test_accuracy"] is not None:
+            said += f"; {own['test_accuracy']:.2f} % where it was exported"
         if right < 1.5 * 100 / len(dataset.classes):
             said += ", hardly more than by chance: its classes may stand in another order"
     checkpoints.save(output, network, about)
     print(f"{output}: {said}")
+
+
+def export_weights(params: Params, name: str, file: Path, device: torch.device) -> None:
+    """Write the checkpoint of the source `name` in half precision, to be shared and imported.
+
+    A safetensors file of half the size, with what the checkpoint says of itself; the accuracy in it
+    is that of the rounded weights. Raises `UserError` where the source's data are not prepared, or
+    a weight is beyond the range of half precision.
+    """
+    source = _named(params, name)
+    if file.suffix != ".safetensors":
+        raise UserError(f"{file} would be a safetensors file; let its name end so")
+    checkpoint = checkpoints.load(files.checkpoint_file(name), source.network)
+    network = ResNet(source.network, checkpoint.classes)
+    checkpoint.into(network)
+    network.half()
+    beyond = [name for name, t in network.state_dict().items() if not t.isfinite().all()]
+    if beyond:
+        raise UserError(
+            f"{files.checkpoint_file(name)}: {beyond[0]} is not finite in half precision; share "
+            "the checkpoint as it is"
+        )
+    about = checkpoint.about | {"exported_from": checkpoint.sha256, "test_accuracy": None}
+    if source.data is not None:
+        dataset = store.load(files.data_file(source.data))
+        rounded = copy.deepcopy(network).float().to(device)
+        about["test_accuracy"] = _test_accuracy(params, source.data, rounded, dataset, device)
+    checkpoints.save(file, network, about)
+    size = file.stat().st_size / 2**20
+    accuracy_said = "" if source.data is None else f", {about['test_accuracy']:.2f} % right"
+    print(f"{file}: {size:.1f} MiB{accuracy_said}")
 
 
 def _named(params: Params, name: str) -> Source:
