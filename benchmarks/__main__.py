@@ -90,7 +90,11 @@ def main(
                         found += sharing.measure(params, run, way, jobs or [1, 2], on)
             run = planned(params, where, "twf")
             if Measurement.PRETRAINING in wanted and params.sources[run.source].data is not None:
-                found.append(parts.pretraining(params, run, on, effort))
+                found += [
+                    parts.pretraining(params, run, way, rounding, on, effort)
+                    for rounding in precision or ["tf32"]
+                    for way in execution or ["plain"]
+                ]
             if Measurement.REPLAY in wanted:
                 found += parts.replay(params, run, on, effort)
             if Measurement.CONDITIONING in wanted:

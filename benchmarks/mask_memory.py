@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
-import torch.nn.functional as F
 import typer
 from torch import Tensor
 
@@ -27,21 +26,21 @@ from twf import files
 from twf import params as parameters
 from twf.data import store
 from twf.data import tasks as task_splits
-from twf.data.augmentation import Augment
 from twf.errors import UserError
 from twf.evaluation.accuracy import to_device
 from twf.methods import make
 from twf.methods.base import Batch, Task
 from twf.methods.twf import Twf
-from twf.models.resnet import ResNet
 from twf.params import Params
 from twf.progress import progress
 from twf.study import Run, expand
 from twf.training import checkpoints, loop
 from twf.training.checkpoints import Checkpoint
+from twf.training.pretraining import supervised
 from twf.training.provenance import device_name
-from twf.training.randomness import Generators, Random, seeded
-from twf.training.sgd import batches, cosine, sgd_step
+from twf.training.randomness import Random
+from twf.training.sgd import batches, sgd_step
+from twf.training.step import Plain
 
 CPU = torch.device("cpu")
 
@@ -94,26 +93,19 @@ def briefly_pretrained(params: Params, name: str, steps: int) -> Checkpoint:
         raise UserError(f"source {name} has no data; leave --pretraining-steps out for it")
     recipe = source.pretraining
     dataset = store.load(files.data_file(source.data))
-    images, labels = to_device(dataset.train_images, CPU), dataset.train_labels
-    augment = Augment(params.datasets[source.data].augmentation, CPU)
-    generators = Generators(recipe.seed, CPU)
-    with seeded(recipe.seed, "network"):
-        network = ResNet(source.network, len(dataset.classes))
-    optimizer = torch.optim.SGD(
-        network.parameters(), recipe.lr, recipe.momentum, weight_decay=recipe.weight_decay
-    )
+    method = supervised(params, source, CPU)
+    learner = method.learner
+    training = Plain(method)
+    training.begin(to_device(dataset.train_images, CPU), dataset.train_labels)
+    learner.network.train()
     with progress(f"pretrain {name}", steps) as advance:
-        order = _batches(len(images), recipe.batch_size, generators["order"], recipe.epochs)
-        for step, (_, index) in enumerate(islice(order, steps)):
-            if recipe.schedule == "cosine":
-                optimizer.param_groups[0]["lr"] = cosine(step, steps, recipe.lr, 0.0)
-            inputs = augment(images[index], generators["augmentation"])
-            loss = F.cross_entropy(network(inputs), labels[index])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+        order = learner.generators["order"]
+        positions = _batches(len(dataset.train_labels), recipe.batch_size, order, recipe.epochs)
+        for step, (_, index) in enumerate(islice(positions, steps)):
+            rate = method.learning_rate(recipe.epochs * step / steps)
+            loss = training.step(index, rate)["cross-entropy"]
             advance(1, f"loss {loss.item():.3f}")
-    return Checkpoint(network.state_dict(), about={}, sha256="")
+    return Checkpoint(learner.network.state_dict(), about={}, sha256="")
 
 
 def main(

@@ -5,40 +5,45 @@ from __future__ import annotations
 import torch
 
 from benchmarks.timing import Effort, Row, rate
-from twf.data.augmentation import Augment
 from twf.evaluation.accuracy import BATCH, accuracy_per_task
 from twf.methods.twf import Twf
-from twf.models.resnet import ResNet
 from twf.params import Params
 from twf.replay.buffer import ReservoirBuffer
 from twf.study import Run
-from twf.training.calibration import method_of, random_checkpoint, random_images
-from twf.training.pretraining import pretraining_step
-from twf.training.randomness import Generators, Random
+from twf.training.calibration import method_of, random_images, step_of
+from twf.training.precision import set_precision
+from twf.training.pretraining import supervised
+from twf.training.randomness import Random
+from twf.training.step import executed
 
 
-def pretraining(params: Params, run: Run, device: torch.device, effort: Effort) -> Row:
+def pretraining(
+    params: Params,
+    run: Run,
+    execution: str,
+    precision: str,
+    device: torch.device,
+    effort: Effort,
+) -> Row:
     """A step of training the network that a run starts from, on its source."""
     source = params.sources[run.source]
     assert source.data is not None and source.pretraining is not None
-    data, recipe = params.datasets[source.data], source.pretraining
-    network = ResNet(run.network, data.classes)
-    random_checkpoint(params, run).into(network)
-    network.to(device).train()
-    velocity = [torch.zeros_like(p) for p in network.parameters()]
-    images = random_images(recipe.batch_size, data.size).permute(0, 3, 1, 2).to(device)
-    labels = torch.arange(len(images), device=device) % data.classes
-    augment, generator = Augment(data.augmentation, device), Generators(0, device)["augmentation"]
-
-    def step() -> None:
-        inputs = augment(images, generator)
-        pretraining_step(network, inputs, labels, recipe, recipe.lr, velocity)
-
+    recipe = source.pretraining.model_copy(update={"precision": precision})
+    set_precision(precision)
+    method = supervised(params, source.model_copy(update={"pretraining": recipe}), device)
+    method.learner.network.train()
+    size = params.datasets[source.data].size
+    images = random_images(recipe.batch_size, size).permute(0, 3, 1, 2).to(device)
+    labels = torch.arange(len(images), device=device) % method.learner.classes
+    steps = executed(execution, method)
+    steps.begin(images, labels)
     return {
         "measurement": "pretraining step",
         "benchmark": run.benchmark,
         "source": run.source,
-    } | rate(step, len(images), device, effort)
+        "execution": execution,
+        "precision": precision,
+    } | rate(step_of(steps, images), len(images), device, effort)
 
 
 def replay(params: Params, run: Run, device: torch.device, effort: Effort) -> list[Row]:

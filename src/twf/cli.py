@@ -212,6 +212,7 @@ def pretrain_train(
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
     save_every: SaveOption = 300.0,
+    execution: ExecutionOption = "plain",
     deterministic: DeterministicOption = False,
     attempt: AttemptOption = 1,
 ) -> None:
@@ -225,7 +226,7 @@ def pretrain_train(
     loaded = parameters.load(params)
     with resumable("pretrain", source, attempt):
         on = device_for(device, threads, loaded.gpu_slots, deterministic)
-        pretrain(loaded, source, on, save_every)
+        pretrain(loaded, source, on, save_every, execution)
 
 
 @pretrain_app.command("import")

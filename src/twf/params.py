@@ -99,12 +99,11 @@ class Network(Strict):
     width: Count = 64
 
 
-class Pretraining(Strict):
+class Pretraining(Hyperparameters):
     """Plain cross-entropy with SGD; the paper names the epochs alone."""
 
     epochs: Count
     batch_size: Count
-    lr: Positive
     momentum: NonNegative = 0.0
     weight_decay: NonNegative = 0.0
     schedule: Literal["constant", "cosine"]

@@ -164,7 +164,7 @@ def test_flops_and_bytes_are_those_of_the_operations():
 
 def test_the_parts_have_rates(params, run):
     rows = [
-        parts.pretraining(params, run, CPU, SMALLEST),
+        parts.pretraining(params, run, "plain", "tf32", CPU, SMALLEST),
         *parts.replay(params, run, CPU, SMALLEST),
         parts.evaluation(params, run, CPU, SMALLEST),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,16 @@ from twf import files, params
 from twf.data import store
 from twf.errors import UserError
 from twf.models.resnet import ResNet
-from twf.params import Network, Pretraining
+from twf.params import Network
 from twf.training import checkpoints, pretraining
 from twf.training.checkpoints import Checkpoint
-from twf.training.pretraining import export_weights, import_weights, pretrain
+from twf.training.pretraining import (
+    Supervised,
+    export_weights,
+    import_weights,
+    pretrain,
+    supervised,
+)
 
 CPU = torch.device("cpu")
 WIDE = Network(architecture="resnet50", width=4)
@@ -84,13 +91,22 @@ def test_momentum_and_weight_decay_take_part(tiny_inputs, tiny_values):
     assert found[2].norm() < found[0].norm()
 
 
-def recipe(**changes: Any) -> Pretraining:
-    plain = {"epochs": 10, "batch_size": 8, "lr": 0.4, "schedule": "cosine"}
-    return Pretraining(**(plain | changes))
+@pytest.fixture
+def rates(tiny_values) -> Callable[..., list[float]]:
+    """`rates(**recipe)`: the learning rate at each quarter of ten epochs."""
+
+    def one(**changes: Any) -> list[float]:
+        recipe = {"epochs": 10, "batch_size": 8, "lr": 0.4, "schedule": "cosine"} | changes
+        tiny_values["sources"]["origin"]["pretraining"] = recipe
+        checked = params.check(tiny_values)
+        method = supervised(checked, checked.sources["origin"], CPU)
+        return [method.learning_rate(epoch / 4) for epoch in range(40)]
+
+    return one
 
 
-def test_the_cosine_falls_from_the_full_rate_to_almost_nothing():
-    rates = [pretraining._rate(recipe(), epoch / 4) for epoch in range(40)]
+def test_the_cosine_falls_from_the_full_rate_to_almost_nothing(rates):
+    rates = rates()
     assert rates[0] == 0.4
     assert rates[20] == pytest.approx(0.2)  # half the way
     assert rates[10] == pytest.approx(0.2 + 0.2 * math.sqrt(0.5))
@@ -98,21 +114,20 @@ def test_the_cosine_falls_from_the_full_rate_to_almost_nothing():
     assert 0 < rates[-1] < 0.01 * 0.4
 
 
-def test_a_constant_rate_is_constant():
-    rates = [pretraining._rate(recipe(schedule="constant"), epoch / 4) for epoch in range(40)]
-    assert set(rates) == {0.4}
+def test_a_constant_rate_is_constant(rates):
+    assert set(rates(schedule="constant")) == {0.4}
 
 
 def test_the_rate_falls_in_every_step(tiny_inputs, tiny_values, monkeypatch):
     """33 images in batches of 8: 4 steps an epoch, the last image left out."""
     times = []
-    rate = pretraining._rate
+    rate = Supervised.learning_rate
 
-    def spy(recipe: Pretraining, epoch: float) -> float:
+    def spy(self: Supervised, epoch: float) -> float:
         times.append(epoch)
-        return rate(recipe, epoch)
+        return rate(self, epoch)
 
-    monkeypatch.setattr(pretraining, "_rate", spy)
+    monkeypatch.setattr(Supervised, "learning_rate", spy)
     train_source(tiny_values, epochs=2)
     assert times == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75]
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from twf import params
 from twf.data import tasks
 from twf.data.store import Dataset
 from twf.errors import UserError
@@ -22,6 +23,7 @@ from twf.study import Run
 from twf.training import loop
 from twf.training.checkpoints import Checkpoint
 from twf.training.precision import set_precision
+from twf.training.pretraining import supervised
 from twf.training.state import capture
 from twf.training.step import Captured, Compiled, Plain, executed
 
@@ -167,6 +169,19 @@ def hold_to_plain(make_way: Callable[[Method[Any]], Plain], made: Any) -> None:
 
 
 @pytest.fixture
+def make_supervised(tiny_values: dict[str, Any], tiny_source: Dataset) -> Make:
+    """`make_supervised(device)`: what pretrains the miniature's source, and its phase."""
+
+    def one(device: torch.device = CPU) -> Any:
+        checked = params.check(tiny_values)
+        method = supervised(checked, checked.sources["origin"], device)
+        images = to_device(tiny_source.train_images, device)
+        return method, [Task(0, images, tiny_source.train_labels.to(device))]
+
+    return one
+
+
+@pytest.fixture
 def compiler() -> Iterator[None]:
     torch._dynamo.reset()
     yield
@@ -184,6 +199,11 @@ def doubles() -> Iterator[None]:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_compiled_step_does_as_a_plain_one(name, make_method, compiler):
     hold_to_plain(Compiled, make_method(name))
+
+
+@pytest.mark.slow
+def test_a_compiled_step_of_pretraining_does_as_a_plain_one(make_supervised, compiler):
+    hold_to_plain(Compiled, make_supervised())
 
 
 @pytest.mark.slow
@@ -219,6 +239,22 @@ def test_a_captured_step_does_as_a_plain_one(name, precision, make_method):
     set_precision(precision)
     made = make_method(name, torch.device("cuda"), precision=precision)
     hold_to_plain(lambda method: Captured(Plain(method)), made)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are captured on a GPU alone")
+def test_a_captured_step_of_pretraining_does_as_a_plain_one(make_supervised):
+    set_precision("tf32")
+    made = make_supervised(torch.device("cuda"))
+    hold_to_plain(lambda method: Captured(Plain(method)), made)
+
+
+def test_nothing_of_a_step_of_pretraining_returns_to_the_host(make_supervised):
+    method, tasks = make_supervised()
+    way = Plain(method)
+    for positions in phases(method, tasks, way):
+        with _NothingReturns():
+            for index in positions[:3]:
+                way.step(index, 0.01)
 
 
 def test_steps_are_captured_on_a_gpu_alone(make_method):

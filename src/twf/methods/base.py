@@ -1,7 +1,7 @@
 """What a method is: hooks around a step that the engine owns.
 
-A method says what is minimised and what is stored. It never updates parameters, moves data between
-devices, writes files or logs: the loop in `twf.training.loop` does, for all methods alike. For one
+A method says what is minimised and what is stored. It never moves data between devices, writes
+files or logs: the loop in `twf.training.loop` does, for all methods alike. For one
 task the loop calls
 
     begin_task -> training_set -> [loss -> backward -> update -> buffer.insert] ... -> end_task
@@ -25,6 +25,7 @@ from twf.models.resnet import ResNet
 from twf.params import LrDecay, Precision
 from twf.replay.buffer import ReservoirBuffer
 from twf.training.randomness import Generators
+from twf.training.sgd import sgd_step
 
 H = TypeVar("H", bound=Hyperparameters)
 
@@ -136,6 +137,10 @@ class Method(ABC, Generic[H]):
     @abstractmethod
     def loss(self, batch: Batch) -> Step:
         """The loss of one stream batch."""
+
+    def update(self, parameters: list[nn.Parameter], rate: float | Tensor) -> None:
+        """Move the parameters by their gradients, which are then gone: plain SGD."""
+        sgd_step(parameters, rate)
 
     def end_task(self, task: Task) -> None:
         """After a task's last step."""

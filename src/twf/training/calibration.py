@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from twf.cost import Timing, batch_size, passed, setup_images
-from twf.data.augmentation import Augment
 from twf.data.store import Dataset
 from twf.evaluation.accuracy import BATCH, all_logits
 from twf.hyperparameters import METHODS
@@ -27,8 +26,8 @@ from twf.study import Run
 from twf.training import loop
 from twf.training.checkpoints import Checkpoint
 from twf.training.precision import set_precision
-from twf.training.pretraining import pretraining_step
-from twf.training.randomness import Generators, seeded
+from twf.training.pretraining import supervised
+from twf.training.randomness import seeded
 from twf.training.run import peak_memory_mib
 from twf.training.state import Tensors, capture, flatten
 from twf.training.step import Plain, executed
@@ -137,28 +136,16 @@ def calibrate_pretraining(params: Params, name: str, device: torch.device) -> Ti
     """Time a step of pretraining on a source, and its evaluation."""
     source = params.sources[name]
     assert source.data is not None and source.pretraining is not None  # `Source` holds this
-    dataset, recipe = params.datasets[source.data], source.pretraining
-    set_precision(recipe.precision)
+    set_precision(source.pretraining.precision)
     _warm_up(device)
-
-    def make() -> ResNet:
-        with seeded(recipe.seed, "network"):
-            return ResNet(source.network, dataset.classes).to(device)
-
-    setup, network = _once(make, device)
-    augment, generators = Augment(dataset.augmentation, device), Generators(recipe.seed, device)
-    velocity = [torch.zeros_like(p) for p in network.parameters()]
-    images = random_images(max(BATCH, recipe.batch_size), dataset.size).permute(0, 3, 1, 2)
-    images = images.contiguous().to(device)
-    batch = images[: recipe.batch_size]
-    labels = torch.arange(len(batch), device=device) % dataset.classes
-
-    def step() -> None:
-        inputs = augment(batch, generators["augmentation"])
-        pretraining_step(network, inputs, labels, recipe, recipe.lr, velocity)
-
+    setup, method = _once(lambda: supervised(params, source, device), device)
+    network, augment = method.learner.network, method.learner.augment
+    images = random_images(max(BATCH, method.batch_size), method.learner.image_size)
+    images = images.permute(0, 3, 1, 2).contiguous().to(device)
+    plain = executed("plain", method)
+    plain.begin(images, torch.arange(len(images), device=device) % method.learner.classes)
     network.train()
-    steps = seconds_per_call(step, device)
+    steps = seconds_per_call(step_of(plain, images), device)
     network.eval()
     evaluation = seconds_per_call(lambda: all_logits(network, augment, images[:BATCH]), device)
     return Timing(
@@ -169,7 +156,7 @@ def calibrate_pretraining(params: Params, name: str, device: torch.device) -> Ti
         end=0.0,
         evaluation=evaluation / BATCH,
         memory_mib=peak_memory_mib(device),
-        state_mib=_mib({"network": network, "velocity": velocity}),
+        state_mib=_mib(capture(method)),
         checkpoint_mib=_mib(network.state_dict()),
         device_mib=_device_mib(device),
     )

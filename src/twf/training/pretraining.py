@@ -10,28 +10,35 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from twf import files
 from twf.data import store
 from twf.data.augmentation import Augment
 from twf.errors import UserError
 from twf.evaluation.accuracy import accuracy, to_device
+from twf.methods.base import Batch, Learner, Method, Step
 from twf.models.resnet import ResNet
 from twf.params import Params, Pretraining, Source
 from twf.progress import progress
 from twf.training import checkpoints
-from twf.training.precision import autocast, set_precision
+from twf.training.precision import set_precision
 from twf.training.provenance import code, environment
 from twf.training.randomness import Generators, seeded
 from twf.training.resume import Keeper, keeping
 from twf.training.sgd import batches, cosine, sgd_step
-from twf.training.state import fill, restore_generators
-from twf.training.state import generators as capture_generators
+from twf.training.state import capture, fill, restore
+from twf.training.step import Plain, executed
 from twf.training.weights import read_network
 
 
-def pretrain(params: Params, name: str, device: torch.device, save_every: float = math.inf) -> None:
+def pretrain(
+    params: Params,
+    name: str,
+    device: torch.device,
+    save_every: float = math.inf,
+    execution: str = "plain",
+) -> None:
     """Make the checkpoint of the source `name`: train it, or take the weights that it names.
 
     Training goes on from its state, saved every `save_every` seconds. Raises `UserError` and
@@ -41,7 +48,7 @@ def pretrain(params: Params, name: str, device: torch.device, save_every: float 
     if source.weights is not None:
         import_weights(params, name, Path(source.weights), device)
     else:
-        _train(params, name, source, device, save_every)
+        _train(params, name, source, device, save_every, execution)
 
 
 def import_weights(params: Params, name: str, file: Path, device: torch.device) -> None:
@@ -121,10 +128,60 @@ def _named(params: Params, name: str) -> Source:
     return params.sources[name]
 
 
+class Supervised(Method[Pretraining]):
+    """Cross-entropy on a source's images, by SGD with momentum: one task of all classes."""
+
+    def setup(self) -> None:
+        self.velocity = [torch.zeros_like(p) for p in self.learner.network.parameters()]
+
+    def learning_rate(self, epoch: float) -> float:
+        recipe = self.hyperparameters
+        if recipe.schedule == "constant":
+            return recipe.lr
+        return cosine(epoch, recipe.epochs, recipe.lr, 0.0)
+
+    def loss(self, batch: Batch) -> Step:
+        learner = self.learner
+        inputs = learner.augment(batch.images, learner.generators["augmentation"])
+        return Step({"cross-entropy": F.cross_entropy(learner.network(inputs), batch.labels)})
+
+    def update(self, parameters: list[nn.Parameter], rate: float | Tensor) -> None:
+        recipe = self.hyperparameters
+        sgd_step(parameters, rate, self.velocity, recipe.momentum, recipe.weight_decay)
+
+
+def supervised(params: Params, source: Source, device: torch.device) -> Supervised:
+    """What trains the network of a source that is trained here, at its start."""
+    assert source.data is not None and source.pretraining is not None  # `Source` holds this
+    data, recipe = params.datasets[source.data], source.pretraining
+    with seeded(recipe.seed, "network"):
+        network = ResNet(source.network, data.classes)
+    learner = Learner(
+        network=network.to(device, memory_format=torch.channels_last),  # type: ignore[call-overload]
+        augment=Augment(data.augmentation, device),
+        generators=Generators(recipe.seed, device),
+        device=device,
+        classes=data.classes,
+        tasks=1,
+        batch_size=recipe.batch_size,
+        epochs=recipe.epochs,
+        buffer=None,
+        image_size=data.size,
+        fidelity={},
+        precision=recipe.precision,
+    )
+    return Supervised(learner, recipe)
+
+
 def _train(
-    params: Params, name: str, source: Source, device: torch.device, save_every: float
+    params: Params,
+    name: str,
+    source: Source,
+    device: torch.device,
+    save_every: float,
+    execution: str,
 ) -> None:
-    """Cross-entropy on the source's training images, by the source's recipe."""
+    """Train on the source's images, by its recipe."""
     assert source.data is not None and source.pretraining is not None  # `Source` holds this
     recipe = source.pretraining
     dataset = store.load(files.data_file(source.data))
@@ -133,25 +190,25 @@ def _train(
             f"{len(dataset.train_labels)} training images of {source.data} do not fill a batch of "
             f"{recipe.batch_size}; lower sources.{name}.pretraining.batch_size"
         )
-    augmentation = params.datasets[source.data].augmentation
-    augment = Augment(augmentation, device)
-    with seeded(recipe.seed, "network"):
-        network = ResNet(source.network, len(dataset.classes)).to(device)
     guard = {
         "source": source.model_dump(),
-        "augmentation": augmentation.model_dump(),
+        "augmentation": params.datasets[source.data].augmentation.model_dump(),
         "data": dataset.train_fingerprint,
         "code": code()["method_hash"],
         "device": device.type,
+        "execution": execution,
     } | environment(device)["versions"]
     set_precision(recipe.precision)
+    method = supervised(params, source, device)
+    network = method.learner.network
     with keeping(files.state_file("pretrain", name), guard, save_every) as keeper:
-        _learn(name, recipe, dataset, network, augment, device, keeper)
+        _learn(name, executed(execution, method), dataset, keeper)
         about = {
             "network": source.network.model_dump(),
             "data": source.data,
             "data_fingerprint": dataset.train_fingerprint,
             "pretraining": recipe.model_dump(),
+            "execution": execution,
             "test_accuracy": _test_accuracy(params, source.data, network, dataset, device),
             "seconds": keeper.seconds,
             "code": code(),
@@ -161,50 +218,38 @@ def _train(
         keeper.forget()
 
 
-def _learn(
-    name: str,
-    recipe: Pretraining,
-    dataset: store.Dataset,
-    network: ResNet,
-    augment: Augment,
-    device: torch.device,
-    keeper: Keeper,
-) -> None:
+def _learn(name: str, steps: Plain, dataset: store.Dataset, keeper: Keeper) -> None:
     """Train the network, from where `keeper` has saved it."""
-    images, labels = to_device(dataset.train_images, device), dataset.train_labels.to(device)
-    generators = Generators(recipe.seed, device)
-    velocity = [torch.zeros_like(p) for p in network.parameters()]
+    method = steps.method
+    learner = method.learner
+    images = to_device(dataset.train_images, learner.device)
+    labels = dataset.train_labels.to(learner.device)
     place: dict[str, Any] = {"epoch": 0, "step": 0, "order": None, "total": None}
 
     def state() -> dict[str, Any]:
-        drawn = capture_generators(generators)
-        return place | {"network": network, "velocity": velocity, "generators": drawn}
+        return {"run": capture(method), "place": place}
 
     if (saved := keeper.load()) is not None:
         values, tensors = saved
-        restore_generators(generators, values.pop("generators"), tensors)
-        fill(network, values.pop("network"), tensors, device)
-        velocity = fill(None, values.pop("velocity"), tensors, device)
-        place = fill(None, values, tensors, device)
-    with progress(f"pretrain {name}", recipe.epochs) as advance:
+        restore(method, values["run"], tensors)
+        place = fill(None, values["place"], tensors, learner.device)
+    steps.begin(images, labels)
+    with progress(f"pretrain {name}", learner.epochs) as advance:
         if place["epoch"]:
             advance(place["epoch"], "resumed")
-        while place["epoch"] < recipe.epochs:
-            network.train()
+        while place["epoch"] < learner.epochs:
+            learner.network.train()
             if place["order"] is None:
-                place["order"] = generators["order"].permutation(len(images))
-                place["total"] = torch.zeros((), device=device)
-            steps = batches(place["order"], recipe.batch_size)
-            while place["step"] < len(steps):
-                index = steps[place["step"]]
-                inputs = augment(images[index], generators["augmentation"])
-                rate = _rate(recipe, place["epoch"] + place["step"] / len(steps))
-                place["total"] += pretraining_step(
-                    network, inputs, labels[index], recipe, rate, velocity
-                )
+                place["order"] = learner.generators["order"].permutation(len(images))
+                place["total"] = torch.zeros((), device=learner.device)
+            positions = batches(place["order"], method.batch_size)
+            while place["step"] < len(positions):
+                rate = method.learning_rate(place["epoch"] + place["step"] / len(positions))
+                terms = steps.step(positions[place["step"]], rate)
+                place["total"] += terms["cross-entropy"]
                 place["step"] += 1
                 keeper.pause(state)
-            mean = place["total"].item() / len(steps)
+            mean = place["total"].item() / len(positions)
             if not math.isfinite(mean):
                 raise UserError(
                     f"pretraining on {name} diverged in epoch {place['epoch']}; lower sources."
@@ -222,27 +267,3 @@ def _test_accuracy(
     augment = Augment(params.datasets[data].augmentation, device)
     images, labels = to_device(dataset.test_images, device), dataset.test_labels.to(device)
     return accuracy(network, augment, images, labels)
-
-
-def pretraining_step(
-    network: ResNet,
-    inputs: Tensor,
-    labels: Tensor,
-    recipe: Pretraining,
-    rate: float,
-    velocity: list[Tensor],
-) -> Tensor:
-    """Learn from one batch of augmented images, by SGD with momentum. Gives its loss."""
-    with autocast(recipe.precision, inputs.device):
-        loss = F.cross_entropy(network(inputs), labels)
-    loss.backward()
-    parameters = list(network.parameters())
-    sgd_step(parameters, rate, velocity, recipe.momentum, recipe.weight_decay)
-    return loss.detach()
-
-
-def _rate(recipe: Pretraining, epoch: float) -> float:
-    """The learning rate at a point in time, in epochs from the start."""
-    if recipe.schedule == "constant":
-        return recipe.lr
-    return cosine(epoch, recipe.epochs, recipe.lr, 0.0)

@@ -16,7 +16,6 @@ from twf.errors import UserError
 from twf.machine import EXECUTIONS
 from twf.methods.base import Batch, Method, Step
 from twf.training.precision import autocast
-from twf.training.sgd import sgd_step
 from twf.training.state import capture, flatten, restore
 
 Loss = Callable[[Batch], Step]
@@ -36,7 +35,7 @@ def training_step(
     with autocast(learner.precision, learner.device):
         step = loss(batch)
     torch.stack(list(step.terms.values())).sum().backward()
-    sgd_step(parameters, rate)
+    method.update(parameters, rate)
     if method.buffer is not None and step.store is not None:
         method.buffer.insert(**step.store)
     return {name: value.detach() for name, value in step.terms.items()}
