@@ -500,6 +500,7 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     change_params(lambda v: v["benchmarks"]["split-target"]["methods"]["er"].update(lr=0.06))
     runs = {name: run["status"] for name, run in status()["runs"].items()}
     assert runs == {"split-target.finetune.s0": "done", RUN: "stale"}
+    assert twf("plan --todo").out == f"{RUN}\n"
     assert "1 done, 1 stale" in twf("plan").out
 
 

@@ -92,6 +92,9 @@ def plan(
     study: DefaultStudyArgument = None,
     params: ParamsFile = files.PARAMS,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    todo: Annotated[
+        bool, typer.Option("--todo", help="The names of the runs that are not done, and no more.")
+    ] = False,
     forecast: Annotated[
         bool,
         typer.Option("--forecast", help="How long what remains takes here, and what it needs."),
@@ -112,6 +115,11 @@ def plan(
     loaded = parameters.load(params)
     planned = expand(loaded, study or loaded.study)
     status = planning.status(loaded, planned)
+    if todo:
+        for name, entry in status["runs"].items():
+            if entry["status"] != "done":
+                print(name)
+        return
     if forecast:
         from twf import forecast as forecasting
 

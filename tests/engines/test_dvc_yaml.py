@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ PROJECT = Path(__file__).parents[2]
 DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
 STAGES = DVC["stages"]
 PARAMS = params.load(PROJECT / "params.yaml")
+IN_GIT = "measured"  # the study whose records are committed: DVC keeps no file that git has
+STUDIES = [name for name in PARAMS.studies if name != IN_GIT]
 
 
 def test_each_archive_of_the_registry_has_a_stage():
@@ -52,7 +56,7 @@ def test_each_source_has_a_stage_that_depends_on_its_input() -> None:
 
 def test_each_study_has_a_stage_for_its_report() -> None:
     names = STAGES["report"]["matrix"]["study"]
-    assert names == list(PARAMS.studies), "mend stages.report.matrix.study in dvc.yaml"
+    assert names == STUDIES, "mend stages.report.matrix.study in dvc.yaml"
 
 
 def test_the_report_stage_keeps_all_that_is_made_of_records() -> None:
@@ -72,7 +76,7 @@ def test_the_report_stage_keeps_all_that_is_made_of_records() -> None:
         assert made in kept or made.parent in kept
 
 
-@pytest.mark.parametrize("name", PARAMS.studies)
+@pytest.mark.parametrize("name", STUDIES)
 def test_each_study_has_a_stage_for_its_runs_that_depends_on_their_inputs(name: str) -> None:
     winners = PARAMS.studies[name].winners
     plan = study.expand(_without_winners(), name)  # they change no input
@@ -87,6 +91,32 @@ def test_each_study_has_a_stage_for_its_runs_that_depends_on_their_inputs(name: 
     assert [next(iter(out)) for out in stage["outs"]] == [
         f"results/{name}/runs",
         str(files.runs_file(name)),
+    ]
+
+
+def test_git_has_the_records_of_what_was_measured_and_no_other_results(tmp_path: Path) -> None:
+    shutil.copy2(PROJECT / ".gitignore", tmp_path)
+    made = [
+        path
+        for name in PARAMS.studies
+        for path in (
+            files.record_file(name, "x.s0"),
+            files.runs_file(name),
+            files.report_file(name),
+            files.table_file(name, "main.x", "csv"),
+            Path(f"results/{name}/weights/x.safetensors"),
+        )
+    ]
+    for path in made:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    words = ("git", "-C", str(tmp_path))
+    subprocess.run([*words, "init", "--quiet"], check=True)
+    listed = [*words, "ls-files", "--others", "--exclude-standard", "results"]
+    found = subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split()
+    assert found == [
+        str(files.record_file(IN_GIT, "x.s0")),
+        f"results/{IN_GIT}/weights/x.safetensors",
     ]
 
 
