@@ -67,12 +67,13 @@ def main(
     rows: list[Row] = []
     for count in threads or [1]:
         on = device_for(device, count)
-        limits = ceiling.measure(on, effort)
-        found = [limits]
+        precisions = precision or ["tf32"]
+        limits = {rounding: ceiling.measure(rounding, on, effort) for rounding in precisions}
+        found = list(limits.values())
         for where in benchmark or ["split-digits"]:
             if Measurement.STEPS in wanted:
                 for what in method or ["twf"]:
-                    for rounding in precision or ["tf32"]:
+                    for rounding in precisions:
                         found += steps.measure(
                             params,
                             planned(params, where, what),
@@ -81,7 +82,7 @@ def main(
                             reference,
                             on,
                             effort,
-                            limits,
+                            limits[rounding],
                         )
             if Measurement.SHARING in wanted:
                 for what in method or ["twf"]:
@@ -91,8 +92,8 @@ def main(
             run = planned(params, where, "twf")
             if Measurement.PRETRAINING in wanted and params.sources[run.source].data is not None:
                 found += [
-                    parts.pretraining(params, run, way, rounding, on, effort)
-                    for rounding in precision or ["tf32"]
+                    parts.pretraining(params, run, way, rounding, on, effort, limits[rounding])
+                    for rounding in precisions
                     for way in execution or ["plain"]
                 ]
             if Measurement.REPLAY in wanted:

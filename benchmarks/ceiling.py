@@ -12,19 +12,23 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.timing import Effort, Row, interleaved
+from twf.training.precision import set_precision
 
 SIDE = {"cpu": 2048, "cuda": 8192}  # of the matrices that are multiplied, and of those copied
 
 
-def measure(device: torch.device, effort: Effort) -> Row:
-    """GFLOP/s of a float32 matrix product, and GB/s of a copy (read and write both counted)."""
+def measure(precision: str, device: torch.device, effort: Effort) -> Row:
+    """GFLOP/s of a matrix product in a precision, and GB/s of a copy (read and write counted)."""
     side = SIDE[device.type]
-    a, b, c = (torch.ones(side, side, device=device) for _ in range(3))
+    set_precision(precision)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    a, b, c = (torch.ones(side, side, device=device, dtype=dtype) for _ in range(3))
     works = {"product": lambda: torch.mm(a, b, out=c), "copy": lambda: c.copy_(a)}
     times = {name: t.row() for name, t in interleaved(works, device, effort).items()}
     # the fastest: a ceiling is not lowered by what else the machine does
     return {
         "measurement": "ceiling",
+        "precision": precision,
         "gflops": 2 * side**3 / times["product"]["fastest"] / 1e6,
         "gigabytes_per_second": 2 * a.nbytes / times["copy"]["fastest"] / 1e6,
     }

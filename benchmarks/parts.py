@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
+from benchmarks import ceiling
 from benchmarks.timing import Effort, Row, rate
 from twf.evaluation.accuracy import BATCH, accuracy_per_task
 from twf.methods.twf import Twf
@@ -12,9 +14,9 @@ from twf.replay.buffer import ReservoirBuffer
 from twf.study import Run
 from twf.training.calibration import method_of, random_images, step_of
 from twf.training.precision import set_precision
-from twf.training.pretraining import supervised
+from twf.training.pretraining import Supervised, supervised
 from twf.training.randomness import Random
-from twf.training.step import executed
+from twf.training.step import Plain, executed
 
 
 def pretraining(
@@ -24,6 +26,7 @@ def pretraining(
     precision: str,
     device: torch.device,
     effort: Effort,
+    limits: Row,
 ) -> Row:
     """A step of training the network that a run starts from, on its source."""
     source = params.sources[run.source]
@@ -35,15 +38,25 @@ def pretraining(
     size = params.datasets[source.data].size
     images = random_images(recipe.batch_size, size).permute(0, 3, 1, 2).to(device)
     labels = torch.arange(len(images), device=device) % method.learner.classes
-    steps = executed(execution, method)
-    steps.begin(images, labels)
+    needs = ceiling.count(step_of(begun("plain", method, images, labels), images))
+    step = step_of(begun(execution, method, images, labels), images)
+    row = rate(step, len(images), device, effort)
     return {
         "measurement": "pretraining step",
         "benchmark": run.benchmark,
         "source": run.source,
         "execution": execution,
         "precision": precision,
-    } | rate(step_of(steps, images), len(images), device, effort)
+        **row,
+        **ceiling.shares(needs, row["milliseconds"], limits),
+    }
+
+
+def begun(execution: str, method: Supervised, images: Tensor, labels: Tensor) -> Plain:
+    """Steps of pretraining on these images."""
+    steps = executed(execution, method)
+    steps.begin(images, labels)
+    return steps
 
 
 def replay(params: Params, run: Run, device: torch.device, effort: Effort) -> list[Row]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -45,11 +47,18 @@ def measure(
                 "execution": execution,
                 "precision": run.precision,
                 "jobs": count,
+                "mps": served(),
                 "images_per_second": rate,
                 "times_alone": rate / alone,
             }
         )
     return rows
+
+
+def served() -> bool:
+    """Whether NVIDIA's MPS server lets these processes work on a GPU at the same time."""
+    folder = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")  # its own default
+    return (Path(folder) / "control").exists()
 
 
 def _together(

@@ -92,7 +92,9 @@ def measure(
             **row,
             "images_per_second": batch_size(run) / row["milliseconds"] * 1e3,
         }
-        if name != reference.NAME:
+        if name == reference.NAME:
+            row["precision"] = "fp32" if precision == "fp32" else "tf32"  # it has no bf16
+        else:
             row |= ceiling.shares(needs, row["milliseconds"], limits)
             row["peak_memory_mib"] = peak_memory_mib(params, run, name, device)
             if checkout is not None:

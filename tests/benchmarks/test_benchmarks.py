@@ -163,8 +163,9 @@ def test_flops_and_bytes_are_those_of_the_operations():
 
 
 def test_the_parts_have_rates(params, run):
+    limits = ceiling.measure("bf16", CPU, SMALLEST)
     rows = [
-        parts.pretraining(params, run, "plain", "tf32", CPU, SMALLEST),
+        parts.pretraining(params, run, "plain", "bf16", CPU, SMALLEST, limits),
         *parts.replay(params, run, CPU, SMALLEST),
         parts.evaluation(params, run, CPU, SMALLEST),
     ]
@@ -172,6 +173,10 @@ def test_the_parts_have_rates(params, run):
         rate = row["images"] / row["milliseconds"] * 1000
         assert row["images_per_second"] == pytest.approx(rate)
     assert len({row["measurement"] for row in rows}) == 6
+    assert limits["precision"] == rows[0]["precision"] == "bf16"
+    seconds = rows[0]["milliseconds"] / 1000
+    share = rows[0]["gigaflop"] / seconds / limits["gflops"]
+    assert rows[0]["share_of_product"] == pytest.approx(share)
 
 
 def test_all_ways_to_map_by_task_are_compared_and_give_the_same(params, run):
@@ -190,6 +195,14 @@ def test_jobs_that_share_a_device_are_counted_together(params, run):
     assert (one["jobs"], two["jobs"]) == (1, 2)
     assert one["times_alone"] == 1.0
     assert two["times_alone"] == two["images_per_second"] / one["images_per_second"]
+
+
+def test_a_row_says_whether_mps_was_there(params, run, monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    assert not sharing.served()
+    (tmp_path / "control").touch()
+    (row,) = sharing.measure(params, run, "plain", [1], CPU, seconds=0.1)
+    assert row["mps"] is True
 
 
 def test_loading_is_held_to_its_limits(monkeypatch):
