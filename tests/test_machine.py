@@ -73,7 +73,16 @@ def test_who_asks_for_gpus_gets_no_cpu_in_their_place(two_gpus, monkeypatch) -> 
     with pytest.raises(UserError, match=f"says: no driver; {A} of CUDA_VISIBLE_DEVICES is not the"):
         machine.kind("auto")
     assert machine.kind("cpu") == "cpu"
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for word in ("", "-1", "NoDevFiles"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", word)
+        assert machine.kind("auto") == "cpu"
+
+
+def test_a_number_without_a_gpu_is_a_mistake_where_there_are_gpus(two_gpus, monkeypatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    with pytest.raises(UserError, match="can be used: 2 of CUDA_VISIBLE_DEVICES is not there"):
+        machine.kind("auto")
+    two_gpus.lists("")
     assert machine.kind("auto") == "cpu"
 
 

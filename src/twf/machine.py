@@ -33,18 +33,17 @@ def gpus() -> list[Gpu]:
     if version("torch").endswith("+cpu") or shown == "":
         return []
     found, wrong = nvidia.installed()
-    gone = [
-        word
-        for word in _words(shown)
-        if word.startswith(WHOLE) and not any(gpu.id.startswith(word) for gpu in found)
-    ]
     usable = visible(found, shown)
-    if not usable and (gone or (wrong and not found and any(nvidia.DRIVER.glob("*")))):
-        said = [f"nvidia-smi -L says: {wrong}"] if wrong else []
+    gone = missing(found, shown)
+    wanted = shown is None or bool(gone)
+    there = found or any(nvidia.DRIVER.glob("*")) or any(word.startswith(WHOLE) for word in gone)
+    if wanted and there and not usable:
+        said = [] if found else [f"nvidia-smi -L says: {wrong or 'nothing'}"]
         said += [f"{word} of CUDA_VISIBLE_DEVICES is not there" for word in gone]
         raise UserError(
             f"none of the GPUs can be used: {'; '.join(said)}. Mend the driver (often a restart of "
-            "the machine does), or train on CPU cores with CUDA_VISIBLE_DEVICES= before the command"
+            "the machine does) or CUDA_VISIBLE_DEVICES, or train on CPU cores with "
+            "CUDA_VISIBLE_DEVICES= before the command"
         )
     if wrong:
         rest = "the GPUs that it lists are used" if found else "no GPU is used"
@@ -89,6 +88,12 @@ def visible(found: Sequence[Gpu], shown: str | None) -> list[Gpu]:
             break
         chosen += named
     return list(dict.fromkeys(chosen))
+
+
+def missing(found: Sequence[Gpu], shown: str | None) -> list[str]:
+    """The words of `CUDA_VISIBLE_DEVICES` that mean a GPU which is not there; -1 means none."""
+    meant = [word for word in _words(shown) if word.isdigit() or word.startswith(WHOLE)]
+    return [word for word in meant if not visible(found, word)]
 
 
 def _words(shown: str | None) -> list[str]:

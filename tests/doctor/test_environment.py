@@ -104,9 +104,21 @@ def test_pytorch_for_cpus_beside_a_gpu_is_wrong(only, one_gpu, installed) -> Non
 
 def test_gpus_that_are_hidden_are_told(only, one_gpu, installed, monkeypatch) -> None:
     installed["torch"] = "2.13.0"
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     check = only(environment.gpus(), "gpus")
-    assert check.state == "warning" and "'7'" in check.said and check.remedy
+    assert check.state == "warning" and "'-1'" in check.said and check.remedy
+
+
+def test_gpus_that_are_named_but_not_there_are_wrong(one_gpu, installed, monkeypatch) -> None:
+    installed["torch"] = "2.13.0"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    _, check = environment.gpus()
+    assert (check.name, check.state) == ("gpus", "wrong")
+    assert check.said == "7 of CUDA_VISIBLE_DEVICES is not there"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"GPU-b,{GPU}")
+    _, check, used = environment.gpus()
+    assert check.state == "warning" and "GPU-b of CUDA_VISIBLE_DEVICES is not th" in check.said
+    assert f"on A GPU {GPU}" in used.said
 
 
 def test_what_pytorch_says_of_a_gpu_that_it_cannot_use_is_told(only, one_gpu, installed) -> None:

@@ -82,14 +82,18 @@ def gpus() -> Iterator[Check]:
         yield Check("driver", "ok", said)
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     usable = machine.visible(found, shown)
+    if found and (gone := machine.missing(found, shown)):
+        said = f"{', '.join(gone)} of CUDA_VISIBLE_DEVICES is not there"
+        remedy = "unset it, or name GPUs as nvidia-smi -L does"
+        yield Check("gpus", "warning" if usable else "wrong", said, remedy)
     if not found and not complaint:
         yield Check("gpus", "ok", f"none; jobs train on {machine.cores()} CPU cores")
     elif found and torch.endswith("+cpu"):
         remedy = "rm -r .venv && UV_TORCH_BACKEND=auto make setup"
         yield Check("gpus", "wrong", f"torch {torch} is built for CPUs alone", remedy)
-    elif found and not usable:
+    elif found and not usable and not gone:
         said = f"CUDA_VISIBLE_DEVICES is {shown!r}, which shows none: jobs train on CPU cores"
-        yield Check("gpus", "warning", said, "unset it, or name GPUs as nvidia-smi -L does")
+        yield Check("gpus", "warning", said, "unset it, to use them")
     else:
         for gpu in usable:
             said = f"torch {torch} on {gpu.name} {gpu.id}"
