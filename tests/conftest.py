@@ -263,6 +263,40 @@ def tiny_inputs(
     return params.load(Path("params.yaml"))
 
 
+class NvidiaSmi:
+    """A stand-in for `nvidia-smi`: the first on the PATH, it says what it is told to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "nvidia-smi"
+        self.path.write_text(
+            '#!/bin/sh\ncd "$(dirname "$0")"\n'
+            'if [ "$1" = -L ]; then cat listing; cat complaint >&2; exit $(cat status); fi\n'
+            'echo "$1" >> asked; cat usage\n'
+        )
+        self.path.chmod(0o755)
+        self.lists("")
+        self.uses({})
+
+    def lists(self, listing: str, complaint: str = "", status: int = 0) -> None:
+        """What `nvidia-smi -L` says, on standard output and error, and its exit status."""
+        for name, text in {"listing": listing, "complaint": complaint, "status": status}.items():
+            self.path.with_name(name).write_text(str(text))
+
+    def uses(self, usage: dict[str, tuple[int | str, int | str, int | str]]) -> None:
+        """Each GPU's free and whole memory in MiB, and its utilisation in per cent."""
+        rows = [", ".join(map(str, (name, *values))) for name, values in usage.items()]
+        self.path.with_name("usage").write_text("".join(f"{row}\n" for row in rows))
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NvidiaSmi:
+    """A stand-in for `nvidia-smi`, which lists no GPU until it is told to."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return NvidiaSmi(tmp_path / "bin")
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder that holds 1 MiB and no more: a file system of its own."""

@@ -18,6 +18,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 from twf import cli, files, machine, params, study
+from twf.errors import GpuError
 from twf.params import Params
 
 RUN = "split-target.er.16.s0"
@@ -587,3 +588,15 @@ def test_a_mistake_is_not_tried_again_and_is_once_mended(twf, tiny_inputs):
     assert mistake(twf(f"{words} --attempt 2")) == first.rstrip() + " (not tried again)\n"
     assert twf(f"{words} --attempt 1").code == 0
     assert twf(f"{words} --attempt 2").code == 0
+
+
+def test_what_a_gpu_refused_is_tried_again(twf, tiny_inputs, monkeypatch):
+    def crowded(*_):
+        raise GpuError("GPU-a has too little memory left")
+
+    with monkeypatch.context() as once:
+        once.setattr(cli, "device_for", crowded)
+        assert mistake(twf(f"run tiny {RUN} --attempt 1")) == (
+            "error: GPU-a has too little memory left\n"
+        )
+    assert twf(f"run tiny {RUN} --attempt 2").code == 0

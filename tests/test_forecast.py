@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml
 
-from twf import calibrations, cost, files, forecast, machine, planning
+from twf import calibrations, cost, files, forecast, machine, nvidia, planning
 from twf.cost import Timing
 from twf.data.registry import Splits
 from twf.params import Params
@@ -185,7 +185,7 @@ def test_the_kinds_of_runs_and_what_is_short_are_shown(
 def test_gpus_share_the_jobs(tiny_values, monkeypatch) -> None:
     one, two = (Params.model_validate(tiny_values | {"gpu_slots": slots}) for slots in (1, 2))
     monkeypatch.setattr(machine, "cores", lambda: 8)
-    monkeypatch.setattr(machine, "gpus", lambda: [machine.Gpu("GPU-1", "A GPU")] * 2)
+    monkeypatch.setattr(machine, "gpus", lambda: [nvidia.Gpu("GPU-1", "A GPU")] * 2)
     assert forecast.jobs_at_once(one, "cpu", 1) == 8
     assert forecast.jobs_at_once(one, "cpu", 4) == 2
     assert forecast.jobs_at_once(one, "cuda", 1) == 2

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
-from twf import machine
+from twf import errors, lost, machine, nvidia
 from twf.errors import UserError
-from twf.machine import Gpu
+from twf.nvidia import Gpu
 
 A, B = "GPU-11111111-aaaa-0000-0000-000000000000", "GPU-22222222-bbbb-0000-0000-000000000000"
-MIG = "MIG-33333333-cccc-0000-0000-00000000000"
-TWO = f"""GPU 0: NVIDIA A100-SXM4-40GB (UUID: {A})
-GPU 1: NVIDIA A100-SXM4-40GB (UUID: {B})
-"""
-CUT = f"""GPU 0: NVIDIA A100-SXM4-40GB (UUID: {A})
-  MIG 3g.20gb     Device  0: (UUID: {MIG}0)
-  MIG 3g.20gb     Device  1: (UUID: {MIG}1)
-GPU 1: NVIDIA A100-SXM4-40GB (UUID: {B})
-"""
-
-
-def test_each_gpu_is_found_and_instances_stand_for_the_one_that_is_cut() -> None:
-    name = "NVIDIA A100-SXM4-40GB"
-    assert machine.parse("") == []
-    assert machine.parse(TWO) == [Gpu(A, name), Gpu(B, name)]
-    instance = f"{name} MIG 3g.20gb"
-    assert machine.parse(CUT) == [Gpu(f"{MIG}0", instance), Gpu(f"{MIG}1", instance), Gpu(B, name)]
+C = "GPU-33333333-cccc-0000-0000-000000000000"
+TWO = [Gpu(A, "A GPU"), Gpu(B, "A GPU")]
+LISTING = f"GPU 0: A GPU (UUID: {A})\nGPU 1: A GPU (UUID: {B})\n"
 
 
 @pytest.mark.parametrize(
@@ -42,18 +31,76 @@ def test_each_gpu_is_found_and_instances_stand_for_the_one_that_is_cut() -> None
         (B, [B]),
         ("GPU-2222", [B]),
         ("GPU", []),  # two of them
+        (f"{C},{B}", [B]),  # one that is gone
+        (f"GPU-,{B}", []),
     ],
 )
 def test_the_environment_shows_gpus_as_it_does_to_cuda(shown: str | None, ids: list[str]) -> None:
-    assert [gpu.id for gpu in machine.visible(machine.parse(TWO), shown)] == ids
+    assert [gpu.id for gpu in machine.visible(TWO, shown)] == ids
 
 
-def test_gpus_do_not_count_where_pytorch_cannot_use_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "listing", lambda: TWO)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for version, count in {"2.13.0": 2, "2.13.0+cu130": 2, "2.13.0+cpu": 0}.items():
+@pytest.fixture
+def two_gpus(nvidia_smi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """`nvidia-smi` lists two GPUs, and PyTorch is built for them; no warning was given yet."""
+    nvidia_smi.lists(LISTING)
+    monkeypatch.setattr(machine, "version", lambda _: "2.13.0")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(nvidia, "DRIVER", tmp_path / "gpus")
+    errors.warn.cache_clear()
+    return nvidia_smi
+
+
+def test_gpus_do_not_count_where_pytorch_cannot_use_them(two_gpus, monkeypatch) -> None:
+    for version, found in {"2.13.0": TWO, "2.13.0+cu130": TWO, "2.13.0+cpu": []}.items():
         monkeypatch.setattr(machine, "version", lambda _, version=version: version)
-        assert len(machine.gpus()) == count
+        assert machine.gpus() == found
+
+
+def test_a_gpu_that_is_gone_is_told_once_and_not_used(two_gpus, monkeypatch, capsys) -> None:
+    unable = "Unable to determine the device handle for GPU1: 0000:5F:00.0: Unknown Error"
+    two_gpus.lists(LISTING.splitlines()[0], complaint=unable, status=15)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"{B},{A}")
+    assert machine.gpus() == machine.gpus() == TWO[:1]
+    assert capsys.readouterr().err == (
+        f"warning: nvidia-smi -L says: {unable}; the GPUs that it lists are used\n"
+        f"warning: {B} of CUDA_VISIBLE_DEVICES is not there, and not used\n"
+    )
+
+
+def test_who_asks_for_gpus_gets_no_cpu_in_their_place(two_gpus, monkeypatch) -> None:
+    two_gpus.lists("", complaint="no driver", status=9)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", A)
+    with pytest.raises(UserError, match=f"says: no driver; {A} of CUDA_VISIBLE_DEVICES is not the"):
+        machine.kind("auto")
+    assert machine.kind("cpu") == "cpu"
+    for word in ("", "-1", "NoDevFiles"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", word)
+        assert machine.kind("auto") == "cpu"
+
+
+def test_a_number_without_a_gpu_is_a_mistake_where_there_are_gpus(two_gpus, monkeypatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    with pytest.raises(UserError, match="can be used: 2 of CUDA_VISIBLE_DEVICES is not there"):
+        machine.kind("auto")
+    two_gpus.lists("")
+    assert machine.kind("auto") == "cpu"
+
+
+def test_a_tool_without_a_gpu_is_told_and_one_without_its_gpus_is_an_error(
+    two_gpus, tmp_path, capsys
+) -> None:
+    two_gpus.lists("No devices were found\n", status=6)
+    assert machine.kind("auto") == "cpu"
+    assert "No devices were found; no GPU is used" in capsys.readouterr().err
+    (tmp_path / "gpus/0000:5f:00.0").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"No devices were found\. Mend the driver"):
+        machine.kind("auto")
+
+
+def test_a_gpu_that_failed_does_not_count(two_gpus, capsys) -> None:
+    lost.mark(TWO[0], "CUDA error: unknown error")
+    assert machine.gpus() == TWO[1:]
+    assert f"{A} failed on" in capsys.readouterr().err
 
 
 def test_a_device_is_chosen_by_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,17 +110,6 @@ def test_a_device_is_chosen_by_what_is_there(monkeypatch: pytest.MonkeyPatch) ->
     assert [machine.kind(word) for word in ("auto", "cpu")] == ["cpu", "cpu"]
     with pytest.raises(UserError, match="no CUDA device here"):
         machine.kind("cuda")
-
-
-def test_the_tool_is_asked_and_its_failure_is_told(tmp_path, monkeypatch, capsys) -> None:
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text(f"#!/bin/sh\ncat <<'END'\n{CUT}END\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert machine.listing() == CUT
-    tool.write_text("#!/bin/sh\necho no driver\nexit 9\n")
-    assert machine.listing() == ""
-    assert "nvidia-smi -L failed: no driver" in capsys.readouterr().err
 
 
 def test_cores_and_memory_are_those_of_this_machine() -> None:

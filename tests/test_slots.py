@@ -1,4 +1,4 @@
-"""Jobs share GPUs by slots, with real processes; and see no GPU but their own."""
+"""Jobs share GPUs by slots, with real processes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,35 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
-from twf import devices, machine, slots
+from twf import lost, slots
 from twf.errors import UserError
-from twf.machine import Gpu
-from twf.training import provenance
+from twf.nvidia import Gpu
 
 A, B = Gpu("GPU-a", "A GPU"), Gpu("GPU-b", "A GPU")
 JOB = """
-import sys
+import subprocess, sys
 from twf import slots
-from twf.machine import Gpu
-slots.POLL = 0.05
+from twf.nvidia import Gpu
+slots.POLL = slots.POLL_MEMORY = 0.05
 gpus = [Gpu(name, "A GPU") for name in sys.argv[2:]]
 print(slots.take(gpus, int(sys.argv[1])).id, flush=True)
+# it outlives a job that is killed, as the one of Weights & Biases may
+subprocess.Popen(["cat"], stdout=subprocess.DEVNULL)
 sys.stdin.read()
+"""
+
+# It says in a file of all jobs when it has a GPU and when it is about to let it go.
+BRIEF = """
+import os, sys, time
+from twf import slots
+from twf.nvidia import Gpu
+slots.POLL = 0.02
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+gpu = slots.take([Gpu(name, "A GPU") for name in sys.argv[3:]], int(sys.argv[2]))
+os.write(log, f"+ {gpu.id}\\n".encode())
+time.sleep(0.1)
+os.write(log, f"- {gpu.id}\\n".encode())
 """
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -107,49 +120,75 @@ def test_a_folder_that_is_not_ones_own_is_refused(monkeypatch, tmp_path) -> None
         slots.take([A], 1)
 
 
-@pytest.fixture
-def two_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine with two GPUs that PyTorch can use, no slot taken."""
-    monkeypatch.setattr(machine, "gpus", lambda: [A, B])
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(slots, "_held", [])
-    for name in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"):
-        monkeypatch.setenv(name, "")  # restored when the test ends
+def test_more_jobs_than_slots_never_exceed_them(start: Start, nvidia_smi, tmp_path) -> None:
+    nvidia_smi.uses({A.id: (9000, 10000, 90), B.id: (10000, 10000, 0)})
+    log = tmp_path / "log"
+    log.touch()
+    words = [sys.executable, "-c", BRIEF, str(log), "2", A.id, B.id]
+    jobs = [subprocess.Popen(words) for _ in range(8)]
+    assert [job.wait() for job in jobs] == [0] * 8
+    lines = [line.split() for line in log.read_text().splitlines()]
+    holding: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for sign, gpu in lines:
+        holding[gpu] += 1 if sign == "+" else -1
+        most[gpu] = max(most[gpu], holding[gpu])
+    assert len(lines) == 16 and not +holding
+    assert set(most) == {A.id, B.id} and max(most.values()) <= 2
 
 
-@pytest.mark.parametrize("name", ["auto", "cuda"])
-def test_a_job_sees_its_own_gpu_alone(two_gpus, start, name) -> None:
-    other = start(1, A, B)
-    assert own(other) == A.id
-    assert devices.device_for(name, threads=1) == torch.device("cuda")
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == B.id
+def test_jobs_take_the_gpus_that_are_used_least(start: Start, nvidia_smi) -> None:
+    gpus = [Gpu(f"GPU-{letter}", "A GPU") for letter in "abcd"]
+    nvidia_smi.uses(
+        {
+            "GPU-a": (20000, 40000, 0),  # 0.5 of its memory
+            "GPU-b": (39000, 40000, 99),  # 0.025, and 0.99 of its time
+            "GPU-c": (80000, 80000, 10),  # 0.1 of its time
+            "GPU-d": (36000, 40000, 10),  # 0.1 and 0.1
+        }
+    )
+    seen = [own(start(2, *gpus)) for _ in range(4)]
+    assert seen == ["GPU-c", "GPU-d", "GPU-a", "GPU-b"]
+    assert own(start(2, *gpus)) == "GPU-c"  # each has one job of ours, so begin again
 
 
-def test_a_deterministic_job_says_so_to_pytorch(two_gpus, monkeypatch) -> None:
-    told = []
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
-    monkeypatch.setattr(torch, "use_deterministic_algorithms", told.append)
-    devices.device_for("cpu", threads=1, deterministic=True)
-    devices.device_for("cuda", threads=1)
-    assert told == [] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ""
-    devices.device_for("cuda", threads=1, deterministic=True)
-    assert told == [True] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+def test_a_gpu_without_room_is_left_to_others_though_ours_share_another(
+    start: Start, nvidia_smi
+) -> None:
+    nvidia_smi.uses({A.id: (9999, 40000, 0), B.id: (10000, 40000, 100)})
+    assert [own(start(2, A, B)) for _ in range(2)] == [B.id, B.id]
+    third = start(2, A, B)
+    assert third.stderr is not None
+    assert "none with a free slot has 25% of its memory free" in third.stderr.readline()
+    nvidia_smi.uses({A.id: (40000, 40000, 0), B.id: (10000, 40000, 100)})
+    assert own(third) == A.id
 
 
-def test_a_job_on_the_cpu_takes_no_slot(two_gpus) -> None:
-    assert devices.device_for("cpu", threads=1) == torch.device("cpu")
-    assert slots._held == []
+def test_where_the_usage_is_not_known_jobs_spread_by_their_number(start: Start, nvidia_smi) -> None:
+    instances = [Gpu(f"MIG-{letter}", "A part of a GPU") for letter in "ab"]
+    nvidia_smi.uses({"GPU-a": ("[N/A]", "[N/A]", "[N/A]")})
+    assert [own(start(2, *instances)) for _ in range(3)] == ["MIG-a", "MIG-b", "MIG-a"]
 
 
-def test_a_gpu_that_pytorch_cannot_use_is_told(two_gpus, monkeypatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="there is a A GPU, but this PyTorch .* cannot use it"):
-        devices.device_for("auto", threads=1)
+def test_waiting_for_a_slot_does_not_ask_the_tool(start: Start, nvidia_smi) -> None:
+    assert own(start(1, A)) == A.id
+    assert waits(start(1, A))
+    asked = nvidia_smi.path.with_name("asked").read_text().splitlines()
+    assert len(asked) == 1 and asked[0].startswith("--query-gpu=uuid,memory.free,")
 
 
-def test_the_provenance_says_which_gpu_it_was(monkeypatch) -> None:
-    monkeypatch.setattr(provenance, "device_name", lambda device: "A GPU")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", B.id)
-    assert provenance.environment(torch.device("cuda"))["gpu"] == B.id
-    assert provenance.environment(torch.device("cpu"))["gpu"] is None
+def test_a_gpu_that_fails_is_not_taken_by_one_that_waits(start: Start, monkeypatch) -> None:
+    holder = start(1, A, B), start(1, A, B)
+    held = {own(job): job for job in holder}
+    waiting = start(1, A, B)
+    assert waiting.stderr is not None
+    assert "waiting for a GPU" in waiting.stderr.readline()
+    monkeypatch.setattr(tempfile, "tempdir", os.environ["TMPDIR"])
+    lost.mark(A, "CUDA error: unknown error")
+    held[A.id].kill()
+    said = waiting.stderr.readline()
+    assert (
+        said.startswith("warning: A GPU GPU-a failed on") and "until the machine restarts" in said
+    )
+    held[B.id].kill()
+    assert own(waiting) == B.id

@@ -16,8 +16,8 @@ import typer
 
 from twf import files, machine, warm
 from twf import params as parameters
-from twf.devices import device_for
-from twf.errors import UserError
+from twf.devices import device_for, watched
+from twf.errors import GpuError, UserError
 from twf.machine import Execution
 from twf.params import Dataset, Params
 from twf.study import Plan, expand
@@ -232,7 +232,7 @@ def pretrain_train(
     from twf.training.pretraining import pretrain
 
     loaded = parameters.load(params)
-    with resumable("pretrain", source, attempt):
+    with resumable("pretrain", source, attempt), watched():
         on = device_for(device, threads, loaded.gpu_slots, deterministic)
         pretrain(loaded, source, on, save_every, execution)
 
@@ -253,7 +253,8 @@ def pretrain_import(
     from twf.training.pretraining import import_weights
 
     loaded = parameters.load(params)
-    import_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
+    with watched():
+        import_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
 
 
 @pretrain_app.command("export")
@@ -271,7 +272,8 @@ def pretrain_export(
     from twf.training.pretraining import export_weights
 
     loaded = parameters.load(params)
-    export_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
+    with watched():
+        export_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
 
 
 @app.command()
@@ -300,7 +302,7 @@ def run(
     planned = expand(loaded, study)
     if run not in planned.runs:
         raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")
-    with resumable(study, run, attempt):
+    with resumable(study, run, attempt), watched():
         on = device_for(device, threads, loaded.gpu_slots, deterministic)
         execute(loaded, planned.runs[run], on, save_every, execution)
 
@@ -569,7 +571,7 @@ def resumable(study: str, name: str, attempt: int) -> Iterator[None]:
     """Say so where work was stopped and saved, and do not repeat what only a user can mend.
 
     Snakemake tries a failed job again, whatever the reason; a later attempt ends with the message
-    of the first where that was a mistake.
+    of the first where that was a mistake. What a GPU refused is tried again: on another one.
     """
     from twf.training.resume import STATUS, Stopped
 
@@ -582,6 +584,8 @@ def resumable(study: str, name: str, attempt: int) -> Iterator[None]:
     except Stopped:
         print("stopped and saved: the same command goes on from here", file=sys.stderr)
         raise typer.Exit(STATUS) from None
+    except GpuError:
+        raise
     except UserError as error:
         refused.parent.mkdir(parents=True, exist_ok=True)
         refused.write_text(str(error))

@@ -1,4 +1,7 @@
-"""The one exception that means: the user can mend this."""
+"""What a user is told: mistakes, of which an exception means that the user can mend it."""
+
+import functools
+import sys
 
 
 class UserError(Exception):
@@ -7,3 +10,13 @@ class UserError(Exception):
     Its message names the file, key or run, and the remedy. The command line prints it without a
     stack trace and exits with status 2; the Snakefile turns it into a `WorkflowError`.
     """
+
+
+class GpuError(UserError):
+    """What a GPU refused. A further attempt may go well: on another one, or with more room."""
+
+
+@functools.cache
+def warn(text: str) -> None:
+    """Say what may be wrong, once in a process."""
+    print(f"warning: {text}", file=sys.stderr, flush=True)

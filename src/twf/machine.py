@@ -5,99 +5,99 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
-from twf.errors import UserError
+from twf import lost, nvidia
+from twf.errors import UserError, warn
+from twf.nvidia import Gpu
 
 # How a training step is executed: see `twf.training.step`.
 Execution = Literal["plain", "compiled", "captured", "compiled-captured"]
 EXECUTIONS: tuple[Execution, ...] = get_args(Execution)
 
-
-class Gpu(NamedTuple):
-    """An NVIDIA GPU, or an instance of one (MIG), by CUDA's identifier and name for it."""
-
-    id: str
-    name: str
+WHOLE = ("GPU-", "MIG-")  # how the identifiers of GPUs, and of instances, begin
 
 
 def gpus() -> list[Gpu]:
-    """The GPUs that jobs may use, `CUDA_VISIBLE_DEVICES` respected.
+    """The GPUs that jobs may use: `CUDA_VISIBLE_DEVICES` shows them, and they have not failed.
 
-    None where PyTorch is built for CPUs alone.
+    None where PyTorch is built for CPUs alone. Those that are missing are told. Raises `UserError`
+    where there are GPUs, or some are named, but none can be used: who has GPUs does not want to
+    find out after days that a CPU did the work.
     """
-    if version("torch").endswith("+cpu"):
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if version("torch").endswith("+cpu") or shown == "":
         return []
-    return visible(parse(listing()), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    found, wrong = nvidia.installed()
+    usable = visible(found, shown)
+    gone = missing(found, shown)
+    wanted = shown is None or bool(gone)
+    there = found or any(nvidia.DRIVER.glob("*")) or any(word.startswith(WHOLE) for word in gone)
+    if wanted and there and not usable:
+        said = [] if found else [f"nvidia-smi -L says: {wrong or 'nothing'}"]
+        said += [f"{word} of CUDA_VISIBLE_DEVICES is not there" for word in gone]
+        raise UserError(
+            f"none of the GPUs can be used: {'; '.join(said)}. Mend the driver (often a restart of "
+            "the machine does) or CUDA_VISIBLE_DEVICES, or train on CPU cores with "
+            "CUDA_VISIBLE_DEVICES= before the command"
+        )
+    if wrong:
+        rest = "the GPUs that it lists are used" if found else "no GPU is used"
+        warn(f"nvidia-smi -L says: {wrong}; {rest}")
+    for word in gone:
+        warn(f"{word} of CUDA_VISIBLE_DEVICES is not there, and not used")
+    return lost.usable(usable)
+
+
+def gpus_for(device: Literal["auto", "cpu", "cuda"]) -> list[Gpu]:
+    """The GPUs that `--device` stands for here; none means the CPU.
+
+    Raises `UserError` as `gpus` does, and where there is no such device.
+    """
+    found = gpus() if device != "cpu" else []
+    if device == "cuda" and not found:
+        raise UserError("no CUDA device here; leave --device away, or say --device cpu")
+    return found
 
 
 def kind(device: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cuda"]:
-    """What `--device` stands for here. Raises `UserError` where there is no such device."""
-    if device == "cpu" or gpus():
-        return "cpu" if device == "cpu" else "cuda"
-    if device == "cuda":
-        raise UserError("no CUDA device here; leave --device away, or say --device cpu")
-    return "cpu"
-
-
-def listing() -> str:
-    """The installed GPUs as `nvidia-smi -L` lists them; empty where there is none.
-
-    Where a container has the driver without this tool, as far as the driver's own files tell.
-    """
-    if shutil.which("nvidia-smi"):
-        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
-        if done.returncode == 0:
-            return done.stdout
-        said = (done.stdout + done.stderr).strip()
-        print(f"warning: no GPU is used, as nvidia-smi -L failed: {said}", file=sys.stderr)
-        return ""
-    lines = []
-    for number, file in enumerate(sorted(Path("/proc/driver/nvidia/gpus").glob("*/information"))):
-        values = dict(re.findall(r"^(.+?):\s+(.+?)\s*$", file.read_text(), flags=re.M))
-        lines.append(f"GPU {number}: {values['Model']} (UUID: {values['GPU UUID']})\n")
-    return "".join(lines)
-
-
-def parse(listing: str) -> list[Gpu]:
-    """The devices of a listing; a GPU that is cut into instances (MIG) gives these in its place."""
-    found: list[Gpu] = []
-    whole = ""
-    for line in listing.splitlines():
-        if match := re.match(r"GPU \d+: (.+) \(UUID: (GPU-[^)]+)\)", line):
-            whole = match[1]
-            found.append(Gpu(match[2], whole))
-        elif match := re.match(r"\s+(MIG \S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)", line):
-            if found[-1].id.startswith("GPU-"):
-                found.pop()
-            found.append(Gpu(match[2], f"{whole} {match[1]}"))
-    return found
+    """What `--device` stands for here. Raises `UserError` as `gpus_for` does."""
+    return "cuda" if gpus_for(device) else "cpu"
 
 
 def visible(found: Sequence[Gpu], shown: str | None) -> list[Gpu]:
     """Those of `found` that `CUDA_VISIBLE_DEVICES` shows, by number or by (start of) identifier.
 
-    As for CUDA, what follows a word that names none does not count. Numbers are in the order of
-    the buses, as `nvidia-smi` has them (`CUDA_DEVICE_ORDER=PCI_BUS_ID`).
+    As for CUDA, what follows a word that names none does not count; but an identifier may be that
+    of a GPU which is gone, and the others are used. Numbers are in the order of the buses, as
+    `nvidia-smi` has them (`CUDA_DEVICE_ORDER=PCI_BUS_ID`).
     """
     if shown is None:
         return list(found)
     chosen: list[Gpu] = []
-    for word in (word.strip() for word in shown.split(",")):
+    for word in _words(shown):
         if word.isdigit():
             named = list(found[int(word) : int(word) + 1])
         else:
             named = [gpu for gpu in found if word and gpu.id.startswith(word)]
-        if len(named) != 1:
+        if len(named) != 1 and (named or not word.startswith(WHOLE)):
             break
         chosen += named
     return list(dict.fromkeys(chosen))
+
+
+def missing(found: Sequence[Gpu], shown: str | None) -> list[str]:
+    """The words of `CUDA_VISIBLE_DEVICES` that mean a GPU which is not there; -1 means none."""
+    meant = [word for word in _words(shown) if word.isdigit() or word.startswith(WHOLE)]
+    return [word for word in meant if not visible(found, word)]
+
+
+def _words(shown: str | None) -> list[str]:
+    return [word.strip() for word in (shown or "").split(",")]
 
 
 def cpu_name(threads: int) -> str:

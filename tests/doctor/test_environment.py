@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.metadata
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from twf import machine
+from twf import lost
 from twf.doctor import environment
+from twf.nvidia import Gpu
 
 GPU = "GPU-11111111-aaaa-0000-0000-000000000000"
+LISTING = f"GPU 0: A GPU (UUID: {GPU})\n"
 
 
 @pytest.mark.parametrize(
@@ -65,45 +68,73 @@ def test_another_python_is_wrong(only, monkeypatch) -> None:
 
 
 @pytest.fixture
-def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for `nvidia-smi`, which lists one GPU."""
-    path = tmp_path / "nvidia-smi"
-    path.write_text(f"#!/bin/sh\necho 'GPU 0: A GPU (UUID: {GPU})'\n")
-    path.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return path
+def one_gpu(nvidia_smi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A stand-in for `nvidia-smi`, which lists one GPU; none has failed."""
+    nvidia_smi.lists(LISTING)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return nvidia_smi
 
 
-def test_no_gpu_is_no_fault(only, monkeypatch) -> None:
-    monkeypatch.setattr(machine, "listing", lambda: "")
+def test_no_gpu_is_no_fault(only, one_gpu) -> None:
+    one_gpu.lists("")
     check = only(environment.gpus(), "gpus")
     assert check.state == "ok" and "none" in check.said
 
 
-def test_a_driver_that_fails_is_wrong(only, tool) -> None:
-    tool.write_text("#!/bin/sh\necho versions differ\nexit 9\n")
+def test_a_driver_that_fails_is_wrong(only, one_gpu) -> None:
+    one_gpu.lists("versions differ", status=9)
     check = only(environment.gpus(), "driver")
     assert check.state == "wrong" and "versions differ" in check.said and check.remedy
 
 
-def test_pytorch_for_cpus_beside_a_gpu_is_wrong(only, tool, installed) -> None:
+def test_a_driver_that_fails_on_one_gpu_is_told_beside_the_others(only, one_gpu, installed) -> None:
+    installed["torch"] = "2.13.0"
+    one_gpu.lists(LISTING, complaint="Unable to determine the device handle", status=15)
+    driver, gpu = environment.gpus()
+    assert driver.state == "warning" and "Unable" in driver.said and "1 GPUs: A GPU" in driver.said
+    assert gpu.name == "gpus" and GPU in gpu.said
+
+
+def test_pytorch_for_cpus_beside_a_gpu_is_wrong(only, one_gpu, installed) -> None:
     installed["torch"] = "2.13.0+cpu"
     assert only(environment.gpus(), "driver").state == "ok"
     check = only(environment.gpus(), "gpus")
     assert check.state == "wrong" and "UV_TORCH_BACKEND" in check.remedy
 
 
-def test_gpus_that_are_hidden_are_told(only, tool, installed, monkeypatch) -> None:
+def test_gpus_that_are_hidden_are_told(only, one_gpu, installed, monkeypatch) -> None:
+    installed["torch"] = "2.13.0"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    check = only(environment.gpus(), "gpus")
+    assert check.state == "warning" and "'-1'" in check.said and check.remedy
+
+
+def test_gpus_that_are_named_but_not_there_are_wrong(one_gpu, installed, monkeypatch) -> None:
     installed["torch"] = "2.13.0"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    check = only(environment.gpus(), "gpus")
-    assert check.state == "warning" and "'7'" in check.said and check.remedy
+    _, check = environment.gpus()
+    assert (check.name, check.state) == ("gpus", "wrong")
+    assert check.said == "7 of CUDA_VISIBLE_DEVICES is not there"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"GPU-b,{GPU}")
+    _, check, used = environment.gpus()
+    assert check.state == "warning" and "GPU-b of CUDA_VISIBLE_DEVICES is not th" in check.said
+    assert f"on A GPU {GPU}" in used.said
 
 
-def test_what_pytorch_says_of_a_gpu_that_it_cannot_use_is_told(only, tool, installed) -> None:
+def test_what_pytorch_says_of_a_gpu_that_it_cannot_use_is_told(only, one_gpu, installed) -> None:
     """This GPU is not there, whatever this PyTorch is built for."""
     installed["torch"] = "2.13.0"
     check = only(environment.gpus(), "gpus")
     assert check.state == "wrong" and GPU in check.said and "Error" in check.said
     assert "driver" in check.remedy
+
+
+def test_a_gpu_that_failed_is_told_whether_listed_or_not(only, one_gpu, installed) -> None:
+    path = lost.mark(Gpu(GPU, "A GPU"), "CUDA error: unknown error")
+    for listing in (LISTING, ""):
+        one_gpu.lists(listing)
+        check = only(environment.gpus(), "lost gpus")
+        assert check.state == "wrong" and f"A GPU {GPU} failed on" in check.said
+        assert "(CUDA error: unknown error): no job takes it" in check.said
+        assert f"rm {path}" in check.remedy
+    assert path.exists()

@@ -285,7 +285,8 @@ def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
     shutil.copytree(empty, project)
     (project / "params.yaml").write_text("gpu_slots: 3\n" + (project / "params.yaml").read_text())
     gpus = (
-        "from twf import machine\nmachine.gpus = lambda: [machine.Gpu(i, 'A GPU') for i in 'ab']\n"
+        "from twf import machine, nvidia\n"
+        "machine.gpus = lambda: [nvidia.Gpu(i, 'A GPU') for i in 'ab']\n"
     )
     (tmp_path / "sitecustomize.py").write_text(gpus)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)

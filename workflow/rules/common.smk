@@ -1,6 +1,7 @@
 # What the rules ask of the study model. Everything about methods and cells stays there.
 import hashlib
 import json
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -45,8 +46,11 @@ def plan(name):
 
 
 # A job that trains takes a slot of a GPU, and none where there is none.
-GPUS = machine.gpus()
+GPUS = unless_refused(machine.gpus)
 GPU = int(bool(GPUS))
+if GPUS and workflow.local_exec:
+    # jobs are held to these: where one is gone, its number would mean the next, or none the CPU
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.id for gpu in GPUS)
 if GPUS and "gpu" not in workflow.global_resources:  # else `--resources gpu=N` says it
     workflow.register_resource("gpu", len(GPUS) * PARAMS.gpu_slots)
 

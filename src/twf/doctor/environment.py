@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
-import io
 import os
 import platform
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from twf import machine
+from twf import lost, machine, nvidia
 from twf.doctor.check import Check
 
 FOR_DEVELOPMENT = {"dev", "services"}  # extras that only tests need
-PATIENCE = 180.0  # seconds for PyTorch to be imported and to use a GPU
 
 
 def packages() -> Iterator[Check]:
@@ -75,34 +70,41 @@ def _within(found: str, bounds: str) -> bool:
 
 def gpus() -> Iterator[Check]:
     """The driver, the GPUs that it shows, and whether this PyTorch computes on each."""
-    with contextlib.redirect_stderr(io.StringIO()) as warned:
-        found = machine.parse(machine.listing())
-    if warned.getvalue():
-        said = warned.getvalue().strip().removeprefix("warning: ")
-        yield Check("driver", "wrong", said, "reload the NVIDIA driver; often a restart does")
-        return
-    if not found:
-        yield Check("gpus", "ok", f"none; jobs train on {machine.cores()} CPU cores")
-        return
+    found, complaint = nvidia.installed()
     torch = importlib.metadata.version("torch")
     names = ", ".join(dict.fromkeys(gpu.name for gpu in found))
-    yield Check("driver", "ok", f"{_driver()}, {len(found)} GPUs: {names}")
+    said = f"{_driver()}, {len(found)} GPUs: {names}"
+    if complaint:
+        said = f"nvidia-smi -L says: {complaint}" + (f"; {said}" if found else "")
+        remedy = "reload the NVIDIA driver; often a restart does"
+        yield Check("driver", "warning" if found else "wrong", said, remedy)
+    elif found:
+        yield Check("driver", "ok", said)
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     usable = machine.visible(found, shown)
-    if torch.endswith("+cpu"):
+    if found and (gone := machine.missing(found, shown)):
+        said = f"{', '.join(gone)} of CUDA_VISIBLE_DEVICES is not there"
+        remedy = "unset it, or name GPUs as nvidia-smi -L does"
+        yield Check("gpus", "warning" if usable else "wrong", said, remedy)
+    if not found and not complaint:
+        yield Check("gpus", "ok", f"none; jobs train on {machine.cores()} CPU cores")
+    elif found and torch.endswith("+cpu"):
         remedy = "rm -r .venv && UV_TORCH_BACKEND=auto make setup"
         yield Check("gpus", "wrong", f"torch {torch} is built for CPUs alone", remedy)
-    elif not usable:
+    elif found and not usable and not gone:
         said = f"CUDA_VISIBLE_DEVICES is {shown!r}, which shows none: jobs train on CPU cores"
-        yield Check("gpus", "warning", said, "unset it, or name GPUs as nvidia-smi -L does")
+        yield Check("gpus", "warning", said, "unset it, to use them")
     else:
         for gpu in usable:
             said = f"torch {torch} on {gpu.name} {gpu.id}"
-            if (wrong := _refuses(gpu)) is None:
+            if (wrong := nvidia.refuses(gpu)) is None:
                 yield Check("gpus", "ok", f"{said}: it computes")
             else:
                 remedy = "update the driver, or take a PyTorch built for it: UV_TORCH_BACKEND=auto"
                 yield Check("gpus", "wrong", f"{said}: {wrong}", remedy)
+    for path, mark in lost.marks().items():
+        remedy = f"restart the machine; where the GPU computes again without, rm {path}"
+        yield Check("lost gpus", "wrong", f"{mark}: no job takes it", remedy)
 
 
 def _driver() -> str:
@@ -110,17 +112,3 @@ def _driver() -> str:
     path = Path("/proc/driver/nvidia/version")
     match = re.search(r"  (\d+[\d.]+) ", path.read_text()) if path.exists() else None
     return match[1] if match else "version unknown"
-
-
-def _refuses(gpu: machine.Gpu) -> str | None:
-    """What PyTorch says when it is to compute on a GPU; None where it does. In another process."""
-    code = "import torch; assert torch.ones(8, device='cuda').sum().item() == 8.0"
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": gpu.id}
-    words = [sys.executable, "-c", code]
-    try:
-        done = subprocess.run(
-            words, env=environment, capture_output=True, text=True, timeout=PATIENCE
-        )
-    except subprocess.TimeoutExpired:
-        return f"no answer in {PATIENCE:.0f} seconds"
-    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it died"])[-1]
