@@ -5,5 +5,15 @@ class UserError(Exception):
     """A mistake or a missing input that the user can mend.
 
     Its message names the file, key or run, and the remedy. The command line prints it without a
-    stack trace and exits with status 2; the Snakefile turns it into a `WorkflowError`.
+    stack trace and exits with status 2; the Snakefile turns it into a `WorkflowError`. It may quote
+    names from files, so characters that would steer a terminal or turn text round are escaped.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(map(_printable, message)))
+
+
+def _printable(character: str) -> str:
+    if character.isprintable() or character == "\n":
+        return character
+    return character.encode("unicode_escape").decode()
