@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from keys import KEYS, files_with_keys, has_key
+from keys import KEYS, content, files_with_keys, has_key
 
 from twf import files
 
@@ -37,11 +37,18 @@ def test_a_key_would_be_found(tmp_path: Path, where: str) -> None:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """That of a user with keys for Weights & Biases and S3, who tracks offline."""
+    """That of a user with keys for Weights & Biases, S3, a mirror and git, who tracks offline."""
     home = tmp_path / "home"
     home.mkdir()
     others = {k: v for k, v in os.environ.items() if not k.startswith(("WANDB_", "AWS_", "TWF_"))}
-    return others | KEYS | {"HOME": str(home), "TWF_TRACKING": "offline", "OMP_NUM_THREADS": "1"}
+    addresses = {
+        "TWF_MIRROR": f"https://someone:{KEY}@127.0.0.1:9/archives",
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "remote.origin.url",
+        "GIT_CONFIG_VALUE_0": f"https://{KEY}@127.0.0.1:9/twf.git",
+    }
+    ours = {"HOME": str(home), "TWF_TRACKING": "offline", "OMP_NUM_THREADS": "1"}
+    return others | KEYS | addresses | ours
 
 
 def test_a_miniature_run_and_its_report_have_no_key(tiny_inputs, environment, tmp_path) -> None:
@@ -52,8 +59,13 @@ def test_a_miniature_run_and_its_report_have_no_key(tiny_inputs, environment, tm
     torn = files.record_file("tiny", "split-target.joint.s0")
     torn.parent.mkdir(parents=True)
     torn.write_bytes(b"PAR1")
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    commit = ["commit", "--quiet", "--allow-empty", "--message", "x"]
+    author = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run(["git", *author, *commit], check=True)
     said = []
     for words, code in {
+        "data fetch svhn": 2,
         f"run tiny {RUN}": 0,
         "collect tiny --partial": 0,
         "table tiny": 0,
@@ -75,7 +87,8 @@ def test_a_miniature_run_and_its_report_have_no_key(tiny_inputs, environment, tm
         )
         assert done.returncode == code, (words, done.stderr)
         said.append(done.stdout + done.stderr)
-    assert list(Path("wandb").glob("offline-run-*/*.wandb"))
+    (log,) = Path("wandb").glob("offline-run-*/*.wandb")
+    assert b"/twf.git" not in content(log)
     assert files.report_file("tiny").exists()
     assert not has_key("".join(said))
     assert files_with_keys(tmp_path) == []  # the home too

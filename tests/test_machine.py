@@ -125,3 +125,12 @@ def test_a_copy_that_dvc_made_is_refused(tmp_path, monkeypatch, copy):
     monkeypatch.chdir(tmp_path / copy)
     with pytest.raises(UserError, match="leave --temp and --queue away"):
         machine.refuse_copies_by_dvc()
+
+
+@pytest.mark.parametrize("name", ["a{study}b", "}"])
+def test_a_folder_whose_braces_snakemake_would_fill_is_refused(tmp_path, monkeypatch, name):
+    machine.refuse_braces()  # not this one
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    with pytest.raises(UserError, match="rename that folder"):
+        machine.refuse_braces()

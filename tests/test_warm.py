@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -32,7 +33,9 @@ def server(tiny_inputs: Params, monkeypatch: pytest.MonkeyPatch):
     """A server beside the miniature project, its owner this test."""
     monkeypatch.setenv(warm.VARIABLE, "")  # restored when the test ends
     path = Path("warm.socket")
+    before = os.umask(0)  # which would let everybody read and write
     process = warm.start(path)
+    os.umask(before)
     wait_for(path.exists)
     yield process
     process.kill()
@@ -52,6 +55,11 @@ def test_a_warm_run_leaves_the_record_and_the_log_of_a_cold_one(server) -> None:
         found.append([row[column] for column in columns] + losses)
         files.record_file("tiny", RUN).unlink()
     assert found[0] == found[1]
+
+
+def test_only_its_owner_may_connect(server) -> None:
+    """Who does has anything done in the owner's name."""
+    assert stat.S_IMODE(Path("warm.socket").stat().st_mode) == 0o600
 
 
 def test_a_mistake_is_told_as_ever(server) -> None:

@@ -8,8 +8,12 @@ class UserError(Exception):
     """A mistake or a missing input that the user can mend.
 
     Its message names the file, key or run, and the remedy. The command line prints it without a
-    stack trace and exits with status 2; the Snakefile turns it into a `WorkflowError`.
+    stack trace and exits with status 2; the Snakefile turns it into a `WorkflowError`. It may quote
+    names from files, so characters that would steer a terminal or turn text round are escaped.
     """
+
+    def __init__(self, message: str) -> None:
+        super().__init__("".join(map(_printable, message)))
 
 
 class GpuError(UserError):
@@ -20,3 +24,9 @@ class GpuError(UserError):
 def warn(text: str) -> None:
     """Say what may be wrong, once in a process."""
     print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def _printable(character: str) -> str:
+    if character.isprintable() or character == "\n":
+        return character
+    return character.encode("unicode_escape").decode()

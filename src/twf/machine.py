@@ -141,3 +141,12 @@ def refuse_copies_by_dvc() -> None:
             "has no notes on them there: leave --temp and --queue away, or clone the project and "
             "do `dvc exp run` in the clone"
         )
+
+
+def refuse_braces() -> None:
+    """Raise `UserError` in a folder that Snakemake cannot work in: it would fill in braces."""
+    folder = str(Path.cwd())
+    if set("{}") & set(folder):
+        raise UserError(
+            f"Snakemake takes the braces of {folder} for a name to fill in: rename that folder"
+        )

@@ -307,7 +307,7 @@ class UniqueKeyLoader(yaml.SafeLoader):
 def load(path: Path) -> Params:
     """Read and check `params.yaml`. Each problem is a `UserError` line: key path, value, remedy."""
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=UniqueKeyLoader)
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=UniqueKeyLoader)  # noqa: S506
     except (FileNotFoundError, IsADirectoryError):
         raise UserError(
             f"no {path} in {Path.cwd()}: go to the project's folder, or name it with --params"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from twf import files
@@ -70,7 +71,7 @@ def _run_status(run: Run) -> str:
 def show(status: dict[str, Any]) -> None:
     """Print `status` as a table."""
     console = Console()
-    console.print(f"[bold]{status['study']}[/bold]: {status['title']}")
+    console.print(f"[bold]{status['study']}[/bold]: {escape(status['title'])}")
     for kind in ("data", "sources"):
         parts = [f"{name} {_coloured(state)}" for name, state in status[kind].items()]
         console.print(f"{kind}: {', '.join(parts)}")

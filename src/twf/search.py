@@ -49,6 +49,6 @@ def load_winners(path: str | None, study: str) -> dict[Place, Values]:
             f"{at}: no {path} ({error.strerror}); it is made by the study that searches: "
             f"snakemake --cores all {path}"
         ) from None
-    except (yaml.YAMLError, ValidationError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
         raise UserError(f"{at}: {path} is not what `twf search` writes: {error}") from None
     return {(w.benchmark, w.method, w.buffer, w.protocol): w.hyperparameters for w in winners}

@@ -485,6 +485,33 @@ def test_a_mirror_that_is_none_is_named(root, monkeypatch, mirror):
     assert f"TWF_MIRROR is {mirror!r}" in failure(root, described("http://127.0.0.1:9/file.bin"))
 
 
+@pytest.mark.parametrize("mirror", ["https://me:key@host/x", "https://key@host", "http://:key@[a"])
+def test_a_mirror_with_a_password_is_refused_without_it(root, monkeypatch, mirror):
+    monkeypatch.setenv("TWF_MIRROR", mirror)
+    said = failure(root, described("http://127.0.0.1:9/file.bin"))
+    assert "TWF_MIRROR is 'http" in said and "key" not in said
+
+
+def test_an_address_with_a_password_is_refused_without_it(tmp_path, monkeypatch):
+    entry = described().model_dump(exclude_none=True)
+    entry["files"]["file.bin"]["addresses"] = ["https://me:key@host/file.bin?token=key"]
+    (tmp_path / "registry.json").write_text(json.dumps({"some": entry}))
+    monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "registry.json"))
+    with pytest.raises(UserError, match="no user name and no password") as caught:
+        registry.load()
+    assert "key" not in str(caught.value)
+
+
+def test_what_an_address_asks_for_is_not_told(server, root, capsys):
+    """It can hold a token."""
+    server.faults = [refused(503), *[refused(404)] * 9]
+    address = server.address("file.bin?token=key")
+    said = failure(root, described(address)) + str(unreachable("some", described(address), root))
+    said += "".join(capsys.readouterr())
+    assert said.count("file.bin?...") == 3 and "key" not in said
+    assert server.requests[0][0] == "/file.bin?token=key"
+
+
 def test_whether_it_could_be_fetched_is_told_from_one_byte(server, root, monkeypatch, tmp_path):
     gone = described(server.address("gone.bin"))
     assert (

@@ -338,6 +338,15 @@ def test_a_fresh_clone_after_make_pull_needs_neither_engine(project: Path, tmp_p
     assert written(before, outputs(clone)) == what_follows_from_twf(clone)
 
 
+def test_no_shell_reads_the_name_of_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / """a 'b" $(touch ran) `touch ran`; touch ran & <b> [x] %s"""
+    checkout(folder)
+    snakemake(folder)
+    repro(folder)
+    assert idle(folder)
+    assert not list(tmp_path.rglob("ran"))
+
+
 def test_every_target_is_a_file_that_plan_names(project: Path) -> None:
     """What `twf plan --json` calls done is there; and Snakemake makes any one run as a target."""
     plan = json.loads(call(project, "twf", "plan", "demo", "--json"))

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from twf import params
-from twf.files import report_file
-from twf.results import claim_evaluation, comparison, figures, report, tables
+from twf.files import record_file, report_file
+from twf.results import claim_evaluation, comparison, figures, record, report, tables
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
@@ -114,6 +114,20 @@ class Browser:
         )
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
+    def said(self) -> list[dict[str, Any]]:
+        """What it said of the page that is open: errors, the console's lines, dialogs."""
+        told = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
+        told += ("Page.javascriptDialogOpening",)
+        return [event for event in self.events if event.get("method") in told]
+
+    def requests(self) -> list[str]:
+        """The addresses that it asked for, for this page."""
+        return [
+            event["params"]["request"]["url"]
+            for event in self.events
+            if event.get("method") == "Network.requestWillBeSent"
+        ]
+
     def close(self) -> None:
         """End the browser."""
         self._session = None
@@ -192,19 +206,8 @@ def test_report_works_in_a_browser(page: Path, browser: Browser) -> None:
     assert browser.ask(details) is True
     assert browser.ask(shown) == 6  # the filter does not hide where a link leads
 
-    said = [
-        e
-        for e in browser.events
-        if e.get("method")
-        in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
-    ]
-    assert said == []
-    requests = [
-        event["params"]["request"]["url"]
-        for event in browser.events
-        if event.get("method") == "Network.requestWillBeSent"
-    ]
-    assert requests == [page.resolve().as_uri()]
+    assert browser.said() == []
+    assert browser.requests() == [page.resolve().as_uri()]
 
 
 def test_page_does_not_scroll_sideways_on_a_phone(page: Path, browser: Browser) -> None:
@@ -215,6 +218,51 @@ def test_page_does_not_scroll_sideways_on_a_phone(page: Path, browser: Browser) 
     assert browser.ask(f"{root}.scrollWidth <= {root}.clientWidth")
     wide = "[...document.querySelectorAll('.scroll')].some(e => e.scrollWidth > e.clientWidth)"
     assert browser.ask(wide)  # its tables do
+
+
+HOSTILE = (
+    """</script></pre></summary><script>window.hacked = 1</script>"><img src=x onerror=hacked=1>"""
+    """<svg onload="hacked=1"><iframe srcdoc="<script>parent.hacked=1</script>"></iframe> {{7*7}}"""
+    """ <a href="javascript:hacked=1">x</a> <meta http-equiv=refresh content="0;url=//x"> $x_{$"""
+)
+
+
+def test_text_of_a_record_is_shown_and_nothing_of_it_run(
+    make_plan: Any, row_of: Any, collect: Any, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every text that a record holds, and every title."""
+    monkeypatch.setattr(figures, "KINDS", {"accuracy": figures.KINDS["accuracy"]})
+    plan = make_plan([0, 1], study_title=HOSTILE, methods=["er"], title=HOSTILE)
+    for run_id, run in plan.runs.items():
+        diverged = run.seed == 1
+        row = row_of(plan, run_id, status="diverged" if diverged else "finished")
+        told = {"parameters", "code", "inputs", "versions", "gpu", "execution", HOSTILE}
+        provenance = {name: {HOSTILE: HOSTILE} for name in told}
+        provenance["code"] |= dict.fromkeys(("version", "commit", "method_hash"), HOSTILE)
+        texts = dict.fromkeys(("device", "host", "source", "benchmark", "study"), HOSTILE)
+        texts |= {"reason": HOSTILE if diverged else None, "provenance": json.dumps(provenance)}
+        record.write(record_file(plan.study, run_id), row | texts)
+    collect(plan)
+    for table in plan.tables:
+        tables.write(plan, table)
+    figures.write(plan)
+    report.write(plan)
+    page = report_file(plan.study)
+    browser.open(page)
+    browser.ask("document.querySelectorAll('details').forEach(details => details.open = true)")
+    browser.ask("document.querySelectorAll('th button').forEach(button => button.click())")
+
+    assert browser.ask("document.title") == HOSTILE
+    text = browser.ask("document.body.textContent")
+    assert text.count(HOSTILE) > 20
+    assert json.dumps(HOSTILE) in text  # a parameter
+    assert "49" not in browser.ask("document.querySelector('h1').textContent")
+    assert browser.ask("typeof hacked") == "undefined"
+    assert browser.ask("document.querySelectorAll('script').length") == 1
+    assert browser.ask("document.querySelectorAll('img, iframe, [onload], [onerror]').length") == 0
+    assert browser.ask("document.querySelectorAll('a[href^=\"javascript\"]').length") == 0
+    assert browser.said() == []
+    assert browser.requests() == [page.resolve().as_uri()]
 
 
 def test_policy_keeps_a_foreign_script_from_running(page: Path, browser: Browser) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -233,6 +235,25 @@ def test_latex_escapes_the_title_and_spans_the_buffers(
 
 def test_markdown_escapes_plain_text() -> None:
     assert output.escape_markdown("a|b *c* <script>") == r"a\|b \*c\* \<script\>"
+
+
+def test_latex_has_plain_text_on_one_line() -> None:
+    """An empty line would end the argument that it stands in."""
+    assert output.escape_tex("a\n\n\\input{b}") == r"a \textbackslash{}input\{b\}"
+
+
+@pytest.mark.parametrize("start", [*"=+-@\t\n", "\uff1d", "\uff20"])
+def test_no_text_of_a_csv_is_a_formula(start: str) -> None:
+    text = output.csv(pd.DataFrame({"text": [f"{start}1"], "number": [-1.5]}))
+    assert pd.read_csv(io.StringIO(text)).to_dict("records") == [
+        {"text": f"'{start}1", "number": -1.5}
+    ]
+
+
+def test_a_return_does_not_end_a_row_of_a_csv() -> None:
+    text = output.csv(pd.DataFrame({"text": ["a\r=1", "\r=1", "a\r\nb"]}))
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    assert rows == [["text"], ["a\n=1"], ["'\n=1"], ["a\nb"]]
 
 
 @pytest.mark.parametrize(

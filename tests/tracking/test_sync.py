@@ -195,6 +195,17 @@ def test_a_run_that_the_server_refuses_does_not_stop_the_others(runs, server):
     assert counts(sync_all(runs, "online")) == (1, 1, 0)
 
 
+@pytest.mark.parametrize("name", ["../../../hacked", "/tmp/hacked", "$(touch hacked)"])
+def test_a_record_of_a_hostile_run_writes_nothing_elsewhere(runs, no_key, tmp_path, name):
+    write(read(runs["er"]) | {"run": "split-target.er.16.s0"})
+    path = files.record_file("tiny", runs["er"].id)
+    record.write(path, read(runs["er"]) | {"run": name, "study": name})
+    before = set(tmp_path.iterdir())
+    sync(SETTINGS, "tiny", [path], "offline")
+    assert set(tmp_path.iterdir()) == before
+    assert not list(tmp_path.rglob("hacked"))
+
+
 def test_a_server_that_does_not_answer_is_a_mistake_to_mend(runs, server):
     server.down = True
     with pytest.raises(UserError, match="does not answer .* --mode offline"):

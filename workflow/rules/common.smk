@@ -19,6 +19,7 @@ if workflow.remote_exec:
 
 try:
     machine.refuse_copies_by_dvc()
+    machine.refuse_braces()
     PARAMS = params.load(files.PARAMS)
     # `--config study=demo` chooses a study; anything else the commands would not hear of
     if params.check(config | {"study": PARAMS.study}) != PARAMS:
@@ -60,7 +61,7 @@ RETRIES = 0 if workflow.remote_exec else 2
 
 wildcard_constraints:
     study="|".join(PARAMS.studies),
-    archive="[^/]+",
+    archive="[a-z0-9-]+",  # no rule before `fetch` looks whether it is known
     data="[^/]+",
     source="[^/]+",
     run="[^/]+",

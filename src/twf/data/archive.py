@@ -48,16 +48,20 @@ def _open(file: Path) -> dict[str, Array]:
     if not zipfile.is_zipfile(file):
         raise UserError(f"{file} is not a NumPy archive, or is cut short; {make}")
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        with np.load(file, allow_pickle=False) as archive:  # noqa: TID251
             missing = [key for key in KEYS if key not in archive]
             if missing:
                 raise UserError(
                     f"{file}: no {', '.join(missing)}; needed: {', '.join(KEYS)}; "
                     f"found: {', '.join(archive) or 'nothing'}"
                 )
-            return {key: archive[key] for key in (*KEYS, "class_names") if key in archive}
+            arrays = {key: archive[key] for key in (*KEYS, "class_names") if key in archive}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{file} cannot be read as plain arrays ({error}); {make}") from None
+    for key, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # NumPy gives the bytes of what is none
+            raise UserError(f"{file}: {key} is no array; {make}")
+    return arrays
 
 
 def _split(file: Path, arrays: dict[str, Array], split: str, classes: int) -> tuple[Images, Labels]:

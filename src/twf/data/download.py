@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from twf import __version__
+from twf.data.registry import shown
 from twf.files import writing
 from twf.progress import Advance, progress
 
@@ -59,7 +60,7 @@ def download(address: str, partial: Path, size: int | None) -> None:
         if failures == ATTEMPTS:
             raise UnavailableError(f"{reason}, {ATTEMPTS} times in a row")
         pause = min(max(pause, PAUSE * 2 ** (failures - 1)), LONGEST_PAUSE)
-        print(f"{address}: {reason}; again in {pause:.0f} s", file=sys.stderr, flush=True)
+        print(f"{shown(address)}: {reason}; again in {pause:.0f} s", file=sys.stderr, flush=True)
         time.sleep(pause)
 
 
@@ -125,8 +126,9 @@ def _transfer(address: str, partial: Path, size: int | None) -> None:
 
 def _store(response: Any, partial: Path, start: int, total: int | None, address: str) -> None:
     """Append the response to `partial`, which has `start` bytes, until it has `total`."""
-    with _progress(partial.stem, address, total) as advance:
-        advance(math.ceil(start / MIB), address)
+    said = shown(address)
+    with _progress(partial.stem, said, total) as advance:
+        advance(math.ceil(start / MIB), said)
         with writing(partial):
             file = partial.open("ab", buffering=0)  # what is counted is on the disk
         with file:
@@ -138,7 +140,7 @@ def _store(response: Any, partial: Path, start: int, total: int | None, address:
                         rest = rest[file.write(rest) :]
                 before, have = have, have + len(piece)
                 if steps := math.ceil(have / MIB) - math.ceil(before / MIB):
-                    advance(steps, address)
+                    advance(steps, said)
                 if total is not None and have > total:
                     discard(partial)
                     raise UnavailableError(f"it has more bytes than the {total} expected")
@@ -147,10 +149,10 @@ def _store(response: Any, partial: Path, start: int, total: int | None, address:
 
 
 @contextlib.contextmanager
-def _progress(name: str, address: str, total: int | None) -> Iterator[Advance]:
+def _progress(name: str, said: str, total: int | None) -> Iterator[Advance]:
     """Progress in MiB, where it is known how many there are."""
     if total is None:
-        print(f"{name} from {address}, of unknown size", file=sys.stderr, flush=True)
+        print(f"{name} from {said}, of unknown size", file=sys.stderr, flush=True)
         yield lambda steps, note: None
         return
     with progress(f"{name} (MiB)", math.ceil(total / MIB)) as advance:

@@ -10,13 +10,12 @@ import hashlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from twf import files
 from twf.data.download import UnavailableError, answers, bytes_of, discard, download
-from twf.data.registry import File, ImagesEntry, WeightsEntry, check_address
+from twf.data.registry import File, ImagesEntry, WeightsEntry, check_address, shown
 from twf.errors import UserError
 
 VARIABLE = "TWF_MIRROR"
@@ -82,10 +81,11 @@ def unreachable(
         lost = [f for f, results in given.items() if not any(results)]
     if not lost:
         return None
-    tried = ", ".join(chain.from_iterable(asked[f] for f in lost)) or "no address is known"
+    tried = ", ".join(shown(address) for f in lost for address in asked[f])
     return (
-        f"cannot fetch {', '.join(lost)} of {name} from here ({tried}): `twf data fetch {name}` on "
-        f"a machine with network, or name a folder that has it with {VARIABLE}"
+        f"cannot fetch {', '.join(lost)} of {name} from here ({tried or 'no address is known'}): "
+        f"`twf data fetch {name}` on a machine with network, or name a folder that has it with "
+        f"{VARIABLE}"
     )
 
 
@@ -103,7 +103,7 @@ def _fetch(place: Path, name: str, file: File, partials: Path) -> None:
             for left in partials.glob(f"{place.name}.????????*"):  # all but the lock
                 left.unlink()
             return
-        failures.append(f"{address}: {wrong}")
+        failures.append(f"{shown(address)}: {wrong}")
     raise UserError(
         f"cannot fetch {place}:\n  "
         + ("\n  ".join(failures) or "the registry has no address of it")
@@ -156,7 +156,7 @@ def _addresses(name: str, file_name: str, file: File) -> list[str]:
         try:
             base = check_address(mirror).rstrip("/")
         except ValueError as error:
-            raise UserError(f"{VARIABLE} is {mirror!r}: {error}") from None
+            raise UserError(f"{VARIABLE} is {shown(repr(mirror))}: {error}") from None
     elif Path(mirror).is_dir():
         base = Path(mirror).resolve().as_uri()
     else:

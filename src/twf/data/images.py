@@ -11,18 +11,22 @@ from PIL import Image
 from twf.data.store import Images
 from twf.errors import UserError
 
+# What is decoded. Pillow would hand Encapsulated PostScript, a program, to Ghostscript to run.
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+
 
 def read_images(files: Sequence[Path], size: int, remedy: str) -> Images:
     """The images as uint8 [N, size, size, 3], in the order of `files`; grey ones become RGB.
 
     An image of another size is squashed by Pillow's bilinear filter, which is also what
     torchvision's `Resize((size, size))` does to a Pillow image. One image at a time is decoded.
-    Raises `UserError` that names the file, what is wrong with it, and `remedy`.
+    A file is of one of `FORMATS`, whatever its name. Raises `UserError` that names the file, what
+    is wrong with it, and `remedy`.
     """
     images = np.empty((len(files), size, size, 3), dtype=np.uint8)
     for place, file in zip(images, files, strict=True):
         try:
-            with Image.open(file) as image:
+            with Image.open(file, formats=FORMATS) as image:
                 place[...] = _resize(image.convert("RGB"), size)
         except FileNotFoundError:
             raise UserError(f"{file} is missing; {remedy}") from None

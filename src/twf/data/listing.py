@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from twf import files
@@ -25,7 +26,7 @@ def show_all() -> None:
         known = [size for size in sizes if size is not None]
         size = f"{sum(known) / MIB:,.0f}" if len(known) == len(sizes) else "unknown"
         state = status(name, entry)
-        table.add_row(name, entry.title, images, size, f"[{COLOURS[state]}]{state}[/]")
+        table.add_row(name, escape(entry.title), images, size, f"[{COLOURS[state]}]{state}[/]")
     console = Console()
     console.print(table)
     console.print("next: twf data fetch NAME")

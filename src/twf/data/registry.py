@@ -33,11 +33,21 @@ FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 def check_address(address: str) -> str:
     """The address itself, where it can be asked for; a `ValueError` where not."""
     parts = urlsplit(address)
+    if "@" in parts.netloc:
+        raise ValueError("an address has no user name and no password: logs would have them too")
     if parts.scheme not in ("http", "https", "file") or re.search(r"\s", address):
         raise ValueError("an address starts with https://, http:// or file:// and has no blanks")
     if parts.scheme != "file" and (not parts.hostname or parts.port == 0):
         raise ValueError("this address names no host")
     return address
+
+
+def shown(text: str) -> str:
+    """A text with addresses as logs may have them: without users, passwords and what follows `?`.
+
+    A query can hold a token, and a password may be in an address that is refused for it.
+    """
+    return re.sub(r"(://[^\s?]*\?)[^\s'\"]+", r"\1...", re.sub(r"://\S*@", "://...@", text))
 
 
 Address = Annotated[str, AfterValidator(check_address)]
@@ -169,7 +179,7 @@ def of_file(path: Path) -> str | None:
 
 def _read(path: Path) -> Registry:
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=UniqueKeyLoader)
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=UniqueKeyLoader)  # noqa: S506
     except OSError as error:
         raise UserError(
             f"{VARIABLE} is {path}, which cannot be read ({error.strerror}); name a YAML file of "
@@ -189,5 +199,5 @@ def _explain(error: Any) -> str:
     where = [str(part) for part in error["loc"]]
     del where[1:2]  # the kind, which pydantic puts in to say which it checked against
     message = error["msg"].removeprefix("Value error, ")
-    shown = "" if isinstance(error["input"], dict) else f" (is: {error['input']!r})"
-    return f"{'.'.join(where)}: {message}{shown}" if where else f"{message}{shown}"
+    found = "" if isinstance(error["input"], dict) else shown(f" (is: {error['input']!r})")
+    return f"{'.'.join(where)}: {message}{found}" if where else f"{message}{found}"

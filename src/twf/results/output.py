@@ -21,9 +21,13 @@ _TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 _TEX |= {"±": r"$\pm$", "—": "---"}
 
 
+# What a spreadsheet takes for a formula's start; the wide forms of East Asian text too.
+_FORMULA = ("=", "+", "-", "@", "\t", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+
 def escape_tex(text: str) -> str:
-    """Plain text as LaTeX source."""
-    return "".join(_TEX.get(character, character) for character in text)
+    """Plain text as LaTeX source on one line: an empty one would end a caption's argument."""
+    return "".join(_TEX.get(character, character) for character in " ".join(text.split()))
 
 
 def escape_markdown(text: str) -> str:
@@ -52,8 +56,11 @@ def csv(frame: pd.DataFrame) -> str:
 
 
 def _no_formula(value: Any) -> Any:
-    active = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{value}" if active else value
+    if not isinstance(value, str):
+        return value
+    # pandas does not quote a bare return, so what follows would be a row of its own
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def read_made(path: Path, command: str) -> pd.DataFrame | str:
@@ -61,7 +68,7 @@ def read_made(path: Path, command: str) -> pd.DataFrame | str:
     return pd.read_parquet(path) if path.exists() else command
 
 
-_markdown = Environment(
+_markdown = Environment(  # noqa: S701 - it makes no HTML: filters escape
     loader=PackageLoader("twf.results"),
     undefined=StrictUndefined,
     trim_blocks=True,

@@ -66,6 +66,7 @@ class WandbRun:
             settings=wandb.Settings(
                 silent=True,
                 console="off",
+                disable_git=True,  # a remote's address can hold a key; the record has the commit
                 x_disable_stats=True,
                 finish_timeout=PATIENCE,
                 finish_timeout_raises=True,

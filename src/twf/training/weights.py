@@ -81,7 +81,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
 def _load(file: Path) -> Any:
     """What `torch.save` wrote, as long as it is made of tensors and containers."""
     try:
-        return torch.load(file, map_location="cpu", weights_only=True)
+        return torch.load(file, map_location="cpu", weights_only=True)  # noqa: TID251
     except (FileNotFoundError, IsADirectoryError):
         raise UserError(f"no {file}; put the weights there") from None
     except pickle.UnpicklingError as error:

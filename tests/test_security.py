@@ -1,0 +1,320 @@
+"""Files from elsewhere are data: nothing in them is run, and nothing is written elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import pickle
+import re
+import shlex
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import official
+import pytest
+import torch
+import yaml
+
+from twf import cli, files, params, search, study
+from twf.data import archive, cifar, folders, registry, store
+from twf.errors import UserError
+from twf.params import Network
+from twf.results import record
+from twf.training import checkpoints, weights
+from twf.training.resume import Keeper
+
+PROJECT = Path(__file__).parents[1]
+
+
+# The source
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pickle; pickle.load(open('x', 'rb'))",
+        "import pandas; pandas.read_pickle('x')",
+        "import marshal; marshal.loads(b'x')",
+        "import shelve; shelve.open('x')",
+        "import joblib",
+        "import torch; torch.load('x')",
+        "import numpy as np; np.load('x', allow_pickle=True)",
+        "from multiprocessing.connection import Client",
+        "import yaml; yaml.load('x', Loader=yaml.Loader)",
+        "eval('x')",
+        "exec('x')",
+        "import os; os.system('x')",
+        "import subprocess; subprocess.run('x', shell=True)",
+        "import tarfile; tarfile.open('x').extractall('y')",
+        "import jinja2; jinja2.Environment()",
+        "import markupsafe; markupsafe.Markup('x' + y)",
+    ],
+)
+def test_a_line_that_runs_code_from_data_fails_the_lint(line: str) -> None:
+    words = [sys.executable, "-m", "ruff", "check", "--stdin-filename", "src/twf/new.py", "-"]
+    done = subprocess.run(words, input=line, cwd=PROJECT, capture_output=True, text=True)
+    assert re.search(r"^(S\d+|TID251) ", done.stdout, flags=re.M), done.stdout + done.stderr
+
+
+def test_the_workflow_has_no_such_line() -> None:
+    """The lint does not read Snakemake's language."""
+    rules = [PROJECT / "Snakefile", *(PROJECT / "workflow").rglob("*.smk")]
+    assert len(rules) > 5
+    danger = re.compile(
+        r"^\s+(run|script|notebook):|(import|from) (pickle|marshal|joblib|torch|yaml|os|subprocess)"
+        r"|\b(eval|exec|open|Unpickler)\(",
+        flags=re.M,
+    )
+    assert [path for path in rules if danger.search(path.read_text())] == []
+
+
+# Files that hold code
+
+
+class Malicious:
+    """A pickle of it calls `open(file, "w")`."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open, (str(self.file), "w")
+
+
+def pickled(path: Path, trace: Path) -> None:
+    path.write_bytes(pickle.dumps(Malicious(trace)))
+
+
+def saved_by_torch(path: Path, trace: Path) -> None:
+    torch.save({"x": Malicious(trace)}, path)
+
+
+def array_of_objects(path: Path, trace: Path) -> None:
+    np.savez(path.open("wb"), **dict.fromkeys(archive.KEYS, np.array([Malicious(trace)], object)))
+
+
+def pickle_in_a_zip(path: Path, trace: Path) -> None:
+    with zipfile.ZipFile(path, "w") as made:
+        for key in archive.KEYS:
+            made.writestr(f"{key}.npy", pickle.dumps(Malicious(trace)))
+
+
+def tagged(path: Path, trace: Path) -> None:
+    path.write_text(f"!!python/object/apply:builtins.open [{str(trace)!r}, w]\n")
+
+
+def batch(path: Path, trace: Path) -> None:
+    folder = path / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
+    pickled(folder / "data_batch_1", trace)
+
+
+def postscript(path: Path, trace: Path) -> None:
+    """An image that is a program; Ghostscript, were it called, is ours."""
+    official.write_folders(path, official.some_arrays("cub200"))
+    program = "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 32 32\n%%EndComments\nshowpage\n"
+    next((path / "train").rglob("*.png")).write_text(program)
+    interpreter = trace.parent / "bin" / "gs"
+    interpreter.parent.mkdir()
+    interpreter.write_text(f"#!/bin/sh\ntouch {shlex.quote(str(trace))}\n")
+    interpreter.chmod(0o755)
+
+
+RESNET = Network(architecture="resnet18", width=4)
+READERS: dict[str, tuple[str, Callable[[Path, Path], None], Callable[[Path], object]]] = {
+    "arrays": ("x.npz", array_of_objects, lambda path: archive.read_npz(path, 2)),
+    "arrays in name": ("x.npz", pickle_in_a_zip, lambda path: archive.read_npz(path, 2)),
+    "no arrays": ("x.npz", pickled, lambda path: archive.read_npz(path, 2)),
+    "CIFAR": ("x", batch, lambda path: cifar.read(path, 32)),
+    "images": ("x", postscript, lambda path: folders.read(path, 32)),
+    "weights": ("x.pth", saved_by_torch, weights.read_weights),
+    "old weights": ("x.pth", pickled, weights.read_weights),
+    "weights in name": ("x.safetensors", saved_by_torch, weights.read_weights),
+    "data": ("x.safetensors", pickled, store.load),
+    "checkpoint": ("x.safetensors", saved_by_torch, lambda p: checkpoints.load(p, RESNET)),
+    "record": ("x.parquet", pickled, record.read),
+    "params": ("x.yaml", tagged, params.load),
+    "winners": ("x.yaml", tagged, lambda path: search.load_winners(str(path), "study")),
+    "no winners": ("x.yaml", pickled, lambda path: search.load_winners(str(path), "study")),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_with_code_is_named_and_its_code_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    name, write, read = READERS[reader]
+    trace = tmp_path / "it ran"
+    write(tmp_path / name, trace)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(UserError, match=re.escape(str(tmp_path / name))):
+        read(tmp_path / name)
+    assert not trace.exists()
+
+
+def test_a_registry_with_code_is_named_and_its_code_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tagged(tmp_path / "x.yaml", tmp_path / "it ran")
+    monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "x.yaml"))
+    with pytest.raises(UserError, match=r"x\.yaml is not valid YAML"):
+        registry.load()
+    assert not (tmp_path / "it ran").exists()
+
+
+@pytest.mark.parametrize("write", [pickled, saved_by_torch])
+def test_a_saved_state_with_code_is_not_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], write: Callable[[Path, Path], None]
+) -> None:
+    path = tmp_path / "state.safetensors"
+    write(path, tmp_path / "it ran")
+    assert Keeper(path, {}, math.inf).load() is None
+    assert f"{path} cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "it ran").exists()
+
+
+# Names and other texts
+
+TEXTS = (
+    "<script>hacked = 1</script>",
+    '"><img src=x onerror="hacked = 1">',
+    "</script></title></style><svg onload=hacked=1>",
+    "{{7*7}} {% raw %} {x} ${y} %(z)s",
+    "$(touch hacked) `touch hacked` ; touch hacked #",
+    "..",
+    "../../hacked",
+    "a\nb\n\n```\n[link](javascript:hacked=1)",
+    "\u202etxt.exe",
+    "\x1b]0;hacked\x07\x1b[31m",
+    "=cmd|'/c calc'!A0",
+    "a\r=cmd|'/c calc'!A0",
+    "[/red] $x_{$ \\input{hacked} \\write18{touch hacked}",
+)
+NAMES = (*TEXTS, "", "a b", "a/b", "-a", "a\n", "A", "a.b", "é")
+
+
+def renamed(values: dict[str, Any], path: str, name: str) -> None:
+    """Give the key at the end of `path` another name."""
+    *outer, key = path.split("/")
+    for part in outer:
+        values = values[part]
+    values[name] = values.pop(key)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_no_file_may_have_is_refused(tiny_values: dict[str, Any], name: str) -> None:
+    """Names become files and words of a shell."""
+    experiment = tiny_values["studies"]["tiny"]["experiments"]["main"]
+    experiment["variants"] = {"plain": {"title": "Plain"}}
+    before = yaml.safe_dump(tiny_values)
+    for path in (
+        "studies/tiny",
+        "datasets/target",
+        "sources/origin",
+        "benchmarks/split-target",
+        "studies/tiny/experiments/main",
+        "studies/tiny/experiments/main/variants/plain",
+    ):
+        values = yaml.safe_load(before)
+        renamed(values, path, name)
+        with pytest.raises(UserError, match=r"String should match pattern") as caught:
+            params.check(values)
+        where = path.replace("/", ".").rpartition(".")[0]
+        assert f"\n  {where}." in str(caught.value)
+        assert "\x1b" not in str(caught.value)
+
+
+class Elements(HTMLParser):
+    """The elements and attributes of a page, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.attributes: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.attributes += [name for name, _ in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture
+def twf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """`twf(*words)` calls the command in this process, and gives what it said."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the command would leave its own behind
+
+    def call(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["twf", *words])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        said = "".join(capsys.readouterr())
+        assert not left.value.code, said
+        return said
+
+    return call
+
+
+def test_hostile_texts_pass_the_pipeline_as_texts(
+    tiny_project: Path, tiny_values: dict[str, Any], twf: Callable[..., str]
+) -> None:
+    """Titles, files, classes, a project at Weights & Biases: all that may be any text."""
+    values = tiny_values
+    values["tracking"] = {"mode": "offline"}
+    text = " ".join(TEXTS)
+    values["datasets"]["target"]["file"] = "archives/$(touch hacked)<b> {x} '=1.npz"
+    Path("archives/target.npz").rename(values["datasets"]["target"]["file"])
+    for part in (*values["datasets"].values(), *values["benchmarks"].values()):
+        part["title"] += text
+    values["benchmarks"]["split-target"]["epochs"] = 1
+    values["studies"]["tiny"]["title"] = text
+    values["studies"]["tiny"]["experiments"]["main"] |= {
+        "title": text,
+        "methods": ["er"],
+        "variants": {"a": {"title": text}, "b": {"title": TEXTS[10], "pretrained": False}},
+    }
+    files.PARAMS.write_text(yaml.safe_dump(values))
+    for name, classes in {"target": 4, "origin": 3}.items():
+        path = Path(values["datasets"][name]["file"])
+        arrays = dict(np.load(path))
+        np.savez(path.open("wb"), class_names=np.array(TEXTS[:classes]), **arrays)
+    files.PUBLISHED.parent.mkdir()
+    header = "table,benchmark,method,variant,protocol,buffer_size,final_average_accuracy"
+    files.PUBLISHED.write_text(f"{header},final_forgetting\n")
+    around = {path for path in tiny_project.parent.rglob("*") if "project" not in path.parts}
+    twf("plan", "tiny")
+    for name in ("target", "origin"):
+        twf("data", "prepare", name)
+    twf("pretrain", "train", "origin")
+    for run in study.expand(params.load(files.PARAMS), "tiny").runs:
+        twf("run", "tiny", run)
+    for node in ("collect", "table", "compare", "metrics", "figures", "describe", "report"):
+        twf(node, "tiny")
+    assert store.load(files.data_file("target")).classes == list(TEXTS[:4])
+    page = Elements(files.report_file("tiny").read_text())
+    assert page.names.count("script") == 1  # its own
+    assert not {"img", "iframe", "object"} & set(page.names)
+    assert not [name for name in page.attributes if name.startswith("on")]
+    assert text.replace("\r", "\n") in page.text  # as HTML and Python read lines
+    results = files.report_file("tiny").parent
+    for path in (*results.rglob("*.md"), *results.rglob("*.svg")):
+        assert not re.search(r"(?<!\\)<(script|img|svg onload)", path.read_text()), path
+    for path in results.rglob("*.tex"):
+        assert "\\input" not in path.read_text() and "\\write18" not in path.read_text()
+    for path in results.rglob("*.csv"):
+        with path.open(newline="") as file:
+            cells = [cell for row in csv.reader(file) for cell in row]
+        assert not [cell for cell in cells if cell.startswith("=")], path
+    assert list(Path("wandb").glob("offline-run-*"))
+    assert not list(tiny_project.parent.rglob("hacked*"))
+    assert {p for p in tiny_project.parent.rglob("*") if "project" not in p.parts} == around
