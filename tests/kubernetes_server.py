@@ -130,7 +130,7 @@ class _Api(BaseHTTPRequestHandler):
     def _match(self, pattern: str) -> re.Match[str] | None:
         return re.fullmatch(pattern, urlparse(self.path).path)
 
-    def do_POST(self) -> None:  # noqa: N802 - the library's name, as the ones below
+    def do_POST(self) -> None:
         body = self._sent()
         of_job = self._match("/apis/batch/v1/namespaces/[^/]+/jobs") is not None
         assert of_job or self._match("/api/v1/namespaces/[^/]+/secrets"), self.path
@@ -145,7 +145,7 @@ class _Api(BaseHTTPRequestHandler):
             self.cluster.secrets[body["metadata"]["name"]] = body["data"]
         self._answer(body, 201)
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         asked = parse_qs(urlparse(self.path).query)
         if match := self._match("/apis/batch/v1/namespaces/[^/]+/jobs/([^/]+)/status"):
             job = self.cluster.jobs[match[1]] | {"status": self.cluster.status(match[1])}
@@ -161,7 +161,7 @@ class _Api(BaseHTTPRequestHandler):
         else:
             raise AssertionError(self.path)
 
-    def do_DELETE(self) -> None:  # noqa: N802
+    def do_DELETE(self) -> None:
         self._sent()
         match = self._match("/.+/(jobs|pods|secrets)/([^/]+)")
         assert match is not None, self.path
