@@ -38,7 +38,9 @@ def refusal(body: dict[str, Any], kind: str, group: str) -> str:
         return str(error.message)
     if kind == "Job":  # no part of the schema: Kubernetes gives no part of a device, and no more
         for container in body["spec"]["template"]["spec"]["containers"]:
-            wanted, most = (container["resources"].get(of, {}) for of in ("requests", "limits"))
+            wanted, most = (
+                container.get("resources", {}).get(of, {}) for of in ("requests", "limits")
+            )
             for name in wanted:
                 if "/" in name and wanted[name] != most.get(name):
                     return f"{name}: limit must be set for non overcommitable resources"

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
+import textwrap
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import distribution
@@ -19,7 +21,7 @@ from typing import Any
 import pytest
 import remote_servers
 import yaml
-from kubernetes_server import WORKDIR, Cluster, kubernetes_server
+from kubernetes_server import WORKDIR, Cluster, kubernetes_server, refusal
 from miniature import (
     ER,
     FINETUNE,
@@ -51,8 +53,9 @@ pytestmark = [
 CLAIM = "twf-states"
 PREFIX = f"s3://{BUCKET}/kubernetes"
 TARGET = str(report_file("demo"))
-PROFILE = ("snakemake", "--profile", "workflow/profiles/kubernetes", TARGET)
-WORDS = (*PROFILE, "--default-storage-prefix", PREFIX, "--seconds-between-status-checks", "2")
+PROFILE = Path("workflow/profiles/kubernetes/config.yaml")
+WORDS = ("snakemake", "--profile", str(PROFILE.parent), TARGET)
+WORDS += ("--seconds-between-status-checks", "2")
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +66,12 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def project(tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout whose Snakemake knows the storage, as docs/kubernetes.md says."""
+    """A checkout whose profile and environment are as docs/kubernetes.md says."""
     folder = tmp_path / "project"
     checkout(folder, catchable())
+    profile = (folder / PROFILE).read_text().replace("s3://BUCKET/twf", PREFIX)
+    profile = profile.replace("# kubernetes-persistent-volumes", "kubernetes-persistent-volumes")
+    (folder / PROFILE).write_text(profile)
     for name, value in zip(("ACCESS", "SECRET"), KEYS[True], strict=True):
         monkeypatch.setenv(f"SNAKEMAKE_STORAGE_S3_{name}_KEY", value)
     monkeypatch.setenv("SNAKEMAKE_STORAGE_S3_ENDPOINT_URL", endpoint)
@@ -100,6 +106,31 @@ def jobs_of(cluster: Cluster, run: str) -> list[str]:
     return [name for name, job in cluster.jobs.items() if f"run={run}'" in json.dumps(job)]
 
 
+def test_the_volume_in_the_documentation_is_a_valid_one() -> None:
+    page = (PROJECT / "docs/kubernetes.md").read_text()
+    (block,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
+    volume = yaml.safe_load(textwrap.dedent(block))
+    assert volume["metadata"]["name"] == CLAIM
+    assert not refusal(volume, volume["kind"], volume["apiVersion"])
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"resources": {}}, ""),
+        ({"resources": {"requests": {"nvidia.com/gpu": "1"}}}, "limit must be set"),
+        ({"image": 1}, "not of type 'string'"),
+        ({"unknown": 1}, "'unknown' was unexpected"),
+    ],
+)
+def test_the_cluster_of_these_tests_refuses_what_kubernetes_does(
+    change: dict[str, Any], problem: str
+) -> None:
+    pod = {"containers": [{"name": "snakemake"} | change], "restartPolicy": "Never"}
+    said = refusal({"spec": {"template": {"spec": pod}}}, "Job", "batch/v1")
+    assert problem in said and bool(said) == bool(problem), said
+
+
 def test_a_dry_run_shows_the_jobs_with_their_resources(project: Path) -> None:
     said = call(project, *WORDS, "--dry-run")
     job = said.partition(f"output: {PREFIX}/{record_file('demo', ER)}")[2].partition("\n\n")[0]
@@ -118,7 +149,7 @@ def check(job: dict[str, Any], memory: str) -> None:
     (toleration,) = pod["tolerations"]
     assert (toleration["key"], toleration["effect"]) == ("nvidia.com/gpu", "NoSchedule")
     (container,) = pod["containers"]
-    profile = yaml.safe_load((PROJECT / "workflow/profiles/kubernetes/config.yaml").read_text())
+    profile = yaml.safe_load((PROJECT / PROFILE).read_text())
     assert container["image"] == profile["container-image"]
     assert container["workingDir"] == WORKDIR
     assert [mount["mountPath"] for mount in container["volumeMounts"]] == [
@@ -140,9 +171,8 @@ def check(job: dict[str, Any], memory: str) -> None:
 def test_a_study_on_kubernetes_ends_in_the_records_of_a_local_one(
     project: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [*WORDS, "--kubernetes-persistent-volumes", f"{CLAIM}:/workdir/states"]
     with (project / "said.log").open("wb") as log:
-        snakemake = subprocess.Popen(words, cwd=project, stdout=log, stderr=log)
+        snakemake = subprocess.Popen(WORDS, cwd=project, stdout=log, stderr=log)
     try:
         state = cluster.folder / CLAIM / state_file("demo", ER).relative_to("states")
         until(state.exists, "a saved state")
