@@ -45,7 +45,7 @@ services: ## What `make test-all` talks to, from Debian's packages (as root): Sl
 	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --quiet --yes slurm-wlm munge openssh-server chromium
 
 test-all: setup ## Every test, the slow ones and those that need services too
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[services]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[kubernetes,services]'
 	pytest --numprocesses auto
 
 bench: setup ## Speed of training and its parts here; make bench BENCH='--help' says what else

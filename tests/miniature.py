@@ -6,7 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import yaml
 from keys import KEYS, has_key
@@ -15,6 +18,7 @@ from twf import files, params, study
 from twf.results import record
 
 PROJECT = Path(__file__).parents[1]
+TIMEOUT = 120  # seconds for one thing to happen
 
 
 def call(folder: Path, *words: str, fails: bool = False) -> str:
@@ -59,7 +63,18 @@ def miniature() -> dict:
     return values
 
 
-def checkout(folder: Path) -> None:
+def catchable() -> dict[str, Any]:
+    """The miniature without its second source, and with runs that can be caught."""
+    values = miniature()
+    del values["studies"]["demo"]["experiments"]["dissimilar"]
+    values["benchmarks"]["split-digits"]["epochs"] = 5
+    return values
+
+
+FINETUNE, ER, TWF = (f"split-digits.{name}.s0" for name in ("finetune", "er.16", "twf.16"))
+
+
+def checkout(folder: Path, values: dict[str, Any] | None = None) -> None:
     """Make `folder` such a checkout, committed, with nothing made yet."""
     folder.mkdir()
     for name in ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", "environment.yml"):
@@ -75,7 +90,7 @@ def checkout(folder: Path) -> None:
     for name in ("config", ".gitignore"):
         shutil.copy2(PROJECT / ".dvc" / name, folder / ".dvc")
     shutil.copytree(PROJECT / ".dvc/plots", folder / ".dvc/plots")
-    (folder / "params.yaml").write_text(yaml.safe_dump(miniature(), sort_keys=False))
+    (folder / "params.yaml").write_text(yaml.safe_dump(values or miniature(), sort_keys=False))
     for words in (
         ("init", "--quiet"),
         ("config", "user.name", "x"),
@@ -107,3 +122,19 @@ def pretend(folder: Path, size: int = 1000) -> None:
     call(folder, "dvc", "commit", "--force", "--with-deps", "report@demo")
     call(folder, "git", "add", "--all")
     call(folder, "git", "commit", "--quiet", "--message", "made")
+
+
+def results(folder: Path, run: str) -> dict[str, Any]:
+    """What a run's record says, clock times and the like aside."""
+    row = record.read(folder / files.record_file("demo", run)).to_pylist()[0]
+    kept = {key: row[key] for key in ("digest", "accuracy_class_il", "accuracy_task_il")}
+    return kept | {"losses": [epoch["loss"] for epoch in row["history"]]}
+
+
+def until(found: Callable[[], Any], what: str) -> Any:
+    """What `found` gives once it gives something."""
+    end = time.monotonic() + TIMEOUT
+    while not (answer := found()):
+        assert time.monotonic() < end, f"in vain: {what}"
+        time.sleep(0.02)
+    return answer

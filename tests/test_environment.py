@@ -22,6 +22,7 @@ REQUIREMENTS = {
     canonicalize_name(r.name): r
     for r in map(Requirement, [*PROJECT["dependencies"], *(x for e in EXTRAS.values() for x in e)])
 }
+CONTAINERFILE = ROOT / "workflow/Containerfile"
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
 
 
@@ -80,8 +81,41 @@ def test_the_constraints_name_packages_and_versions_alone():
     assert all(constraint.url is None for constraint in constraints())
 
 
+def instructions() -> list[tuple[str, str]]:
+    """The lines of the container file: their first word, and the rest."""
+    text = re.sub(r"^#.*\n", "", CONTAINERFILE.read_text(), flags=re.M).replace("\\\n", " ")
+    return [(line.split()[0], line.partition(" ")[2]) for line in text.splitlines() if line]
+
+
+def test_the_container_has_a_python_that_the_project_supports_by_its_full_version():
+    (base,) = [rest for word, rest in instructions() if word == "FROM"]
+    match = re.fullmatch(r"python:(\d+\.\d+\.\d+)-slim-[a-z]+", base)
+    assert match, base
+    assert SpecifierSet(PROJECT["requires-python"]).contains(match[1])
+
+
+def test_the_container_gets_files_that_are_there_and_all_that_a_build_reads():
+    copied = [word for name, rest in instructions() if name == "COPY" for word in rest.split()[:-1]]
+    assert all((ROOT / name).exists() for name in copied)
+    assert {"pyproject.toml", "constraints.txt", PROJECT["readme"], "src"} <= set(copied)
+    assert set(copied) >= set(PROJECT["license-files"])
+
+
+def test_the_container_installs_the_project_with_pinned_packages_for_another_user():
+    said = instructions()
+    (installed,) = [rest for word, rest in said if word == "RUN" and "pip install" in rest]
+    match = re.search(r"--constraint /opt/twf/constraints.txt\s+'/opt/twf\[([a-z,]+)\]'", installed)
+    assert match, installed
+    assert {"pipeline", "kubernetes"} <= set(match[1].split(",")) <= EXTRAS.keys()
+    assert installed.count("pip ") == installed.count("--constraint /opt/twf/constraints.txt")
+    assert [rest for word, rest in said if word == "USER"] == ["1000"]
+
+
 def test_the_version_is_the_same_everywhere():
     assert twf.__version__ == PROJECT["version"]
+    profile = yaml.safe_load((ROOT / "workflow/profiles/kubernetes/config.yaml").read_text())
+    assert profile["container-image"].endswith(f":{twf.__version__}")
+    assert f"--tag {profile['container-image']} ." in CONTAINERFILE.read_text()
 
 
 def test_the_licence_is_mit_everywhere():

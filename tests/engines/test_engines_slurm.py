@@ -9,22 +9,17 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from miniature import call, checkout, miniature
+from miniature import ER, FINETUNE, TIMEOUT, TWF, call, catchable, checkout, results, until
 
-from twf.files import log_file, record_file, report_file, runs_file, state_file
-from twf.results import record
+from twf.files import log_file, report_file, runs_file, state_file
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scontrol")
 PATH = os.environ["PATH"] + os.pathsep + "/usr/sbin"
 MISSING = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
-TIMEOUT = 120  # seconds for one thing to happen
 
 pytestmark = [
     pytest.mark.service,
@@ -61,17 +56,6 @@ NodeName=localhost CPUs=4 RealMemory=64000 Gres=gpu:4
 PartitionName=test Nodes=localhost Default=YES MaxTime=INFINITE State=UP
 """
 DEVICES = ("null", "zero", "full", "random")
-
-FINETUNE, ER, TWF = (f"split-digits.{name}.s0" for name in ("finetune", "er.16", "twf.16"))
-
-
-def until(found: Callable[[], Any], what: str) -> Any:
-    """What `found` gives once it gives something."""
-    end = time.monotonic() + TIMEOUT
-    while not (answer := found()):
-        assert time.monotonic() < end, f"in vain: {what}"
-        time.sleep(0.02)
-    return answer
 
 
 def ask(*words: str) -> str:
@@ -137,13 +121,8 @@ def _idle() -> bool:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The miniature study without its second source, and with runs that can be caught."""
     folder = tmp_path / "project"
-    checkout(folder)
-    values = miniature()
-    del values["studies"]["demo"]["experiments"]["dissimilar"]
-    values["benchmarks"]["split-digits"]["epochs"] = 5
-    (folder / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    checkout(folder, catchable())
     return folder
 
 
@@ -171,13 +150,6 @@ def job_of(run: str) -> str:
     lines = ask("squeue", "--noheader", "--format=%i %k").splitlines()
     (job,) = [line.split()[0] for line in lines if line.endswith(f"_{run}")]
     return job
-
-
-def results(project: Path, run: str) -> dict[str, Any]:
-    """What a run's record says, clock times and the like aside."""
-    row = record.read(project / record_file("demo", run)).to_pylist()[0]
-    kept = {key: row[key] for key in ("digest", "accuracy_class_il", "accuracy_task_il")}
-    return kept | {"losses": [epoch["loss"] for epoch in row["history"]]}
 
 
 @pytest.mark.usefixtures("cluster")

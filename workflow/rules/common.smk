@@ -9,7 +9,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
-from twf import disk, files, machine, params, slurm, study, warm
+from twf import disk, files, machine, object_storage, params, slurm, study, warm
 from twf.data import preflight, registry
 from twf.errors import UserError
 
@@ -27,6 +27,11 @@ try:
             "--config takes study=NAME alone; change anything else in params.yaml"
         )
     PARAMS.named_study(config["study"])
+    if (provider := workflow.storage_registry.default_storage_provider) is not None:
+        prefix = workflow.storage_settings.default_storage_prefix
+        object_storage.keep_copies_here(
+            provider.object(f"{prefix}/params.yaml").local_path().parent
+        )
 except UserError as error:
     raise WorkflowError(str(error))
 validate(config, str(Path(workflow.basedir) / files.SCHEMA), set_default=False)
@@ -110,12 +115,15 @@ def records_of(wildcards):
 
 
 def data_input(wildcards):
-    """What a data set is read from: a file of the user's, an archive to fetch, or nothing."""
+    """What a data set is read from: a file of the user's, an archive to fetch, or nothing.
+
+    Both lie where Snakemake was started, as do published weights.
+    """
     dataset = data_of(wildcards)
     unless_refused(preflight.data, wildcards.data, dataset)
     if dataset.reader == "official":
-        return ancient(str(files.receipt_file(dataset.archive)))
-    return getattr(dataset, "file", [])
+        return local(ancient(str(files.receipt_file(dataset.archive))))
+    return local(dataset.file) if dataset.reader == "archive" else []
 
 
 def prepared(name):
@@ -132,8 +140,8 @@ def pretrain_input(wildcards):
     unless_refused(preflight.weights, wildcards.source, source)
     archive = registry.of_file(Path(source.weights))
     if archive is None:
-        return source.weights
-    return ancient(str(files.receipt_file(archive)))
+        return local(source.weights)
+    return local(ancient(str(files.receipt_file(archive))))
 
 
 def pretrain_parameters(wildcards):

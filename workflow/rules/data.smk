@@ -4,7 +4,7 @@ localrules:
 
 rule fetch:
     output:
-        files.RECEIPT,
+        local(files.RECEIPT),
     log:
         "logs/fetch/{archive}.log",
     benchmark:

@@ -1,7 +1,7 @@
 rule table:
     input:
         runs=files.RUNS,
-        published=str(files.PUBLISHED),
+        published=local(str(files.PUBLISHED)),
     output:
         [f"{files.TABLE}.{ending}" for ending in files.TABLE_FORMATS if ending != "csv"],
         report(
@@ -48,7 +48,7 @@ rule search:
 rule metrics:
     input:
         runs=files.RUNS,
-        published=str(files.PUBLISHED),
+        published=local(str(files.PUBLISHED)),
     output:
         files.METRICS,
     log:
@@ -69,7 +69,7 @@ rule metrics:
 rule compare:
     input:
         runs=files.RUNS,
-        published=str(files.PUBLISHED),
+        published=local(str(files.PUBLISHED)),
     output:
         [
             f"{made}.{ending}"
