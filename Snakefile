@@ -7,10 +7,12 @@
 # Rules hold no logic: each is one call of the `twf` command, and asks twf.study what to make.
 from snakemake.utils import min_version
 
+from twf import planned
+
 min_version("9.16")
 
 
-configfile: "params.yaml"
+configfile: str(planned.file(workflow.remote_exec))
 
 
 include: "workflow/rules/common.smk"
@@ -37,8 +39,17 @@ rule all:
 
 
 onstart:
+    unless_refused(planned.keep, PARAMS, Path(".snakemake/planned"))
     if workflow.local_exec and not GPU:
-        warm.start(Path(".snakemake/twf.socket"))
+        warm.start(Path(f".snakemake/twf-{os.getpid()}.socket"))
+
+
+onerror:
+    disk.say_where_full()
+
+
+onsuccess:
+    unless_refused(planned.require_unchanged, PARAMS, files.PARAMS)
 
 
 include: "workflow/rules/data.smk"

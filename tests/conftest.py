@@ -298,6 +298,18 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NvidiaSmi:
 
 
 @pytest.fixture
+def lasting() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """`lasting(row)`: a record without what differs each time: clocks, memory, machine."""
+
+    def without_times(row: dict[str, Any]) -> dict[str, Any]:
+        passing = ("seconds", "started", "peak_memory_mib", "host", "device")
+        history = [{k: v for k, v in e.items() if k != "seconds"} for e in row["history"]]
+        return {k: v for k, v in row.items() if k not in passing} | {"history": history}
+
+    return without_times
+
+
+@pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder that holds 1 MiB and no more: a file system of its own."""
     folder = tmp_path / "small-disk"

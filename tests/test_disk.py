@@ -109,3 +109,13 @@ def test_asking_needs_no_torch(tiny_project) -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_full_disk_is_named_once_a_job_has_failed(tiny_project, small_disk, capsys) -> None:
+    Path("states").symlink_to(small_disk)
+    disk.say_where_full()
+    assert capsys.readouterr().err == ""
+    (small_disk / "filler").write_bytes(b"x" * 2**19)
+    disk.say_where_full()
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"the disk of {small_disk} is full: free some (`twf clean`")

@@ -99,6 +99,9 @@ def test_what_the_disk_refuses_is_a_users_mistake(tmp_path):
     full = pytest.raises(UserError, match="No space left on device.*: free some space there")
     with full, files.writing(path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    refused = pytest.raises(UserError, match=f"cannot write {path / 'below'} ")
+    with refused, files.atomic(path / "below"):
+        pass
 
 
 def test_a_lock_lets_one_in_at_a_time(tmp_path, capfd):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -134,3 +137,26 @@ def test_a_folder_whose_braces_snakemake_would_fill_is_refused(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path / name)
     with pytest.raises(UserError, match="rename that folder"):
         machine.refuse_braces()
+
+
+def test_a_process_is_told_to_stop_when_its_parent_is_killed(tmp_path: Path) -> None:
+    child = (
+        "import signal, sys, time; from pathlib import Path; from twf import machine\n"
+        "told = lambda *_: (Path('told').touch(), sys.exit())\n"
+        "signal.signal(signal.SIGTERM, told); machine.stop_with_parent()\n"
+        "Path('ready').touch(); time.sleep(60)"
+    )
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+    wait_for(tmp_path / "ready")
+    assert not (tmp_path / "told").exists()
+    parent.kill()
+    parent.wait()
+    wait_for(tmp_path / "told")
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < end, f"in vain: {path.name}"
+        time.sleep(0.01)

@@ -97,3 +97,15 @@ def test_a_terminal_gets_a_bar():
     said = terminal.getvalue()
     assert "work" in said and "2/2" in said and "loss 0.25" in said
     assert "after" not in said
+
+
+def test_a_log_that_cannot_be_written_does_not_end_the_work():
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stderr", Full())
+        with progress("work", 2) as advance:
+            advance(1, "a")
+            advance(1, "b")

@@ -67,7 +67,8 @@ DeterministicOption = Annotated[
     ),
 ]
 AttemptOption = Annotated[
-    int, typer.Option(min=1, hidden=True)  # Snakemake's, which would try a user's mistake again
+    # Snakemake's, which would try a user's mistake again; 0 by hand
+    int, typer.Option(min=0, hidden=True)
 ]
 ArchiveArgument = Annotated[
     str, typer.Argument(help="An archive, as `twf data list` names it, for example cifar10.")
@@ -222,13 +223,15 @@ def pretrain_train(
     save_every: SaveOption = 300.0,
     execution: ExecutionOption = "plain",
     deterministic: DeterministicOption = False,
-    attempt: AttemptOption = 1,
+    attempt: AttemptOption = 0,
 ) -> None:
     """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
 
     Needs the source's data (`twf data prepare`). Stopped or killed, it goes on from its last saved
     state when it is called again. Next: `twf run`.
     """
+    if attempt:
+        machine.stop_with_parent()
     from twf.training.pretraining import pretrain
 
     loaded = parameters.load(params)
@@ -286,7 +289,7 @@ def run(
     save_every: SaveOption = 300.0,
     execution: ExecutionOption = "plain",
     deterministic: DeterministicOption = False,
-    attempt: AttemptOption = 1,
+    attempt: AttemptOption = 0,
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
 
@@ -294,6 +297,8 @@ def run(
     from its last saved state when it is called again; SIGTERM and Ctrl-C save before they end it.
     Next: `twf collect`.
     """
+    if attempt:
+        machine.stop_with_parent()
     if device != "cuda" and (status := warm.hand_over()) is not None:
         raise typer.Exit(status)
     from twf.training.run import execute
@@ -578,7 +583,8 @@ def resumable(study: str, name: str, attempt: int) -> Iterator[None]:
     refused = files.state_file(study, name).with_name("refused.txt")
     if attempt > 1 and refused.exists():
         raise UserError(f"{refused.read_text()} (not tried again)")
-    refused.unlink(missing_ok=True)
+    with files.writing(refused):
+        refused.unlink(missing_ok=True)
     try:
         yield
     except Stopped:
@@ -587,8 +593,9 @@ def resumable(study: str, name: str, attempt: int) -> Iterator[None]:
     except GpuError:
         raise
     except UserError as error:
-        refused.parent.mkdir(parents=True, exist_ok=True)
-        refused.write_text(str(error))
+        with contextlib.suppress(OSError):  # that a disk is full may be the mistake
+            refused.parent.mkdir(parents=True, exist_ok=True)
+            refused.write_text(str(error))
         raise
 
 

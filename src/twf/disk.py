@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
@@ -19,6 +20,7 @@ from twf.study import Plan
 
 MIB = 2**20
 CLOSE = 0.8  # of what is free: a study that needs more is told
+FULL = 1.0  # MiB: a disk with less is called full
 
 # Where each part comes to lie; any of these folders may be a link to one on another disk.
 FOLDERS = {
@@ -84,7 +86,7 @@ def check(params: Params, plan: Plan) -> str | None:
     for name, mib in needed(params, plan, jobs=1).items():
         folder = FOLDERS[name]
         if mib:
-            there = next(path for path in (folder, *folder.parents) if path.exists())
+            there = _existing(folder)
             disk = os.stat(there).st_dev
             parts[disk][name] = mib
             folders.setdefault(disk, there)
@@ -102,6 +104,23 @@ def check(params: Params, plan: Plan) -> str | None:
         if together > CLOSE * free:
             close.append(f"{said}: it may become too small; {remedy}")
     return "; ".join(close) or None
+
+
+def say_where_full() -> None:
+    """Name the disks on which nothing can be written any more: a job's log may lie there too."""
+    found = [_existing(folder) for folder in (*FOLDERS.values(), Path())]
+    for folder in {os.stat(folder).st_dev: folder for folder in found}.values():
+        if shutil.disk_usage(folder).free < FULL * MIB:
+            print(
+                f"the disk of {folder.resolve()} is full: free some (`twf clean` shows what can "
+                "go), then call again",
+                file=sys.stderr,
+            )
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def size(mib: float) -> str:

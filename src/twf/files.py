@@ -141,15 +141,17 @@ def log_file(study: str, run: str) -> Path:
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` when the block ends without error.
 
-    The temporary name ends in `.partial`, which `.dvcignore` keeps out of tracked folders.
+    The temporary name ends in `.partial`, which `.dvcignore` keeps out of tracked folders. What the
+    disk refuses is a `UserError`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield partial
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -127,6 +129,16 @@ def free_memory_mib() -> float:
 def put_own_command_on_path() -> None:
     """Let `twf` mean the one beside this Python, also where its environment is not activated."""
     os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
+
+
+def stop_with_parent() -> None:
+    """Have this process sent SIGTERM when the one that started it ends, however that ends.
+
+    Snakemake does not take what a job makes that outlives it: it makes that anew. So a run saves
+    its state instead, and the next job goes on from there.
+    """
+    set_parent_death_signal = 1  # PR_SET_PDEATHSIG of Linux's <sys/prctl.h>
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
 def refuse_copies_by_dvc() -> None:

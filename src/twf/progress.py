@@ -38,7 +38,8 @@ def progress(title: str, total: int) -> Iterator[Advance]:
         now = time.monotonic()
         if now - last >= LINE_EVERY or done >= total:
             last = now
-            print(f"{title}: {done}/{total} after {now - start:.0f} s  {note}", file=sys.stderr)
-            sys.stderr.flush()
+            with contextlib.suppress(OSError):  # a full disk costs the log a line, not the work
+                print(f"{title}: {done}/{total} after {now - start:.0f} s  {note}", file=sys.stderr)
+                sys.stderr.flush()
 
     yield line

@@ -9,6 +9,7 @@ itself as ever. For CPUs alone: a fork cannot use CUDA.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -91,8 +92,9 @@ def _work(client: socket.socket) -> None:
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # they may be files on a full disk
+            sys.stdout.flush()
+            sys.stderr.flush()
         client.send(bytes([status]))
         os._exit(status)
 

@@ -155,3 +155,17 @@ def test_nothing_to_collect_is_a_table_of_no_rows(make_plan: Any) -> None:
 def test_some_columns_are_read_alone(plan: Plan) -> None:
     assert record.read(record_file("small", DONE), ["digest"]).column_names == ["digest"]
     assert record.read_digest(record_file("small", DONE)) == plan.runs[DONE].digest
+
+
+def test_a_damaged_record_is_refused_or_says_the_same(plan: Plan) -> None:
+    """A bit anywhere: in a value it is found; what nobody reads, like an encoder's name, may be."""
+    path = record_file("small", DONE)
+    whole, said = path.read_bytes(), record.read(path)
+    found = 0
+    for at in range(0, len(whole), 23):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+        try:
+            assert record.read(path) == said, f"byte {at}"
+        except UserError:
+            found += 1
+    assert found > len(whole) / 23 / 3

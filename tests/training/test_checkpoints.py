@@ -99,3 +99,18 @@ def test_a_missing_or_torn_file_is_named_with_the_remedy(path):
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(UserError, match=r"mine.safetensors cannot be read .*delete it"):
         checkpoints.load(path, SMALL)
+
+
+def test_a_damaged_checkpoint_is_refused_wherever_it_is_damaged(path):
+    whole = path.read_bytes()
+    for at in range(8, len(whole), len(whole) // 20):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+        with pytest.raises(UserError, match=r"mine\.safetensors .*delete it.*`twf"):
+            checkpoints.load(path, SMALL)
+
+
+def test_a_full_disk_is_a_users_mistake(small_disk):
+    large = network(shape=Network(architecture="resnet18", width=16))
+    with pytest.raises(UserError, match="No space left on device.: free some space there"):
+        checkpoints.save(small_disk / "mine.safetensors", large, about())
+    assert list(small_disk.iterdir()) == []

@@ -20,7 +20,7 @@ if workflow.remote_exec:
 try:
     machine.refuse_copies_by_dvc()
     machine.refuse_braces()
-    PARAMS = params.load(files.PARAMS)
+    PARAMS = params.load(planned.file(workflow.remote_exec))
     # `--config study=demo` chooses a study; anything else the commands would not hear of
     if params.check(config | {"study": PARAMS.study}) != PARAMS:
         raise UserError(

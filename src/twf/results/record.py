@@ -65,17 +65,17 @@ def write(path: Path, row: dict[str, Any]) -> None:
     if row.keys() != set(SCHEMA.names):
         raise ValueError(f"record and schema differ in {row.keys() ^ set(SCHEMA.names)}")
     with atomic(path) as partial:
-        pq.write_table(pa.Table.from_pylist([row], schema=SCHEMA), partial)
+        _write(pa.Table.from_pylist([row], schema=SCHEMA), partial)
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
     """Read a record or a table of records, or some columns of it.
 
     Raises `UserError` where there is none, for another version of the schema, for columns that are
-    not the schema's, and for a torn file.
+    not the schema's, and for a torn or damaged file.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             problem = _differs(file.schema_arrow)
             if problem is not None:
                 raise UserError(
@@ -175,7 +175,11 @@ def collect_partial(records: list[Path], output: Path) -> dict[str, str]:
 def _write_all(tables: list[pa.Table], output: Path) -> None:
     with atomic(output) as partial:
         together = pa.concat_tables([SCHEMA.empty_table(), *tables])
-        pq.write_table(together.sort_by("run"), partial)
+        _write(together.sort_by("run"), partial)
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    pq.write_table(table, path, write_page_checksum=True)  # `read` holds the pages to them
 
 
 def provenance(row: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialized
 from torch import Tensor
 
 from twf.errors import UserError
@@ -37,11 +38,22 @@ class Checkpoint:
 
 
 def save(path: Path, network: ResNet, about: dict[str, Any]) -> None:
-    """Write a network, and `about` (plain values) into the file's metadata."""
+    """Write a network, and `about` (plain values) into the metadata, with a digest of both."""
     tensors = {name: tensor.contiguous().cpu() for name, tensor in network.state_dict().items()}
+    text = json.dumps(about)
+    metadata = {"about": text, "sha256": digest(text, tensors)}
     with atomic(path) as partial:
-        save_file(tensors, partial, metadata={"about": json.dumps(about)})
+        partial.write_bytes(serialized(tensors, metadata))
         tidy_safetensors(partial)
+
+
+def digest(text: str, tensors: dict[str, Tensor]) -> str:
+    """What tells a damaged file of a text and tensors (on the CPU) from a whole one."""
+    found = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        found.update(name.encode())
+        found.update(tensors[name].flatten().view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def load(path: Path, network: Network) -> Checkpoint:
@@ -53,6 +65,11 @@ def load(path: Path, network: Network) -> Checkpoint:
         raise UserError(
             f"{path} does not say what made it; make it with `twf pretrain train {path.stem}`, "
             "which also takes published weights"
+        )
+    if metadata.get("sha256") != digest(metadata["about"], tensors):
+        raise UserError(
+            f"{path} is damaged, or of an older version of twf; delete it; make it with `twf "
+            f"pretrain train {path.stem}`"
         )
     about = json.loads(metadata["about"])
     if about["network"] != network.model_dump():

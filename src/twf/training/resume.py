@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -20,12 +19,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from twf.errors import UserError
-from twf.files import atomic
+from twf.files import atomic, writing
+from twf.training.checkpoints import digest
 from twf.training.state import Tensors, flatten
 
 STATUS = 128 + signal.SIGTERM  # the exit status of a run that was told to stop
@@ -64,7 +63,7 @@ class Keeper:
             self._start_over(f"cannot be read ({error})")
             return None
         text = metadata.get("state", "")
-        if metadata.get("sha256") != _digest(text, tensors):
+        if metadata.get("sha256") != digest(text, tensors):
             self._start_over("is damaged")
             return None
         saved = json.loads(text)
@@ -96,7 +95,7 @@ class Keeper:
         self._saved = time.monotonic()
 
     def _write(self, text: str, tensors: Tensors) -> None:
-        metadata = {"state": text, "sha256": _digest(text, tensors)}
+        metadata = {"state": text, "sha256": digest(text, tensors)}
         try:
             with atomic(self.path) as partial:
                 save_file(tensors, partial, metadata)
@@ -104,7 +103,8 @@ class Keeper:
                     os.fsync(file.fileno())
         except (OSError, SafetensorError, UserError) as error:
             # the run matters more; what was saved before is still there
-            print(f"warning: {self.path} was not saved: {error}", file=sys.stderr)
+            with contextlib.suppress(OSError):  # the log may lie on the same full disk
+                print(f"warning: {self.path} was not saved: {error}", file=sys.stderr, flush=True)
 
     def wait(self) -> None:
         """Until what was saved last is written."""
@@ -116,14 +116,6 @@ class Keeper:
         """The run is recorded: its state is not needed any more."""
         self.wait()
         shutil.rmtree(self.path.parent, ignore_errors=True)
-
-
-def _digest(text: str, tensors: Tensors) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 @contextlib.contextmanager
@@ -153,9 +145,11 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold a lock that ends with this process, however it ends; `UserError` where it is taken."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        with path.open("a+") as lock:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            opened = path.open("a+")
+        with opened as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
