@@ -16,6 +16,7 @@ from torch import nn
 
 from twf import methods
 from twf.hyperparameters import METHODS
+from twf.methods import base
 from twf.methods.base import Batch, Method, Step
 from twf.params import LrDecay
 from twf.replay.buffer import ReservoirBuffer
@@ -85,7 +86,7 @@ def rates_of(monkeypatch, train, method: str, **changes: Any) -> list[float]:
         for parameter in parameters:
             parameter.grad = None
 
-    monkeypatch.setattr(step, "sgd_step", without_learning)
+    monkeypatch.setattr(base, "sgd_step", without_learning)
     train(method, **changes)
     return rates
 
@@ -119,7 +120,7 @@ def test_co2ls_original_rate_warms_up_and_is_annealed(train, monkeypatch, hyperp
 
 def test_the_rate_restarts_in_every_task(train, monkeypatch):
     rates = []
-    monkeypatch.setattr(step, "sgd_step", lambda _, rate: rates.append(rate))
+    monkeypatch.setattr(base, "sgd_step", lambda _, rate: rates.append(rate))
     train("finetune", epochs=3, lr_decay=LrDecay(factor=0.5, epochs=[1, 2]))
     steps = 2  # of 22 images of a task in batches of 8
     per_task = [0.05] * steps + [0.025] * steps + [0.0125] * steps
@@ -169,7 +170,7 @@ def test_the_buffer_is_filled_after_the_update(train, monkeypatch):
         calls.append("insert")
         insert(self, **batch)
 
-    monkeypatch.setattr(step, "sgd_step", spy_on_step)
+    monkeypatch.setattr(base, "sgd_step", spy_on_step)
     monkeypatch.setattr(ReservoirBuffer, "insert", spy_on_insert)
     train("er", epochs=1)
     assert calls == ["update", "insert"] * 4
