@@ -17,7 +17,7 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
-from twf import cli, files, machine, params, study
+from twf import cli, files, machine, nvidia, params, study
 from twf.errors import GpuError
 from twf.params import Params
 
@@ -383,7 +383,7 @@ def test_an_archive_is_shown_with_licence_citation_and_checksum(twf, tiny_projec
 
 def test_the_doctor_exits_with_1_where_something_is_wrong(twf, tiny_project, monkeypatch):
     online = {"mode": "online"}
-    monkeypatch.setattr(machine, "listing", lambda: "")
+    monkeypatch.setattr(nvidia, "installed", lambda: ([], ""))
     change_params(lambda values: values.update(tracking=online))
     monkeypatch.setenv("HOME", str(tiny_project))
     for name in ("NETRC", "WANDB_API_KEY"):
