@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import remote_servers
 import yaml
@@ -36,7 +37,7 @@ from miniature import (
 )
 from remote_servers import BUCKET, KEYS
 
-from twf.files import log_file, record_file, report_file, runs_file, state_file
+from twf.files import data_file, log_file, record_file, report_file, runs_file, state_file
 
 PLUGIN = "snakemake-storage-plugin-s3"
 PACKAGES = ("snakemake_executor_plugin_kubernetes", PLUGIN.replace("-", "_"), "kubernetes_validate")
@@ -51,21 +52,15 @@ pytestmark = [
 ]
 
 CLAIM = "twf-states"
-PREFIX = f"s3://{BUCKET}/kubernetes"
+PREFIX = f"s3://{BUCKET}/twf"
 TARGET = str(report_file("demo"))
 PROFILE = Path("workflow/profiles/kubernetes/config.yaml")
 WORDS = ("snakemake", "--profile", str(PROFILE.parent), TARGET)
 WORDS += ("--seconds-between-status-checks", "2")
 
 
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with remote_servers.s3_server(tmp_path_factory.mktemp("s3")) as port:
-        yield f"http://127.0.0.1:{port}"
-
-
 @pytest.fixture
-def project(tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A checkout whose profile and environment are as docs/kubernetes.md says."""
     folder = tmp_path / "project"
     checkout(folder, catchable())
@@ -74,8 +69,10 @@ def project(tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> P
     (folder / PROFILE).write_text(profile)
     for name, value in zip(("ACCESS", "SECRET"), KEYS[True], strict=True):
         monkeypatch.setenv(f"SNAKEMAKE_STORAGE_S3_{name}_KEY", value)
-    monkeypatch.setenv("SNAKEMAKE_STORAGE_S3_ENDPOINT_URL", endpoint)
-    return folder
+    (tmp_path / "s3").mkdir()
+    with remote_servers.s3_server(tmp_path / "s3") as port:
+        monkeypatch.setenv("SNAKEMAKE_STORAGE_S3_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        yield folder
 
 
 def pack(name: str, folder: Path) -> None:
@@ -165,6 +162,29 @@ def check(job: dict[str, Any], memory: str) -> None:
     assert steps[1].startswith(f"python -m snakemake --deploy-sources {PREFIX}/")
     assert steps[2].startswith("python -m snakemake --snakefile 'Snakefile' --target-jobs 'run:")
     assert len(steps) == 3
+
+
+@pytest.mark.slow
+def test_a_file_of_the_users_own_is_read_where_snakemake_runs(
+    project: Path, cluster: Cluster
+) -> None:
+    values = catchable()
+    letters = values["datasets"]["letters"]
+    kept = {key: letters[key] for key in ("title", "classes", "size", "augmentation")}
+    values["datasets"]["letters"] = kept | {"reader": "archive", "file": "mine.npz"}
+    (project / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    labels = np.tile(np.arange(letters["classes"]), 2)
+    images = np.zeros((len(labels), letters["size"], letters["size"], 3), dtype=np.uint8)
+    split = {"x_train": images, "x_test": images, "y_train": labels, "y_test": labels}
+    np.savez(project / "mine.npz", **split)
+    prepared = data_file("letters")
+    call(project, *(str(prepared) if word == TARGET else word for word in WORDS))
+    assert not cluster.jobs
+    made = (project / prepared).read_bytes()
+    (project / prepared).unlink()
+    call(project, *WORDS, "--until", "pretrain")
+    (name,) = cluster.jobs  # the pretraining, which got the data from the bucket
+    assert (cluster.folder / name / prepared).read_bytes() == made
 
 
 @pytest.mark.slow
