@@ -66,6 +66,14 @@ def gpus_for(device: Literal["auto", "cpu", "cuda"]) -> list[Gpu]:
     return found
 
 
+def hold_jobs_to(chosen: Sequence[Gpu]) -> None:
+    """Let the processes that this one starts see these GPUs, by identifier.
+
+    Once a GPU is gone, its number would mean the next one, or none: a CPU.
+    """
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.id for gpu in chosen)
+
+
 def kind(device: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cuda"]:
     """What `--device` stands for here. Raises `UserError` as `gpus_for` does."""
     return "cuda" if gpus_for(device) else "cpu"

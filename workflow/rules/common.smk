@@ -1,7 +1,6 @@
 # What the rules ask of the study model. Everything about methods and cells stays there.
 import hashlib
 import json
-import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -55,8 +54,7 @@ def plan(name):
 GPUS = unless_refused(machine.gpus)
 GPU = int(bool(GPUS))
 if GPUS and workflow.local_exec:
-    # jobs are held to these: where one is gone, its number would mean the next, or none the CPU
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.id for gpu in GPUS)
+    machine.hold_jobs_to(GPUS)
 if GPUS and "gpu" not in workflow.global_resources:  # else `--resources gpu=N` says it
     workflow.register_resource("gpu", len(GPUS) * PARAMS.gpu_slots)
 
