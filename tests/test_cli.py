@@ -595,7 +595,7 @@ def test_what_a_gpu_refused_is_tried_again(twf, tiny_inputs, monkeypatch):
         raise GpuError("GPU-a has too little memory left")
 
     with monkeypatch.context() as once:
-        once.setattr(cli, "device_for", crowded)
+        once.setattr(cli.training, "device_for", crowded)
         assert mistake(twf(f"run tiny {RUN} --attempt 1")) == (
             "error: GPU-a has too little memory left\n"
         )

@@ -396,7 +396,7 @@ def test_of_an_incomplete_study_what_is_there(
 
     Path("results/small/runs/split-cifar10.derpp.500.s0.parquet").unlink()
     collect(plan)
-    monkeypatch.setattr(cli, "_plan", lambda params, study: plan)
+    monkeypatch.setattr(cli.results, "plan_of", lambda params, study: plan)
     monkeypatch.setattr(sys, "argv", ["twf", "figures", "small"])
     with pytest.raises(SystemExit) as left:
         cli.main()

@@ -1,0 +1,68 @@
+"""The command's frame: what all of its commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from twf import params as parameters
+from twf.machine import Execution
+from twf.study import Plan, expand
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="""Reproduce *Transfer without Forgetting*: each command makes one node of the pipeline.
+
+    Start with `twf plan` to see what a study holds and what remains to be done. `snakemake --cores
+    all results/demo/report.html` makes all of the demo; the commands here are what it calls, and
+    each can be called by hand with the same words:
+
+    data fetch → data prepare → pretrain train → run → collect → table, compare, metrics, figures
+    → describe → report
+    """,
+)
+
+ParamsFile = Annotated[
+    Path, typer.Option("--params", help="The study as data.", envvar="TWF_PARAMS")
+]
+DeviceOption = Annotated[
+    Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU where there is one.")
+]
+ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads.")]
+SaveOption = Annotated[
+    float, typer.Option(min=0, envvar="TWF_SAVE_EVERY", help="Seconds between saved states.")
+]
+ExecutionOption = Annotated[
+    Execution,
+    typer.Option(envvar="TWF_EXECUTION", help="Of training steps; captured is for a GPU alone."),
+]
+DeterministicOption = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic", envvar="TWF_DETERMINISTIC", help="The same bits on a GPU too; slower."
+    ),
+]
+AttemptOption = Annotated[
+    # Snakemake's, which would try a user's mistake again; 0 by hand
+    int, typer.Option(min=0, hidden=True)
+]
+ArchiveArgument = Annotated[
+    str, typer.Argument(help="An archive, as `twf data list` names it, for example cifar10.")
+]
+SourceArgument = Annotated[
+    str, typer.Argument(help="A source of params.yaml, for example cifar100.")
+]
+StudyArgument = Annotated[str, typer.Argument(help="A study of params.yaml, for example demo.")]
+DefaultStudyArgument = Annotated[
+    str | None, typer.Argument(help="A study of params.yaml; its default where none.")
+]
+
+
+def plan_of(params: Path, study: str) -> Plan:
+    """The plan of a study in a file of parameters."""
+    return expand(parameters.load(params), study)

@@ -1,0 +1,107 @@
+"""`twf data`: archives and arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twf import files
+from twf import params as parameters
+from twf.cli.base import ArchiveArgument, ParamsFile, app
+from twf.errors import UserError
+from twf.params import Dataset
+from twf.study import expand
+
+data_app = typer.Typer(
+    no_args_is_help=True, help="Data sets: fetch their archives, prepare their arrays."
+)
+app.add_typer(data_app, name="data")
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """List the official archives, and which are there, by their sizes.
+
+    Next: `twf data show NAME` has licence and citation, `twf data fetch NAME` fetches one.
+    """
+    from twf.data import listing
+
+    listing.show_all()
+
+
+@data_app.command("show")
+def data_show(name: ArchiveArgument) -> None:
+    """Show all that is known of an archive: files, checksums, addresses, licence, citation.
+
+    Next: `twf data fetch NAME`.
+    """
+    from twf.data import listing
+
+    listing.show(name)
+
+
+@data_app.command("fetch")
+def data_fetch(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Archives, as `twf data list` names them.")
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(help="A study of params.yaml: all archives that it needs.")
+    ] = None,
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Fetch official archives, and check them: archives/NAME. Next: `twf data prepare`.
+
+    Stopped and started again, it goes on from what came so far. Where jobs run without network,
+    call it on the login node. `TWF_MIRROR` names a folder or an address to ask first.
+    """
+    from twf.data import registry
+    from twf.data.fetch import fetch
+
+    wanted = list(names or [])
+    if study is not None:
+        loaded = parameters.load(params)
+        wanted += registry.needed(loaded, expand(loaded, study))
+    elif not wanted:
+        raise UserError("say which archives, or --study STUDY; `twf data list` names them")
+    entries = {name: registry.entry(name) for name in wanted}
+    for name, entry in entries.items():
+        fetch(name, entry)
+
+
+@data_app.command("prepare")
+def data_prepare(
+    name: Annotated[str, typer.Argument(help="A data set of params.yaml, for example digits.")],
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Make the arrays of a data set: data/NAME.safetensors. Next: `twf pretrain train`."""
+    from twf.data import prepare
+
+    prepare(name, _dataset(params, name), files.data_file(name))
+
+
+@data_app.command("import")
+def data_import(
+    name: Annotated[str, typer.Argument(help="A data set of params.yaml, for example cifar10.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="A .npz (x_train, y_train, x_test, y_test), or a folder of folders."),
+    ],
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Take a published data set from a file of yours: data/NAME.safetensors.
+
+    The images are checked to be the official ones. Next: `twf pretrain train`.
+    """
+    from twf.data import import_data
+
+    import_data(name, _dataset(params, name), file)
+
+
+def _dataset(params: Path, name: str) -> Dataset:
+    datasets = parameters.load(params).datasets
+    if name not in datasets:
+        raise UserError(f"no data set {name!r} in {params}; there is {', '.join(datasets)}")
+    return datasets[name]

@@ -1,0 +1,128 @@
+"""The project's folder and what it is shared with: remotes, tracking, housekeeping."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from twf import files
+from twf import params as parameters
+from twf.cli.base import DefaultStudyArgument, ParamsFile, StudyArgument, app
+from twf.study import expand
+
+track_app = typer.Typer(no_args_is_help=True, help="Weights & Biases, as a view of the records.")
+app.add_typer(track_app, name="track")
+
+
+@app.command()
+def pull(study: DefaultStudyArgument = None) -> None:
+    """Bring a study's data, checkpoints and results from DVC's default remote, and settle them.
+
+    Then neither `snakemake` nor `dvc repro` has anything to do. Stopped, it goes on when it is
+    called again. docs/remotes.md has the set-up of a remote.
+    """
+    from twf import sharing
+
+    loaded = parameters.load(files.PARAMS)  # the engines' own
+    sharing.pull(loaded, study or loaded.study)
+
+
+@app.command()
+def settle(study: DefaultStudyArgument = None) -> None:
+    """After `dvc checkout`: have Snakemake take a study's files as up to date, where they are.
+
+    Only where all contents are what dvc.lock says and all records are the plan's; else it says
+    what differs.
+    """
+    from twf import sharing
+
+    loaded = parameters.load(files.PARAMS)  # the engines' own
+    sharing.settle(loaded, study or loaded.study)
+
+
+@track_app.command("sync")
+def track_sync(
+    study: StudyArgument,
+    params: ParamsFile = files.PARAMS,
+    mode: Annotated[
+        Literal["auto", "online", "offline"], typer.Option(help="auto: online where a key is.")
+    ] = "auto",
+) -> None:
+    """Tell Weights & Biases of the runs of a study that are done, from their records.
+
+    A run that it has already, because it was tracked or synced before, is left alone. Offline, they
+    go to `wandb/`; next: `wandb sync` there, with a key and the network.
+    """
+    from twf.tracking import view
+    from twf.tracking.sync import sync
+
+    loaded = parameters.load(params)
+    records = [files.record_file(study, run) for run in expand(loaded, study).runs]
+    done = sync(loaded.tracking, study, records, mode)
+    where = view.project(loaded.tracking, study) if done.mode == "online" else "wandb/"
+    print(f"to {where}: {len(done.sent)} sent, {len(done.skipped)} there already", end="")
+    print(f", {len(done.failed)} failed" if done.failed else "")
+    for run, reason in done.failed.items():
+        print(f"failed: {run}: {reason}", file=sys.stderr)
+    if done.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def doctor(
+    study: Annotated[
+        str | None, typer.Argument(help="The study that there is to be room for; or the default.")
+    ] = None,
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Say what is wrong with the set-up, and how to mend it; exit with 1 where something is.
+
+    A line for each check, which is ok, a warning or wrong: packages, driver and GPUs, the project's
+    folder, disk, clock, Snakemake's lock, DVC, tracking, left-over states.
+    """
+    from twf import doctor as examining
+
+    loaded = parameters.load(params)
+    name = study or loaded.study
+    loaded.named_study(name)
+    if not examining.show(examining.examine(loaded, name)):
+        raise typer.Exit(1)
+
+
+@app.command()
+def clean(
+    study: Annotated[
+        str | None, typer.Argument(help="One study; all, and what none has any more, where none.")
+    ] = None,
+    params: ParamsFile = files.PARAMS,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="One of those below; may be repeated. All but archives where none."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it.")] = False,
+) -> None:
+    """Say what is left over and how many bytes that is; with `--yes`, remove it.
+
+    `records` of runs that no study plans any more; saved `states` of what is done or no longer
+    planned; `partials` of killed processes; `logs`; `wandb` runs that `wandb sync` has sent;
+    official `archives` from which all is made, only where this kind is named. Data, checkpoints
+    and the records of planned runs stay.
+    """
+    from twf import clean as cleaning
+
+    found = cleaning.find(parameters.load(params), study, kind or ())
+    if yes:
+        cleaning.remove(found)
+    cleaning.show(found, removed=yes)
+
+
+@app.command()
+def schema(
+    output: Annotated[Path, typer.Argument(help="Where to write it.")] = files.SCHEMA,
+) -> None:
+    """Write the JSON schema of params.yaml, after a change of the types in twf.params."""
+    with files.atomic(output) as partial:
+        partial.write_text(parameters.schema())

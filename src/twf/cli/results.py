@@ -1,0 +1,155 @@
+"""From records to the report: what tables, figures and texts are made by."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from twf import files, machine
+from twf import params as parameters
+from twf.cli.base import ParamsFile, StudyArgument, ThreadsOption, app, plan_of
+from twf.errors import UserError
+from twf.study import expand
+
+
+@app.command()
+def collect(
+    study: StudyArgument,
+    params: ParamsFile = files.PARAMS,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Those that are there, while the study runs.")
+    ] = False,
+) -> None:
+    """Put all records of a study into results/STUDY/runs.parquet. Next: `twf table`."""
+    from twf.results import record
+
+    paths = [files.record_file(study, run) for run in plan_of(params, study).runs]
+    if not partial:
+        record.collect(paths, files.runs_file(study))
+        return
+    holes = record.collect_partial(paths, files.runs_file(study))
+    unreadable = [reason for reason in holes.values() if reason]
+    print(
+        f"{len(paths) - len(holes)} of {len(paths)} records; "
+        f"{len(holes) - len(unreadable)} missing, {len(unreadable)} unreadable"
+    )
+    for reason in unreadable:
+        print(f"unreadable: {reason}", file=sys.stderr)
+
+
+@app.command()
+def table(
+    study: StudyArgument,
+    table: Annotated[
+        str | None,
+        typer.Argument(help="EXPERIMENT.BENCHMARK, like main.split-digits; all where none."),
+    ] = None,
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Make a study's tables, as Parquet, CSV, Markdown and LaTeX. Next: `twf compare`."""
+    from twf.results import tables
+
+    planned = plan_of(params, study)
+    if table not in (None, *planned.tables):
+        known = ", ".join(planned.tables)
+        raise UserError(f"study {study} has no table {table!r}; there is {known}")
+    for name in planned.tables if table is None else [table]:
+        tables.write(planned, name)
+
+
+@app.command()
+def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Hold the paper's numbers and claims against a study's: verdicts, commands, GPU hours.
+
+    Makes `comparison` and `claims` in results/STUDY/tables/, as Parquet, CSV and Markdown. Next:
+    `twf figures`.
+    """
+    from twf.results import claim_evaluation, comparison
+
+    loaded = parameters.load(params)
+    planned = expand(loaded, study)
+    comparison.write(loaded, planned)
+    claim_evaluation.write(planned)
+
+
+@app.command()
+def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Say what a study's searches for hyperparameters found: tables/trials.csv, winners.md.
+
+    Another study takes results/STUDY/tables/winners.yaml as its `winners`. Next: `twf report`.
+    """
+    from twf.results import search
+
+    planned = plan_of(params, study)
+    if not planned.search:
+        raise UserError(f"study {study} has no experiment with 'search' in {params}")
+    search.write(planned)
+
+
+@app.command()
+def metrics(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Make the means of a study's cells, for DVC: results/STUDY/metrics.json.
+
+    Next: `twf figures`; `dvc metrics diff` compares them with the last commit's.
+    """
+    from twf.results import metrics
+
+    metrics.write(plan_of(params, study))
+
+
+@app.command()
+def figures(
+    study: StudyArgument, params: ParamsFile = files.PARAMS, threads: ThreadsOption = 1
+) -> None:
+    """Make the figures of a study, as SVG, PNG and CSV: results/STUDY/figures/.
+
+    Of an incomplete study, what is there; a figure without any data is named and not written. Next:
+    `twf describe`.
+    """
+    from twf.results import figures
+
+    for name in figures.write(plan_of(params, study), threads):
+        print(f"not written, as it has no data yet: {name}")
+
+
+@app.command()
+def describe(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Write a study's reproducibility statement and the model cards of its networks, as Markdown.
+
+    Makes results/STUDY/reproducibility.md and results/STUDY/model-cards/. Next: `twf report`.
+    """
+    from twf.results import statement
+
+    loaded = parameters.load(params)
+    statement.write(loaded, expand(loaded, study))
+
+
+@app.command()
+def report(
+    study: StudyArgument,
+    params: ParamsFile = files.PARAMS,
+    partial: Annotated[
+        bool,
+        typer.Option("--partial", help="First make all that it shows, of the records there are."),
+    ] = False,
+) -> None:
+    """Make the report of a study, one HTML file to open or send: results/STUDY/report.html.
+
+    With `--partial` it needs no more than records, whatever is missing: while a study runs, or of
+    records from elsewhere, without their data.
+    """
+    from twf.results import report
+
+    planned = plan_of(params, study)
+    if partial:
+        collect(study, params, partial=True)
+        table(study, None, params)
+        compare(study, params)
+        if planned.search:
+            search(study, params)
+        metrics(study, params)
+        figures(study, params, machine.cores())
+        describe(study, params)
+    report.write(planned)

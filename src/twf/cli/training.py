@@ -1,0 +1,206 @@
+"""`twf plan`, `pretrain` and `run`: what there is to train, and training it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twf import files, machine, warm
+from twf import params as parameters
+from twf.cli.base import (
+    AttemptOption,
+    DefaultStudyArgument,
+    DeterministicOption,
+    DeviceOption,
+    ExecutionOption,
+    ParamsFile,
+    SaveOption,
+    SourceArgument,
+    StudyArgument,
+    ThreadsOption,
+    app,
+)
+from twf.devices import device_for, watched
+from twf.errors import GpuError, UserError
+from twf.study import expand
+
+pretrain_app = typer.Typer(no_args_is_help=True, help="Pretrained networks: where runs start.")
+app.add_typer(pretrain_app, name="pretrain")
+
+
+@app.command()
+def plan(
+    study: DefaultStudyArgument = None,
+    params: ParamsFile = files.PARAMS,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    todo: Annotated[
+        bool, typer.Option("--todo", help="The names of the runs that are not done, and no more.")
+    ] = False,
+    forecast: Annotated[
+        bool,
+        typer.Option("--forecast", help="How long what remains takes here, and what it needs."),
+    ] = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+) -> None:
+    """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
+
+    `done`: a record with these parameters is there. `stale`: its record has other parameters.
+    `to do`: no record. Next: `snakemake --cores all results/STUDY/report.html` does what remains.
+
+    A forecast goes by the records of like runs on this device, else by steps that it times now, on
+    random images: no data need be there. `--device` and `--threads` are for it alone.
+    """
+    from twf import planning
+
+    loaded = parameters.load(params)
+    planned = expand(loaded, study or loaded.study)
+    status = planning.status(loaded, planned)
+    if todo:
+        for name, entry in status["runs"].items():
+            if entry["status"] != "done":
+                print(name)
+        return
+    if forecast:
+        from twf import forecast as forecasting
+
+        kind = machine.kind(device)
+        status["forecast"] = forecasting.forecast(loaded, planned, status, kind, threads)
+    if as_json:
+        print(json.dumps(status, indent=2))
+        return
+    planning.show(status)
+    if forecast:
+        forecasting.show(status["forecast"])
+
+
+@pretrain_app.command("train")
+def pretrain_train(
+    source: SourceArgument,
+    params: ParamsFile = files.PARAMS,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+    save_every: SaveOption = 300.0,
+    execution: ExecutionOption = "plain",
+    deterministic: DeterministicOption = False,
+    attempt: AttemptOption = 0,
+) -> None:
+    """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
+
+    Needs the source's data (`twf data prepare`). Stopped or killed, it goes on from its last saved
+    state when it is called again. Next: `twf run`.
+    """
+    if attempt:
+        machine.stop_with_parent()
+    from twf.training.pretraining import pretrain
+
+    loaded = parameters.load(params)
+    with resumable("pretrain", source, attempt), watched():
+        on = device_for(device, threads, loaded.gpu_slots, deterministic)
+        pretrain(loaded, source, on, save_every, execution)
+
+
+@pretrain_app.command("import")
+def pretrain_import(
+    source: SourceArgument,
+    file: Annotated[Path, typer.Argument(help="Weights: .safetensors, or .pth of torch.save.")],
+    params: ParamsFile = files.PARAMS,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+) -> None:
+    """Take weights that were trained elsewhere for a source: checkpoints/SOURCE.safetensors.
+
+    Prepare the source's data first (`twf data prepare`): the accuracy on its test images is then
+    measured and kept. Next: `twf run`.
+    """
+    from twf.training.pretraining import import_weights
+
+    loaded = parameters.load(params)
+    with watched():
+        import_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
+
+
+@pretrain_app.command("export")
+def pretrain_export(
+    source: SourceArgument,
+    file: Annotated[Path, typer.Argument(help="Where to write it: a name in .safetensors.")],
+    params: ParamsFile = files.PARAMS,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+) -> None:
+    """Write a source's checkpoint in half precision, to be shared: half the bytes.
+
+    Next: `twf pretrain import SOURCE FILE`, there and here, so that all runs start from the same.
+    """
+    from twf.training.pretraining import export_weights
+
+    loaded = parameters.load(params)
+    with watched():
+        export_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
+
+
+@app.command()
+def run(
+    study: StudyArgument,
+    run: Annotated[str, typer.Argument(help="A run's identifier, as `twf plan STUDY` lists them.")],
+    params: ParamsFile = files.PARAMS,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 1,
+    save_every: SaveOption = 300.0,
+    execution: ExecutionOption = "plain",
+    deterministic: DeterministicOption = False,
+    attempt: AttemptOption = 0,
+) -> None:
+    """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
+
+    Needs the benchmark's data and the source's checkpoint. A run that was stopped or killed goes on
+    from its last saved state when it is called again; SIGTERM and Ctrl-C save before they end it.
+    Next: `twf collect`.
+    """
+    if attempt:
+        machine.stop_with_parent()
+    if device != "cuda" and (status := warm.hand_over()) is not None:
+        raise typer.Exit(status)
+    from twf.training.run import execute
+
+    loaded = parameters.load(params)
+    planned = expand(loaded, study)
+    if run not in planned.runs:
+        raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")
+    with resumable(study, run, attempt), watched():
+        on = device_for(device, threads, loaded.gpu_slots, deterministic)
+        execute(loaded, planned.runs[run], on, save_every, execution)
+
+
+@contextlib.contextmanager
+def resumable(study: str, name: str, attempt: int) -> Iterator[None]:
+    """Say so where work was stopped and saved, and do not repeat what only a user can mend.
+
+    Snakemake tries a failed job again, whatever the reason; a later attempt ends with the message
+    of the first where that was a mistake. What a GPU refused is tried again: on another one.
+    """
+    from twf.training.resume import STATUS, Stopped
+
+    refused = files.state_file(study, name).with_name("refused.txt")
+    if attempt > 1 and refused.exists():
+        raise UserError(f"{refused.read_text()} (not tried again)")
+    with files.writing(refused):
+        refused.unlink(missing_ok=True)
+    try:
+        yield
+    except Stopped:
+        print("stopped and saved: the same command goes on from here", file=sys.stderr)
+        raise typer.Exit(STATUS) from None
+    except GpuError:
+        raise
+    except UserError as error:
+        with contextlib.suppress(OSError):  # that a disk is full may be the mistake
+            refused.parent.mkdir(parents=True, exist_ok=True)
+            refused.write_text(str(error))
+        raise
