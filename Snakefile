@@ -39,6 +39,7 @@ rule all:
 
 
 onstart:
+    unless_refused(files.refuse_from_future)
     unless_refused(planned.keep, PARAMS, Path(".snakemake/planned"))
     if workflow.local_exec and not GPU:
         warm.start(Path(f".snakemake/twf-{os.getpid()}.socket"))

@@ -19,12 +19,13 @@ from twf.results import record
 
 PROJECT = Path(__file__).parents[1]
 TIMEOUT = 120  # seconds for one thing to happen
+ENVIRONMENT = {"TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
 
 
 def call(folder: Path, *words: str, fails: bool = False) -> str:
     """Run a command of this environment in `folder`; its output, both streams, without a key."""
     path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
-    ours = {"PATH": path, "TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
+    ours = {"PATH": path} | ENVIRONMENT
     done = subprocess.run(
         words,
         cwd=folder,

@@ -7,11 +7,16 @@ import errno
 import fcntl
 import json
 import os
+import re
 import sys
+import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from twf.errors import UserError
+
+SKEW = 2.0  # seconds that a file system's clock and ours may differ by
 
 PARAMS = Path("params.yaml")
 SCHEMA = Path("workflow/schemas/params.schema.json")
@@ -135,6 +140,24 @@ def report_file(study: str) -> Path:
 def log_file(study: str, run: str) -> Path:
     """What a run of Snakemake's says, as its rule has it."""
     return Path(LOG.format(study=study, node=f"runs/{run}.log"))
+
+
+def refuse_from_future() -> None:
+    """Raise `UserError` where what was made, or `params.yaml`, has a time in the future.
+
+    The clock was set back. Snakemake throws away what is then made from it, as older than its
+    input, once the job has done all its work.
+    """
+    patterns = (DATA, CHECKPOINT, RECORD, RUNS, str(PARAMS))
+    made = chain.from_iterable(Path().glob(re.sub(r"\{\w+\}", "*", p)) for p in patterns)
+    late = [str(path) for path in made if path.stat().st_mtime > time.time() + SKEW]
+    if late:
+        more = f" and {len(late) - 1} others" if len(late) > 1 else ""
+        raise UserError(
+            f"{late[0]}{more} have times in the future, and what is made from them would look out "
+            "of date: set the clock right; where it is, give them one time that has come: "
+            "find data checkpoints results params.yaml -newermt now -exec touch --date=now {} +"
+        )
 
 
 @contextlib.contextmanager

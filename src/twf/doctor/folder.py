@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 from twf import disk, files
@@ -19,7 +17,6 @@ from twf.errors import UserError
 from twf.params import Params
 from twf.study import expand
 
-SKEW = 2.0  # seconds between a file system's clock and ours
 NETWORKED = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "9p", "fuse.")
 
 
@@ -94,23 +91,14 @@ def clock() -> Iterator[Check]:
             skew = os.stat(file.name).st_mtime - time.time()
     except OSError:
         return  # `folder` says it
-    if abs(skew) > SKEW:
+    if abs(skew) > files.SKEW:
         said = f"files written now have times {skew:+.0f} s from this machine's clock"
         remedy = "set both machines' clocks (NTP): Snakemake goes by modification times"
         yield Check("clock", "wrong", said, remedy)
         return
-    made = chain.from_iterable(
-        Path().glob(re.sub(r"\{\w+\}", "*", pattern))
-        for pattern in (files.DATA, files.CHECKPOINT, files.RECORD, files.RUNS, str(files.PARAMS))
-    )
-    late = [str(path) for path in made if path.stat().st_mtime > time.time() + SKEW]
-    if late:
-        more = f" and {len(late) - 1} others" if len(late) > 1 else ""
-        remedy = (
-            "once the clock is right, and `twf plan` says done: "
-            "snakemake --touch --forceall --cores 1 results/STUDY/report.html"
-        )
-        said = f"{late[0]}{more} have times in the future: what is made from them looks out of date"
-        yield Check("clock", "wrong", said, remedy)
+    try:
+        files.refuse_from_future()
+    except UserError as error:
+        yield Check("clock", "wrong", str(error))
     else:
         yield Check("clock", "ok", "files have this machine's times, and none is from the future")

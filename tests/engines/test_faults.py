@@ -1,0 +1,417 @@
+"""The faults that docs/faults.md lists: what a user sees, what then mends it, and what is lost.
+
+After each fault and its remedy the records are those of a study that nothing happened to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from miniature import call, checkout
+from processes import cut_power, ended, inside, start, until
+from safetensors.numpy import load_file
+
+from twf import files
+from twf.results import record
+
+RUN = "split-digits.twf.16.s0"
+RECORD = str(files.record_file("demo", RUN))
+RUNS = str(files.runs_file("demo"))
+REPORT = str(files.report_file("demo"))
+STATE = files.state_file("demo", RUN)
+LOG = files.log_file("demo", RUN)
+CHECKPOINT = str(files.checkpoint_file("letters"))
+MAKE = ("snakemake", RECORD, "--cores", "2")
+
+pytestmark = pytest.mark.slow
+
+AsMade = Callable[[Path], None]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of the pipeline with all of the miniature study, by both engines."""
+    folder = tmp_path_factory.mktemp("faults") / "made"
+    checkout(folder)
+    call(folder, "dvc", "repro", "report@demo")
+    return folder
+
+
+@pytest.fixture
+def whole(made: Path, tmp_path: Path) -> Path:
+    """A copy of `made`, with its modification times."""
+    folder = tmp_path / "project"
+    shutil.copytree(made, folder)
+    return folder
+
+
+@pytest.fixture
+def project(whole: Path) -> Path:
+    """The same with one run to do, and to collect."""
+    (whole / RECORD).unlink()
+    (whole / RUNS).unlink()
+    return whole
+
+
+@pytest.fixture
+def as_made(made: Path, lasting: Callable[[dict[str, Any]], dict[str, Any]]) -> AsMade:
+    """`as_made(folder)`: its records say what those of `made` say, and its inputs are the same."""
+
+    def row(path: Path) -> dict[str, Any]:
+        (found,) = record.read(path).to_pylist()
+        return lasting(found)
+
+    def hold(folder: Path) -> None:
+        for path in (made / RECORD).parent.iterdir():
+            assert row(folder / path.relative_to(made)) == row(path), path.name
+        for path in (*made.glob("data/*.safetensors"), *made.glob("checkpoints/*.safetensors")):
+            found, whole = load_file(folder / path.relative_to(made)), load_file(path)
+            assert found.keys() == whole.keys(), path.name
+            assert all((found[name] == whole[name]).all() for name in whole), path.name
+        assert not list(folder.glob("**/*.partial"))
+
+    return hold
+
+
+def going_on(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """A call that does the run, once the run has saved a state."""
+    process = start(folder, *(words or MAKE), TWF_SAVE_EVERY="0")
+    until((folder / STATE).exists, "a saved state")
+    return process
+
+
+def job(folder: Path) -> int:
+    """The process that does the run for Snakemake."""
+    (number,) = (n for n, words in inside(folder).items() if f"twf run demo {RUN}" in words)
+    return number
+
+
+def damage(path: Path, at: bytes | None = None) -> None:
+    """Turn a bit in the middle, or of `at`, as a disk may: size and modification time stay."""
+    status = path.stat()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 if at is None else content.index(at)] ^= 0x10
+    path.chmod(0o644)
+    path.write_bytes(content)
+    path.chmod(status.st_mode)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def change(folder: Path, **hyperparameters: float) -> None:
+    """Change TwF's hyperparameters on Split Digits."""
+    path = folder / "params.yaml"
+    values = yaml.safe_load(path.read_text())
+    values["benchmarks"]["split-digits"]["methods"]["twf"] |= hyperparameters
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+
+
+def test_a_killed_job_is_done_again_from_its_saved_state(project: Path, as_made: AsMade) -> None:
+    snakemake = going_on(project)
+    os.kill(job(project), signal.SIGKILL)
+    status, said = ended(snakemake)
+    assert status == 0
+    assert "died with <Signals.SIGKILL: 9>" in said and "Trying to restart job 0." in said
+    assert "resumed" in (project / LOG).read_text()
+    as_made(project)
+
+
+def test_jobs_of_a_killed_snakemake_save_and_the_next_goes_on(
+    project: Path, as_made: AsMade
+) -> None:
+    snakemake = going_on(project)
+    snakemake.kill()
+    until(lambda: not inside(project), "the end of its jobs")
+    assert "stopped and saved: the same command goes on from here" in (project / LOG).read_text()
+    assert "Directory cannot be locked" in call(project, *MAKE, fails=True)
+    call(project, "snakemake", "--unlock")
+    call(project, *MAKE)
+    assert "resumed" in (project / LOG).read_text()
+    as_made(project)
+
+
+def test_after_dvc_was_killed_snakemake_goes_on_and_the_next_dvc_finds_it_done(
+    project: Path, as_made: AsMade
+) -> None:
+    dvc = going_on(project, "dvc", "repro", "runs-demo")
+    (snakemake,) = (n for n, words in inside(project).items() if f"snakemake {RUNS}" in words)
+    os.kill(snakemake, signal.SIGSTOP)  # so that it is still at work when DVC is called again
+    dvc.kill()
+    dvc.wait()
+    said = call(project, "dvc", "repro", "runs-demo", fails=True)
+    assert "had been killed. Auto removed it from the lock file." in said
+    assert "Directory cannot be locked" in said and "failed to reproduce 'runs-demo'" in said
+    os.kill(snakemake, signal.SIGCONT)
+    until(lambda: not inside(project), "the end of Snakemake")
+    call(project, "dvc", "repro", "runs-demo")
+    as_made(project)
+    assert "up to date" in call(project, "dvc", "status", "--with-deps", "runs-demo")
+
+
+@pytest.fixture(scope="module")
+def interrupted(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of `made` in which power was lost in the middle of a run."""
+    folder = tmp_path_factory.mktemp("interrupted") / "project"
+    shutil.copytree(made, folder)
+    (folder / RECORD).unlink()
+    (folder / RUNS).unlink()
+    cut_power(folder, going_on(folder))
+    return folder
+
+
+@pytest.fixture
+def dark(interrupted: Path, tmp_path: Path) -> Path:
+    """A copy of `interrupted` for one test, which Snakemake takes for the folder it locked."""
+    folder = tmp_path / "dark"
+    shutil.copytree(interrupted, folder)
+    for lock in (folder / ".snakemake/locks").iterdir():
+        lock.write_text(lock.read_text().replace(str(interrupted), str(folder)))
+    return folder
+
+
+def test_after_power_was_lost_the_next_call_goes_on(dark: Path, as_made: AsMade) -> None:
+    assert not (dark / RECORD).exists()
+    said = call(dark, *MAKE, fails=True)
+    assert "likely caused by a kill signal or a power loss" in said
+    call(dark, "snakemake", "--unlock")
+    call(dark, *MAKE)
+    assert "resumed" in (dark / LOG).read_text()
+    as_made(dark)
+
+
+def test_a_damaged_state_is_not_used(dark: Path, as_made: AsMade) -> None:
+    damage(dark / STATE)
+    call(dark, "snakemake", "--unlock")
+    call(dark, *MAKE)
+    assert f"{STATE} is damaged: starting over" in (dark / LOG).read_text()
+    as_made(dark)
+
+
+def mounted(*words: str) -> None:
+    """Mount; where only others may, the test is skipped."""
+    try:
+        subprocess.run(("mount", *words), check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("only a user who may mount has a disk to fill, or to make read-only")
+
+
+@pytest.fixture
+def on_small_disk(project: Path, tmp_path: Path) -> Iterator[Path]:
+    """The project on a disk of its own, of 40 MiB."""
+    folder = tmp_path / "small-disk"
+    folder.mkdir()
+    mounted("-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder))
+    shutil.copytree(project, folder, dirs_exist_ok=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Fill the disk to the last byte; the file that does it."""
+    path = folder / "filler"
+    file = os.open(path, os.O_CREAT | os.O_WRONLY)
+    for size in (2**20, 2**12, 1):
+        try:
+            while True:
+                os.write(file, b"x" * size)
+        except OSError:
+            continue
+    os.close(file)
+    return path
+
+
+def test_a_disk_that_fills_up_is_named_and_costs_nothing_saved(
+    on_small_disk: Path, as_made: AsMade
+) -> None:
+    snakemake = going_on(on_small_disk)
+    filler = fill(on_small_disk)
+    status, said = ended(snakemake)
+    assert status == 1
+    full = f"the disk of {on_small_disk} is full: free some (`twf clean` shows what can go), then"
+    assert full in said
+    assert not (on_small_disk / RECORD).exists()
+    said = call(on_small_disk, "twf", "run", "demo", RUN, fails=True)
+    assert "No space left on device): free some space there, then call again" in said
+    assert "Traceback" not in said
+    filler.unlink()
+    call(on_small_disk, *MAKE)
+    assert "resumed" in (on_small_disk / LOG).read_text()
+    as_made(on_small_disk)
+
+
+def test_a_read_only_folder_is_named_and_left_as_it_is(project: Path, as_made: AsMade) -> None:
+    mounted("--bind", str(project), str(project))
+    try:
+        mounted("-o", "remount,bind,ro", str(project))
+        assert "Read-only file system" in call(project, *MAKE, fails=True)
+        assert "Read-only file system" in call(project, "dvc", "repro", "runs-demo", fails=True)
+        said = call(project, "twf", "run", "demo", RUN, fails=True)
+        assert "(Read-only file system): make that possible, then call again" in said
+        assert "Traceback" not in said
+        said = call(project, "twf", "doctor", "demo", fails=True)
+        assert "Read-only file system. To mend it: let it be written to, or clone" in said
+    finally:
+        subprocess.run(["umount", "--lazy", str(project)], check=True)
+    call(project, *MAKE)
+    as_made(project)
+
+
+def test_a_lock_left_behind_is_told_or_taken_over(project: Path, as_made: AsMade) -> None:
+    """Snakemake's, DVC's with the number of another process, and ours, which need nothing."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    ours = project / STATE.parent.with_name(f"{RUN}.lock")
+    ours.parent.mkdir(parents=True, exist_ok=True)
+    ours.write_text(f"process {dead.pid} on {os.uname().nodename}")
+    locks = project / ".snakemake/locks"
+    locks.mkdir(exist_ok=True)
+    (locks / "0.output.lock").write_text(f"{RECORD}\n")
+    assert "Directory cannot be locked" in call(project, *MAKE, fails=True)
+    assert "snakemake --unlock" in call(project, "twf", "doctor", "demo")
+    call(project, "snakemake", "--unlock")
+    call(project, *MAKE)
+    assert not ours.exists()
+
+    theirs = project / ".dvc/tmp/rwlock"
+    held = {str(project / RUNS): {"pid": os.getpid(), "cmd": "dvc repro"}}
+    theirs.write_text(json.dumps({"write": held}))
+    said = call(project, "dvc", "repro", "runs-demo", fails=True)
+    assert "is busy, it is being blocked by" in said and "you can manually remove" in said
+    theirs.unlink()
+    call(project, "dvc", "repro", "runs-demo")
+    as_made(project)
+
+
+def test_a_damaged_checkpoint_is_not_trained_from(project: Path, as_made: AsMade) -> None:
+    damage(project / CHECKPOINT)
+    said = call(project, *MAKE, fails=True)
+    assert f"error: {CHECKPOINT} is damaged" in said
+    (project / CHECKPOINT).unlink()
+    call(project, "dvc", "checkout", "pretrain@letters")
+    call(project, "touch", "--reference=data/letters.safetensors", CHECKPOINT)
+    assert jobs(project, RECORD, "--max-checksum-file-size", "0") == {"run": 1, "total": 1}
+    call(project, *MAKE)
+    as_made(project)
+    (project / CHECKPOINT).unlink()  # without DVC
+    call(project, "twf", "pretrain", "train", "letters")
+    as_made(project)
+
+
+def test_a_damaged_record_is_not_collected(whole: Path, as_made: AsMade) -> None:
+    damage(whole / RECORD, at=RUN.encode())
+    said = call(whole, "twf", "collect", "demo", fails=True)
+    assert f"error: {RECORD} cannot be read" in said and "delete it and run again" in said
+    (whole / RECORD).unlink()
+    call(whole, "dvc", "checkout", "runs-demo")
+    call(whole, "twf", "collect", "demo")
+    as_made(whole)
+    (whole / RECORD).unlink()  # without DVC
+    call(whole, *MAKE)
+    as_made(whole)
+
+
+def cached(folder: Path, path: str) -> Path:
+    """The object in DVC's cache that has the content of a file."""
+    content = (folder / path).read_bytes()
+    objects = (folder / ".dvc/cache/files/md5").glob("*/*")
+    (found,) = (o for o in objects if o.read_bytes() == content)
+    return found
+
+
+def test_a_damaged_object_in_dvcs_cache_is_made_good_from_the_folder(
+    whole: Path, as_made: AsMade
+) -> None:
+    kept = cached(whole, CHECKPOINT)
+    damage(kept)
+    as_made(whole)  # it is a copy
+    shutil.rmtree(whole / ".dvc/cache/files")
+    call(whole, "dvc", "commit", "--force", "--with-deps", "report@demo")
+    (whole / CHECKPOINT).unlink()
+    call(whole, "dvc", "checkout", "pretrain@letters")
+    as_made(whole)
+
+
+def jobs(folder: Path, *words: str) -> dict[str, int]:
+    """What Snakemake would do: how many jobs of each rule."""
+    said = call(folder, "snakemake", *words, "--cores", "2", "--dry-run", "--quiet", "rules")
+    return {rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", said, flags=re.M)}
+
+
+def test_a_clock_set_back_stops_before_the_first_job(whole: Path, as_made: AsMade) -> None:
+    """Relative to the clock, all that was made is an hour ahead: what is made now is older."""
+    hour = 3600 * 10**9
+    for path in whole.rglob("*"):
+        at = path.stat().st_mtime_ns + hour
+        os.utime(path, ns=(at, at))
+    assert jobs(whole, REPORT) == {}
+    (whole / RECORD).unlink()
+    said = call(whole, *MAKE, fails=True)
+    assert "have times in the future" in said and "Execute 1 jobs" not in said
+    assert "have times in the future" in call(whole, "twf", "doctor", "demo", fails=True)
+    late = ("find", "data", "checkpoints", "results", "params.yaml", "-newermt", "now")
+    assert " ".join(late) in said
+    call(whole, *late, "-exec", "touch", "--date=now", "{}", "+")
+    assert jobs(whole, RECORD) == {"run": 1, "total": 1}
+    call(whole, *MAKE)
+    as_made(whole)
+
+
+def planned(folder: Path) -> set[str]:
+    """What `twf plan` says of the runs."""
+    plan = json.loads(call(folder, "twf", "plan", "demo", "--json"))
+    return {run["status"] for run in plan["runs"].values()}
+
+
+def test_two_studies_at_once_are_both_done(project: Path, as_made: AsMade) -> None:
+    path = project / "params.yaml"
+    values = yaml.safe_load(path.read_text())
+    values["studies"]["other"] = values["studies"]["demo"]
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    snakemake = going_on(project)
+    first = job(project)
+    os.kill(first, signal.SIGSTOP)  # so that the second begins and ends meanwhile
+    other = str(files.record_file("other", RUN))
+    call(project, "snakemake", other, "--cores", "2")
+    os.kill(first, signal.SIGCONT)
+    assert ended(snakemake)[0] == 0
+    as_made(project)
+    (one,), (two,) = (record.read(project / path).to_pylist() for path in (RECORD, other))
+    assert one["accuracy_class_il"] == two["accuracy_class_il"]
+
+
+def test_a_study_started_twice_is_done_once(project: Path, as_made: AsMade) -> None:
+    snakemake = going_on(project)
+    first = job(project)
+    os.kill(first, signal.SIGSTOP)
+    assert "Directory cannot be locked" in call(project, *MAKE, fails=True)
+    said = call(project, "twf", "run", "demo", RUN, fails=True)
+    host = os.uname().nodename
+    assert f"this run is being done by another process (process {first} on {host})" in said
+    os.kill(first, signal.SIGCONT)
+    assert ended(snakemake)[0] == 0
+    as_made(project)
+
+
+def test_parameters_changed_meanwhile_are_told_and_do_not_mix(
+    project: Path, as_made: AsMade
+) -> None:
+    """All jobs read the parameters that Snakemake planned with; DVC notes no others for them."""
+    dvc = going_on(project, "dvc", "repro", "runs-demo")
+    change(project, alpha=0.7)
+    status, said = ended(dvc)
+    assert status != 0 and "failed to reproduce 'runs-demo'" in said
+    assert "params.yaml was changed meanwhile: what was made is of params.yaml as it was" in said
+    as_made(project)
+    assert planned(project) == {"done", "stale"}
+    call(project, "dvc", "repro", "runs-demo")
+    assert planned(project) == {"done"}
+    assert "up to date" in call(project, "dvc", "status", "runs-demo")

@@ -1,0 +1,67 @@
+"""Processes in a folder: started, waited for, found, and killed as power loss would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from miniature import ENVIRONMENT
+
+TIMEOUT = 240.0  # seconds for one thing to happen, on a machine that others use too
+
+
+def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
+    """Start a command of this environment in `folder`, in a process group of its own."""
+    path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
+    return subprocess.Popen(
+        words,
+        cwd=folder,
+        env=os.environ | {"PATH": path} | ENVIRONMENT | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Its exit status and what it said, once it has ended."""
+    said, _ = process.communicate(timeout=TIMEOUT)
+    return process.returncode, said
+
+
+def until(found: Callable[[], Any], what: str) -> Any:
+    """What `found` gives once it gives something."""
+    end = time.monotonic() + TIMEOUT
+    while not (answer := found()):
+        assert time.monotonic() < end, f"in vain: {what}"
+        time.sleep(0.01)
+    return answer
+
+
+def inside(folder: Path) -> dict[int, str]:
+    """The processes that work in `folder`, whoever started them: number and command."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").readlink().is_relative_to(folder):
+                words = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+                found[int(process.name)] = words.decode()
+        except OSError:
+            pass  # it has ended, or is another user's
+    return found
+
+
+def cut_power(folder: Path, process: subprocess.Popen[str]) -> None:
+    """Kill a process with its group, and all else that works in its folder."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for number in inside(folder):
+        os.kill(number, signal.SIGKILL)
+    until(lambda: not inside(folder), "the end of all processes")
