@@ -143,7 +143,7 @@ def test_records_of_another_device_or_torn_ones_do_not_count(
     execute(tiny_inputs, run, torch.device("cpu"))
     device = calibrations.device_name("cpu", torch.get_num_threads())
     assert len(forecast.measured(tiny_inputs, device)) == 1
-    assert forecast.measured(tiny_inputs, "Another, 1 threads") == {}
+    assert forecast.measured(tiny_inputs, "Another, 1 thread") == {}
     path = files.record_file("tiny", ER)
     path.write_bytes(path.read_bytes()[:100])
     assert forecast.measured(tiny_inputs, device) == {}

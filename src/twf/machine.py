@@ -119,7 +119,7 @@ def cpu_name(threads: int) -> str:
             if line.startswith("model name"):
                 model = line.split(":", 1)[1].strip()
                 break
-    return f"{model}, {threads} threads"
+    return f"{model}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def cores() -> int:

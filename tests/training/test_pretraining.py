@@ -294,6 +294,19 @@ def test_weights_beyond_half_precision_are_not_exported(tiny_inputs, tiny_values
     assert not SHARED.exists()
 
 
+def test_exported_weights_that_are_damaged_are_not_imported(tiny_inputs, tiny_values):
+    trained(tiny_values)
+    checked = params.check(tiny_values)
+    export_weights(checked, "origin", SHARED, CPU)
+    before = files.checkpoint_file("origin").read_bytes()
+    content = bytearray(SHARED.read_bytes())
+    content[-100] ^= 1
+    SHARED.write_bytes(content)
+    with pytest.raises(UserError, match=r"shared\.safetensors is damaged.*bring it again"):
+        import_weights(checked, "origin", SHARED, CPU)
+    assert files.checkpoint_file("origin").read_bytes() == before
+
+
 def test_exported_weights_are_named_for_what_they_are(tiny_inputs, tiny_values):
     with pytest.raises(UserError, match=r"mine\.pth would be a safetensors file"):
         export_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)

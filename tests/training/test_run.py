@@ -66,7 +66,7 @@ def test_a_run_writes_a_record_that_reads_back(tiny_inputs, method):
     assert row["seconds"] >= sum(entry["seconds"] for entry in row["history"]) > 0
     assert row["peak_memory_mib"] > 0
     assert row["started"].tzinfo is not None
-    assert row["device"].endswith("1 threads") and row["host"]
+    assert row["device"].endswith(", 1 thread") and row["host"]
 
 
 def test_a_record_says_where_its_result_comes_from(tiny_inputs):

@@ -66,12 +66,9 @@ def load(path: Path, network: Network) -> Checkpoint:
             f"{path} does not say what made it; make it with `twf pretrain train {path.stem}`, "
             "which also takes published weights"
         )
-    if metadata.get("sha256") != digest(metadata["about"], tensors):
-        raise UserError(
-            f"{path} is damaged, or of an older version of twf; delete it; make it with `twf "
-            f"pretrain train {path.stem}`"
-        )
-    about = json.loads(metadata["about"])
+    about = _undamaged(
+        path, tensors, metadata, f"delete it; make it with `twf pretrain train {path.stem}`"
+    )
     if about["network"] != network.model_dump():
         raise UserError(
             f"{path} holds a {about['network']}, params.yaml asks for {network.model_dump()}; "
@@ -81,11 +78,25 @@ def load(path: Path, network: Network) -> Checkpoint:
 
 
 def about(path: Path) -> dict[str, Any] | None:
-    """What a file says of itself; None where it is none that `save` has written."""
+    """What a file says of itself; None where it is none that `save` has written.
+
+    Raises `UserError` where such a file is damaged.
+    """
     if path.suffix != ".safetensors":
         return None
-    _, metadata = read_safetensors(path, remedy="put the weights there")
-    return json.loads(metadata["about"]) if "about" in metadata else None
+    tensors, metadata = read_safetensors(path, remedy="put the weights there")
+    if "about" not in metadata:
+        return None
+    return _undamaged(path, tensors, metadata, "bring it again")
+
+
+def _undamaged(
+    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], remedy: str
+) -> dict[str, Any]:
+    """What a file says of itself, held to its digest."""
+    if metadata.get("sha256") != digest(metadata["about"], tensors):
+        raise UserError(f"{path} is damaged, or of an older version of twf; {remedy}")
+    return dict(json.loads(metadata["about"]))
 
 
 def read_safetensors(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
