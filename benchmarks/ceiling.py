@@ -22,7 +22,8 @@ def measure(precision: str, device: torch.device, effort: Effort) -> Row:
     side = SIDE[device.type]
     set_precision(precision)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    a, b, c = (torch.ones(side, side, device=device, dtype=dtype) for _ in range(3))
+    # random: a GPU multiplies constants faster, as they take less power
+    a, b, c = (torch.rand(side, side, device=device, dtype=dtype) for _ in range(3))
     works = {"product": lambda: torch.mm(a, b, out=c), "copy": lambda: c.copy_(a)}
     times = {name: t.row() for name, t in interleaved(works, device, effort).items()}
     # the fastest: a ceiling is not lowered by what else the machine does
