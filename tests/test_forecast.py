@@ -178,8 +178,22 @@ def test_the_kinds_of_runs_and_what_is_short_are_shown(
         "short: on the disk",
         "1 MiB free",
         "short: of memory, as 2 of the largest runs at once hold",
+        "for a cluster's profile, pretrain: runtime: 10 * attempt\n",
+        "for a cluster's profile, run: runtime: 10 * attempt, mem_mb: 1000 * attempt\n",
     ):
         assert part in said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "memory_mib", "expected"),
+    [
+        ([1.0], [], {"runtime": 10}),
+        ([100.0, 400.0], [500.0], {"runtime": 10, "mem_mb": 1000}),  # 400 * 1.5 is 10 minutes
+        ([401.0, 1.0], [700.0, 100.0], {"runtime": 20, "mem_mb": 2000}),
+    ],
+)
+def test_a_cluster_is_asked_for_half_as_much_again(seconds, memory_mib, expected) -> None:
+    assert forecast.resources(seconds, memory_mib) == expected
 
 
 def test_gpus_share_the_jobs(tiny_values, monkeypatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -89,11 +90,30 @@ def forecast(
             "free_mib": machine.free_memory_mib() if kind == "cpu" else min(devices, default=None),
             "jobs": jobs if kind == "cpu" else params.gpu_slots,
         },
+        "resources": {
+            rule: resources(seconds, memory if kind == "cpu" else [])
+            for rule, seconds, memory in (
+                ("pretrain", list(first.values()), []),
+                ("run", list(then.values()), [c.memory_mib for c in costs.values()]),
+            )
+            if seconds
+        },
         "disk": {
             **{f"{name}_mib": mib for name, mib in needed.items()},
             "free_mib": shutil.disk_usage(Path()).free / MIB,
         },
     }
+
+
+def resources(seconds: list[float], memory_mib: list[float]) -> dict[str, int]:
+    """What to ask a cluster for: `runtime` (minutes) and, where memory is known, `mem_mb`.
+
+    Enough for the longest and the largest job, and half as much again; 10 minutes at least.
+    """
+    asked = {"runtime": 10 * math.ceil(1.5 * max(seconds) / 600)}
+    if memory_mib:
+        asked["mem_mb"] = 1000 * math.ceil(1.5 * max(memory_mib) * 1.048576 / 1000)
+    return asked
 
 
 def _text(shape: dict[str, Any]) -> str:
@@ -245,6 +265,9 @@ def show(found: dict[str, Any]) -> None:
         where = "of the GPU" if kind == "GPU" else "free"
         free = "" if memory["free_mib"] is None else f"; {disk.size(memory['free_mib'])} {where}"
         console.print(f"memory: up to {disk.size(memory['run_mib'])} a run{free}")
+    for rule, asked in found["resources"].items():
+        words = ", ".join(f"{name}: {amount} * attempt" for name, amount in asked.items())
+        console.print(f"for a cluster's profile, {rule}: {words}")
     for text in warnings(found):
         console.print(f"[red]short:[/] {text}")
 
