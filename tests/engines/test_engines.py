@@ -261,8 +261,6 @@ def test_the_papers_study_with_five_seeds_is_planned_in_seconds(
     shutil.copytree(empty, project)
     values = yaml.safe_load((PROJECT / "params.yaml").read_text())
     values["studies"]["paper"]["seeds"] = [0, 1, 2, 3, 4]
-    for experiment in values["studies"]["paper"]["experiments"].values():
-        experiment.pop("seeds", None)
     (project / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     for name, entry in registry.load().items():
         (tmp_path / "mirror" / name).mkdir(parents=True)
