@@ -65,3 +65,21 @@ def test_a_job_whose_gpu_falls_is_done_on_another_which_alone_is_used_from_then_
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", A)
     assert f"no GPU is left: A GPU {A} failed on " in call(project, *words, "-n", fails=True)
+
+
+def test_a_job_of_a_cluster_may_lie_on_a_node_whose_gpus_are_not_for_it(
+    tmp_path: Path, nvidia_smi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvidia_smi.lists("No devices were found\n", status=6)
+    (tmp_path / "driver/0000:5f:00.0").mkdir(parents=True)
+    (tmp_path / "sitecustomize.py").write_text(
+        "from pathlib import Path; from twf import machine, nvidia\n"
+        "machine.version = lambda _: '2.13.0'\n"
+        f"nvidia.DRIVER = Path({str(tmp_path / 'driver')!r})\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    project = tmp_path / "project"
+    checkout(project)
+    words = ("snakemake", "data/digits.safetensors", "--cores", "1")
+    assert "none of the GPUs can be used" in call(project, *words, "-n", fails=True)
+    call(project, *words, "--mode", "remote")

@@ -50,8 +50,9 @@ def plan(name):
     return unless_refused(study.expand, PARAMS, name)
 
 
-# A job that trains takes a slot of a GPU, and none where there is none.
-GPUS = unless_refused(machine.gpus)
+# A job that trains takes a slot of a GPU, and none where there is none. In a job of a cluster its
+# command looks: others need no GPU, and may lie on a node whose driver has some, but not for them.
+GPUS = [] if workflow.remote_exec else unless_refused(machine.gpus)
 GPU = int(bool(GPUS))
 if GPUS and workflow.local_exec:
     machine.hold_jobs_to(GPUS)
