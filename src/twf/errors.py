@@ -17,7 +17,7 @@ class UserError(Exception):
 
 
 class GpuError(UserError):
-    """What a GPU refused. A further attempt may go well: on another one, or with more room."""
+    """What a GPU refused, or that none is left: a further attempt may find one, or more room."""
 
 
 @functools.cache

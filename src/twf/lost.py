@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from twf.errors import UserError, warn
+from twf.errors import GpuError, UserError, warn
 from twf.files import atomic
 from twf.hyperparameters import Strict
 from twf.nvidia import Gpu
@@ -59,12 +59,12 @@ def marks() -> dict[Path, Mark]:
 
 
 def usable(gpus: Sequence[Gpu]) -> list[Gpu]:
-    """Those that have not failed; the others are told. Raises `UserError` where all have."""
+    """Those that have not failed; the others are told. Raises `GpuError` where all have."""
     failed = {found.gpu: (path, found) for path, found in marks().items()}
     left = [gpu for gpu in gpus if gpu.id not in failed]
     told = [failed[gpu.id] for gpu in gpus if gpu.id in failed]
     if told and not left:
-        raise UserError(
+        raise GpuError(
             f"no GPU is left: {'; '.join(str(found) for _, found in told)}. Restart the machine, "
             f"or delete {', '.join(str(path) for path, _ in told)} to try again, or train on CPU "
             "cores with CUDA_VISIBLE_DEVICES= before the command"

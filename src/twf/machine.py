@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from twf import lost, nvidia
-from twf.errors import UserError, warn
+from twf.errors import GpuError, UserError, warn
 from twf.nvidia import Gpu
 
 # How a training step is executed: see `twf.training.step`.
@@ -27,7 +27,7 @@ WHOLE = ("GPU-", "MIG-")  # how the identifiers of GPUs, and of instances, begin
 def gpus() -> list[Gpu]:
     """The GPUs that jobs may use: `CUDA_VISIBLE_DEVICES` shows them, and they have not failed.
 
-    None where PyTorch is built for CPUs alone. Those that are missing are told. Raises `UserError`
+    None where PyTorch is built for CPUs alone. Those that are missing are told. Raises `GpuError`
     where there are GPUs, or some are named, but none can be used: who has GPUs does not want to
     find out after days that a CPU did the work.
     """
@@ -42,7 +42,7 @@ def gpus() -> list[Gpu]:
     if wanted and there and not usable:
         said = [] if found else [f"nvidia-smi -L says: {wrong or 'nothing'}"]
         said += [f"{word} of CUDA_VISIBLE_DEVICES is not there" for word in gone]
-        raise UserError(
+        raise GpuError(
             f"none of the GPUs can be used: {'; '.join(said)}. Mend the driver (often a restart of "
             "the machine does) or CUDA_VISIBLE_DEVICES, or train on CPU cores with "
             "CUDA_VISIBLE_DEVICES= before the command"
