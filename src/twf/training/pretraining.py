@@ -72,7 +72,7 @@ def import_weights(params: Params, name: str, file: Path, device: torch.device) 
         "code": code(),
     }
     own = checkpoints.about(file)
-    about = (own or about) | {"weights": str(file), "weights_sha256": sha256}
+    about = (own or about) | {"weights": file.name, "weights_sha256": sha256}
     if source.data is None:
         said = f"accuracy not measured: sources.{name} names no data"
     elif not (data := files.data_file(source.data)).exists():
