@@ -198,6 +198,16 @@ def test_weights_from_elsewhere_are_said_to_be(plan: Plan, collect: Any) -> None
     assert "rest of the recipe is this project's" not in card
 
 
+def test_weights_that_were_exported_here_keep_their_recipe(plan: Plan, collect: Any) -> None:
+    collect(plan)
+    write_checkpoint(weights="shared.safetensors", weights_sha256="f00d")
+    _, card = made(plan)
+    for line in ("**Weights**: shared.safetensors", "**SHA-256 of them**: f00d", "**Epochs**: 200"):
+        assert line in card
+    assert "Trained by" not in card
+    assert "rest of the recipe is this project's" in card
+
+
 def test_fingerprints_are_held_to_the_official_ones(
     plan: Plan, write_record: Any, collect: Any
 ) -> None:

@@ -81,6 +81,7 @@ def card(
     dataset = None if source.data is None else params.datasets[source.data]
     whose = origin.of_dataset(dataset) if dataset else origin.of_weights(str(source.weights))
     runs = [run for run in plan.runs.values() if run.source == name and run.pretrained]
+    recipe = _recipe(source, about)
     return {
         "source": name,
         "study": plan.study,
@@ -91,12 +92,12 @@ def card(
         "runs": len(runs),
         "started": _started({run.id for run in runs}, rows, checkpoint),
         "data": _data(whose, dataset, about),
-        "recipe": _recipe(source, about),
+        "recipe": recipe,
         "cost": _cost(about),
         "accuracy": accuracy(about),
         "chance": 100 / checkpoint.classes if checkpoint else None,
         "size": dataset.size if dataset else None,
-        "trained_here": source.weights is None and "weights" not in about,
+        "trained_here": "Trained by" not in recipe,
         "licence": whose.licence or HOLE,
         "citation": whose.citation,
     }
@@ -160,17 +161,24 @@ def checked(whose: origin.Origin, dataset: Dataset, split: str, fingerprint: str
 
 def _recipe(source: Source, about: dict[str, Any]) -> dict[str, str]:
     """How it was trained, by the file itself; by params.yaml where that has not been made."""
+    taken: dict[str, str] = {}
     if "weights" in about:
         taken = {"Weights": str(about["weights"]), "SHA-256 of them": about["weights_sha256"]}
+    elif source.weights is not None:
+        taken = {"Weights": source.weights}
+    recipe = about.get("pretraining")  # exported weights have theirs
+    if recipe is None and taken:
         return taken | {"Trained by": HOLE}
-    if source.weights is not None:
-        return {"Weights": source.weights, "Trained by": HOLE}
-    planned = source.pretraining.model_dump() if source.pretraining else {}
-    recipe = about.get("pretraining") or planned
-    return {"Loss and optimizer": "cross-entropy, SGD"} | {
-        key.replace("lr", "learning rate").replace("_", " ").capitalize(): f"{value}"
-        for key, value in recipe.items()
-    }
+    if recipe is None:
+        recipe = source.pretraining.model_dump() if source.pretraining else {}
+    return (
+        taken
+        | {"Loss and optimizer": "cross-entropy, SGD"}
+        | {
+            key.replace("lr", "learning rate").replace("_", " ").capitalize(): f"{value}"
+            for key, value in recipe.items()
+        }
+    )
 
 
 def _cost(about: dict[str, Any]) -> dict[str, str]:
