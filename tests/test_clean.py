@@ -111,11 +111,13 @@ def test_partial_files_of_processes_that_are_gone_may_go(params, put) -> None:
 def test_logs_and_sent_runs_may_go(params, put) -> None:
     put(files.log_file("tiny", RUN))
     put("logs/data/target.log")
-    put(".snakemake/log/one.snakemake.log")
+    engines = {".snakemake/log/one.snakemake.log", ".snakemake/twf-123.log"}
+    for name in engines:
+        put(name)
     put("wandb/offline-run-1/run-a.wandb")
     put("wandb/offline-run-1/run-a.wandb.synced")
     put("wandb/offline-run-2/run-b.wandb")
-    assert found(params, "logs") == {"logs/tiny", "logs/data", ".snakemake/log/one.snakemake.log"}
+    assert found(params, "logs") == {"logs/tiny", "logs/data"} | engines
     assert found(params, "logs", study="tiny") == {"logs/tiny"}
     assert found(params, "wandb") == {"wandb/offline-run-1"}
     sizes = {str(item.path): item.size for item in clean.find(params, None)}

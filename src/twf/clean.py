@@ -185,6 +185,7 @@ def _logs(scope: Scope) -> Iterator[Path]:
     yield from scope.within(LOGS)
     if scope.study is None:
         yield from Path(".snakemake/log").glob("*.log")
+        yield from Path(".snakemake").glob("twf-*.log")  # of `twf.warm`
 
 
 def _wandb(scope: Scope) -> Iterator[Path]:
