@@ -6,8 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from twf import files, params, study
 from twf.results import record
 
 PROJECT = Path(__file__).parents[1]
-TIMEOUT = 120  # seconds for one thing to happen
 ENVIRONMENT = {"TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
 
 
@@ -130,12 +127,3 @@ def results(folder: Path, run: str) -> dict[str, Any]:
     row = record.read(folder / files.record_file("demo", run)).to_pylist()[0]
     kept = {key: row[key] for key in ("digest", "accuracy_class_il", "accuracy_task_il")}
     return kept | {"losses": [epoch["loss"] for epoch in row["history"]]}
-
-
-def until(found: Callable[[], Any], what: str) -> Any:
-    """What `found` gives once it gives something."""
-    end = time.monotonic() + TIMEOUT
-    while not (answer := found()):
-        assert time.monotonic() < end, f"in vain: {what}"
-        time.sleep(0.02)
-    return answer

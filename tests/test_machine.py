@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
+from processes import until
 
 from twf import errors, lost, machine, nvidia
 from twf.errors import UserError
@@ -148,15 +148,8 @@ def test_a_process_is_told_to_stop_when_its_parent_is_killed(tmp_path: Path) -> 
     )
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     parent = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
-    wait_for(tmp_path / "ready")
+    until((tmp_path / "ready").exists, "the child")
     assert not (tmp_path / "told").exists()
     parent.kill()
     parent.wait()
-    wait_for(tmp_path / "told")
-
-
-def wait_for(path: Path) -> None:
-    end = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < end, f"in vain: {path.name}"
-        time.sleep(0.01)
+    until((tmp_path / "told").exists, "the signal")

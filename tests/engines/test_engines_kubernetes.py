@@ -27,14 +27,13 @@ from miniature import (
     ER,
     FINETUNE,
     PROJECT,
-    TIMEOUT,
     TWF,
     call,
     catchable,
     checkout,
     results,
-    until,
 )
+from processes import TIMEOUT, until
 from remote_servers import BUCKET, KEYS
 
 from twf.files import data_file, log_file, record_file, report_file, runs_file, state_file

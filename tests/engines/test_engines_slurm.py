@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from miniature import ER, FINETUNE, TIMEOUT, TWF, call, catchable, checkout, results, until
+from miniature import ER, FINETUNE, TWF, call, catchable, checkout, results
+from processes import TIMEOUT, until
 
 from twf.files import log_file, report_file, runs_file, state_file
 
