@@ -156,7 +156,7 @@ def refuse_from_future() -> None:
         raise UserError(
             f"{late[0]}{more} have times in the future, and what is made from them would look out "
             "of date: set the clock right; where it is, give them one time that has come: "
-            "find data checkpoints results params.yaml -newermt now -exec touch --date=now {} +"
+            "find -H data checkpoints results params.yaml -newermt now -exec touch --date=now {} +"
         )
 
 

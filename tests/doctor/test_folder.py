@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
 import subprocess
 import time
@@ -85,9 +86,16 @@ def test_a_clock_that_differs_from_the_file_systems_is_wrong(
     assert check.state == "wrong" and "+100 s" in check.said and "NTP" in check.remedy
 
 
-def test_files_from_the_future_are_wrong(only, tiny_inputs) -> None:
+def test_files_from_the_future_are_wrong(only, tiny_inputs, tmp_path) -> None:
+    """The remedy that is told mends them, also on another disk."""
+    Path("data").rename(tmp_path / "elsewhere")
+    Path("data").symlink_to(tmp_path / "elsewhere")
+    Path("results").mkdir()
     assert only(folder.clock(), "clock").state == "ok"
     late = files.data_file("target")
     os.utime(late, (time.time() + 3600,) * 2)
     check = only(folder.clock(), "clock")
     assert check.state == "wrong" and f"{late} have times in the future" in check.said
+    remedy = check.said.partition("has come: ")[2]
+    subprocess.run(shlex.split(remedy), check=True)
+    assert only(folder.clock(), "clock").state == "ok"
