@@ -310,3 +310,11 @@ def test_exported_weights_that_are_damaged_are_not_imported(tiny_inputs, tiny_va
 def test_exported_weights_are_named_for_what_they_are(tiny_inputs, tiny_values):
     with pytest.raises(UserError, match=r"mine\.pth would be a safetensors file"):
         export_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)
+
+
+def test_weights_are_not_exported_over_their_checkpoint(tiny_inputs, tiny_values):
+    output = files.checkpoint_file("origin")
+    before = output.read_bytes()
+    with pytest.raises(UserError, match="is the checkpoint itself"):
+        export_weights(params.check(tiny_values), "origin", output.absolute(), CPU)
+    assert output.read_bytes() == before

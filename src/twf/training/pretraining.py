@@ -101,6 +101,8 @@ def export_weights(params: Params, name: str, file: Path, device: torch.device) 
     source = _named(params, name)
     if file.suffix != ".safetensors":
         raise UserError(f"{file} would be a safetensors file; let its name end so")
+    if file.resolve() == files.checkpoint_file(name).resolve():
+        raise UserError(f"{file} is the checkpoint itself, and would be lost; name another file")
     checkpoint = checkpoints.load(files.checkpoint_file(name), source.network)
     network = ResNet(source.network, checkpoint.classes)
     checkpoint.into(network)
