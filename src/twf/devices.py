@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from twf import lost, machine, nvidia, slots
-from twf.errors import GpuError, UserError
+from twf.errors import GpuError
 from twf.nvidia import Gpu
 
 if TYPE_CHECKING:
@@ -81,15 +81,18 @@ def _refusal() -> str | None:
     return None
 
 
-def _unusable(gpu: Gpu, others: Sequence[Gpu], said: str) -> UserError:
-    """What is wrong where PyTorch cannot begin to use a GPU: with the GPU, or with PyTorch."""
+def _unusable(gpu: Gpu, others: Sequence[Gpu], said: str) -> GpuError:
+    """What is wrong where PyTorch cannot begin to use a GPU: with the GPU, or with PyTorch.
+
+    To be tried again in any case: on a cluster, another node may do.
+    """
     import torch
 
     if CROWDED.search(said):
         return _crowded(gpu, said)
     if any(nvidia.refuses(other) is None for other in others):
         return _lost(gpu, said)
-    return UserError(
+    return GpuError(
         f"there is a {gpu.name}, but this PyTorch ({torch.__version__}) cannot use it "
         f"({_first_line(said)}): mend driver or PyTorch (`twf doctor` looks at both), or hide it "
         "with CUDA_VISIBLE_DEVICES= before the command"

@@ -150,12 +150,13 @@ def refuse_from_future() -> None:
     """
     patterns = (DATA, CHECKPOINT, RECORD, RUNS, str(PARAMS))
     made = chain.from_iterable(Path().glob(re.sub(r"\{\w+\}", "*", p)) for p in patterns)
-    late = [str(path) for path in made if path.stat().st_mtime > time.time() + SKEW]
+    there = (path for path in made if path.exists())  # no link that leads nowhere
+    late = [str(path) for path in there if path.stat().st_mtime > time.time() + SKEW]
     if late:
-        more = f" and {len(late) - 1} others" if len(late) > 1 else ""
         raise UserError(
-            f"{late[0]}{more} have times in the future, and what is made from them would look out "
-            "of date: set the clock right; where it is, give them one time that has come: "
+            f"files have times in the future ({len(late)}, for example {late[0]}), and what is "
+            "made from them would look out of date: set the clock right; where it is, give them a "
+            "time that has come: "
             "find -H data checkpoints results params.yaml -newermt now -exec touch --date=now {} +"
         )
 
