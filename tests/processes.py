@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -58,10 +59,31 @@ def inside(folder: Path) -> dict[int, str]:
     return found
 
 
+def parent(process: int) -> int:
+    """The process that started it."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def the_process(folder: Path, command: str) -> int:
+    """The one process in `folder` whose command holds `command`.
+
+    A leading `/` leaves out the shell that waits for it. While it starts another process there
+    are two, since the new one has the command of the old until it becomes another program.
+    """
+
+    def one() -> int | None:
+        found = [number for number, words in inside(folder).items() if command in words]
+        return found[0] if len(found) == 1 else None
+
+    number: int = until(one, f"one process of {command}")
+    return number
+
+
 def cut_power(folder: Path, process: subprocess.Popen[str]) -> None:
     """Kill a process with its group, and all else that works in its folder."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     for number in inside(folder):
-        os.kill(number, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(number, signal.SIGKILL)
     until(lambda: not inside(folder), "the end of all processes")

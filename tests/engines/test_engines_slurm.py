@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from miniature import ER, FINETUNE, TWF, call, catchable, checkout, results
-from processes import TIMEOUT, until
+from processes import TIMEOUT, the_process, until
 
 from twf.files import log_file, report_file, runs_file, state_file
 
@@ -130,16 +130,7 @@ def project(tmp_path: Path) -> Path:
 def process_of(project: Path, run: str) -> int:
     """The process that does a run in `project`, once it has saved a state."""
     until((project / state_file("demo", run)).exists, f"a state of {run}")
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            if words[2:5] == [b"run", b"demo", run.encode()] and os.path.samefile(
-                process / "cwd", project
-            ):
-                return int(process.name)
-        except OSError:  # it ended
-            continue
-    raise AssertionError(f"nobody does {run}")
+    return the_process(project, f"/twf run demo {run}")
 
 
 def parent(process: int) -> int:

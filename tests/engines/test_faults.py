@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from miniature import call, checkout
-from processes import cut_power, ended, inside, start, until
+from processes import cut_power, ended, inside, start, the_process, until
 from safetensors.numpy import load_file
 
 from twf import files
@@ -92,8 +92,7 @@ def going_on(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 def job(folder: Path) -> int:
     """The process that does the run for Snakemake."""
-    (number,) = (n for n, words in inside(folder).items() if f"twf run demo {RUN}" in words)
-    return number
+    return the_process(folder, f"/twf run demo {RUN}")
 
 
 def damage(path: Path, at: bytes | None = None) -> None:
@@ -143,7 +142,7 @@ def test_after_dvc_was_killed_snakemake_goes_on_and_the_next_dvc_finds_it_done(
     project: Path, as_made: AsMade
 ) -> None:
     dvc = going_on(project, "dvc", "repro", "runs-demo")
-    (snakemake,) = (n for n, words in inside(project).items() if f"snakemake {RUNS}" in words)
+    snakemake = the_process(project, f"/snakemake {RUNS}")
     os.kill(snakemake, signal.SIGSTOP)  # so that it is still at work when DVC is called again
     dvc.kill()
     dvc.wait()
