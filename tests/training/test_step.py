@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -248,11 +249,11 @@ def test_a_captured_step_of_pretraining_does_as_a_plain_one(make_supervised):
     hold_to_plain(lambda method: Captured(Plain(method)), made)
 
 
-def test_nothing_of_a_step_of_pretraining_returns_to_the_host(make_supervised):
+def test_nothing_of_a_step_of_pretraining_goes_between_host_and_device(make_supervised):
     method, tasks = make_supervised()
     way = Plain(method)
     for positions in phases(method, tasks, way):
-        with _NothingReturns():
+        with nothing_crosses():
             for index in positions[:3]:
                 way.step(index, 0.01)
 
@@ -268,7 +269,10 @@ def test_an_unknown_execution_is_refused(make_method):
 
 
 class _NothingReturns(TorchDispatchMode):
-    """Refuses operations whose result, or its shape, the host would have to wait for."""
+    """Refuses operations whose result, or its shape, the host would have to wait for.
+
+    And tensors made of the host's numbers, which it would have to send.
+    """
 
     refused = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal", "bincount")
 
@@ -277,19 +281,27 @@ class _NothingReturns(TorchDispatchMode):
     ) -> Any:
         name = operation._schema.name.removeprefix("aten::")
         assert not name.startswith(self.refused), f"{name} makes the host wait"
+        assert name != "lift_fresh", "a tensor of the host's numbers is sent"
         if name.startswith("index"):
             for index in arguments[1]:
                 assert index is None or index.dtype != torch.bool, f"{name} by a mask"
         return operation(*arguments, **(options or {}))
 
 
+@contextlib.contextmanager
+def nothing_crosses() -> Iterator[None]:
+    """Nothing goes between host and device; a tensor that names no device fits no other."""
+    with torch.device("meta"), _NothingReturns():
+        yield
+
+
 @pytest.mark.parametrize("name", METHODS)
-def test_nothing_of_a_step_returns_to_the_host(name, make_method):
+def test_nothing_of_a_step_goes_between_host_and_device(name, make_method):
     """Neither values nor shapes that depend on them: so a step can be captured."""
     method, tasks = make_method(name)
     way = Plain(method)
     for batches in phases(method, tasks, way):
-        with _NothingReturns():
+        with nothing_crosses():
             for index in batches[:3]:
                 way.step(index, 0.01)
 
