@@ -17,6 +17,7 @@ class Measurement(StrEnum):
     """What there is to measure."""
 
     STEPS = "steps"
+    HOTSPOTS = "hotspots"
     PRETRAINING = "pretraining"
     REPLAY = "replay"
     CONDITIONING = "conditioning"
@@ -56,7 +57,16 @@ def main(
     Times are medians over repeats. Ratios mean more than times: what is compared is called in turn.
     `python -m benchmarks steps --benchmark split-cifar10 --reference CHECKOUT` compares TwF's step.
     """
-    from benchmarks import ceiling, conditioning, loading, parts, report, sharing, steps
+    from benchmarks import (
+        ceiling,
+        conditioning,
+        hotspots,
+        loading,
+        parts,
+        report,
+        sharing,
+        steps,
+    )
     from benchmarks.shapes import planned
     from benchmarks.timing import Effort, Row
     from twf.devices import device_for
@@ -83,6 +93,13 @@ def main(
                             on,
                             effort,
                             limits[rounding],
+                        )
+            if Measurement.HOTSPOTS in wanted:
+                for what in method or ["twf"]:
+                    run = planned(params, where, what)
+                    for rounding in precisions:
+                        found += hotspots.measure(
+                            params, run, execution or ["plain"], rounding, on, effort
                         )
             if Measurement.SHARING in wanted:
                 for what in method or ["twf"]:

@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks import __main__ as command
-from benchmarks import ceiling, conditioning, loading, parts, reference, report, sharing, steps
+from benchmarks import (
+    ceiling,
+    conditioning,
+    hotspots,
+    loading,
+    parts,
+    reference,
+    report,
+    sharing,
+    steps,
+)
 from benchmarks.shapes import planned
 from benchmarks.timing import Effort, Times, interleaved
 
@@ -99,6 +109,17 @@ def test_a_row_of_a_step_says_what_was_measured_and_how_fast(params, run):
     assert row["share_of_copy"] == pytest.approx(row["gigabytes"] / seconds / 10)
     assert row["peak_memory_mib"] > 10
     assert "times_reference" not in row
+
+
+def test_hot_spots_are_those_of_a_step_and_the_longest_first(params, run):
+    every, *longest = hotspots.measure(params, run, ["plain"], "fp32", CPU, SMALLEST)
+    assert every["operation"] == "all" and every["share"] > 0
+    assert len(longest) == hotspots.SHOWN
+    times = [row["milliseconds"] for row in longest]
+    assert times == sorted(times, reverse=True) and sum(times) <= every["milliseconds"]
+    assert sum(row["calls"] for row in longest) < every["calls"]
+    assert "aten::convolution_backward" in {row["operation"] for row in longest}
+    assert longest[0]["share"] == longest[0]["milliseconds"] / every["milliseconds"]
 
 
 @pytest.fixture

@@ -15,9 +15,17 @@ from torch import Tensor, nn
 
 from twf.training.randomness import Random
 
+Pair = tuple[Tensor, Tensor]
+
 GUMBEL_TEMPERATURE = 2 / 3
 DIVERSITY_TEMPERATURE = 2.0
 HALVED_FROM = 16  # maps this wide or wider are stored at half size
+
+
+def pair(rows: Tensor) -> Pair:
+    """Those of the first and of the second logit: from `[N, 2 * C]` to `[N, C]` each."""
+    first, second = rows.unflatten(1, (-1, 2)).unbind(2)
+    return first, second
 
 
 def of_task(every: Tensor, task: Tensor) -> Tensor:
@@ -59,8 +67,11 @@ class TaskBatchNorm(nn.Module):
 
     def forward(self, x: Tensor, task: Tensor) -> Tensor:
         """`x`: `[N, C, H, W]`, `task`: `[N]` int64."""
-        scale, shift = self.scale[task, :, None, None], self.shift[task, :, None, None]
-        return scale * self.norm(x) + shift
+        # by `embedding`: indexing has a gradient that sorts, many small kernels on a GPU
+        scale, shift = (
+            F.embedding(task, rows)[:, :, None, None] for rows in (self.scale, self.shift)
+        )
+        return torch.addcmul(shift, scale, self.norm(x))
 
 
 class ChannelAttention(nn.Module):
@@ -137,21 +148,21 @@ class FeaturePropagation(nn.Module):
     def logits(self, teacher: Tensor, task: Tensor) -> Tensor:
         """The two gate logits of each unit, `[N, C, 2, H, W]`; the gate opens on the first."""
         offset, slope, spatial = self.factors(teacher, task)
-        return torch.stack([at_positions(offset[i], slope[i], spatial) for i in range(2)], dim=2)
+        maps = [at_positions(o, s, spatial) for o, s in zip(offset, slope, strict=True)]
+        return torch.stack(maps, dim=2)
 
-    def factors(self, teacher: Tensor, task: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Offset and slope `[2, N, C]`, and spatial attention s: logits are `offset + slope * s`.
+    def factors(self, teacher: Tensor, task: Tensor) -> tuple[Pair, Pair, Tensor]:
+        """Offsets and slopes `[N, C]`, and spatial attention s: logits are `offset + slope * s`.
 
         A linear map W of channel plus spatial attention, `W (c + s 1) = W c + s W 1`, needs no
         product at each position. F4: the paper has logits `(c + s, 0)`.
         """
         channel, spatial = self.channel(teacher, task), self.spatial(teacher, task)
         if self.to_logits is None:
-            offset, slope = channel, torch.ones_like(channel)
-            pairs = torch.stack([offset, torch.zeros_like(offset)]), torch.stack([slope, 0 * slope])
-            return *pairs, spatial
+            zeros, ones = torch.zeros_like(channel), torch.ones_like(channel)
+            return (channel, zeros), (ones, zeros), spatial
         offset, slope = self.to_logits(channel, task), self.to_logits.of_ones(task)
-        return *(part.unflatten(1, (-1, 2)).movedim(2, 0) for part in (offset, slope)), spatial
+        return pair(offset), pair(slope), spatial
 
     def forward(
         self,
@@ -182,7 +193,7 @@ class FeaturePropagation(nn.Module):
             every = torch.ones_like(is_old[stream:])
             remembered = mask_replay(difference[stream:], stored, every)
         else:
-            first = at_positions(offset[0, stream:], slope[0, stream:], spatial[stream:])
+            first = at_positions(offset[0][stream:], slope[0][stream:], spatial[stream:])
             remembered = mask_replay(first, stored, is_old[stream:])
         is_new = torch.arange(len(task), device=task.device) < stream
         counts = is_new if "F10" in self.paper else ~is_old
