@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchmarks.timing import Effort, Row, interleaved
 from twf.methods.twf import Twf
-from twf.models.gates import TaskLinear
+from twf.models.attention import TaskLinear
 from twf.params import Params
 from twf.study import Run
 from twf.training.calibration import method_of

@@ -27,7 +27,7 @@ from benchmarks.timing import Effort, Times, interleaved
 from twf import params as parameters
 from twf.errors import UserError
 from twf.hyperparameters import METHODS
-from twf.models.gates import TaskLinear
+from twf.models.attention import TaskLinear
 from twf.params import Params
 from twf.study import Run
 

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twf.models.gates import GUMBEL_TEMPERATURE, FeaturePropagation, TaskBatchNorm, TaskLinear
+from twf.models.attention import TaskBatchNorm, TaskLinear
+from twf.models.gates import GUMBEL_TEMPERATURE, FeaturePropagation
 from twf.training.randomness import Random
 
 TASKS, STREAM, CURRENT = 3, 4, 1
