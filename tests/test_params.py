@@ -312,7 +312,7 @@ def test_an_empty_file_is_a_users_mistake(tmp_path):
 
 
 def test_a_missing_file_is_named_with_the_remedy(tmp_path):
-    with pytest.raises(UserError, match=r"no .*absent.yaml in .*--params"):
+    with pytest.raises(UserError, match=r"no file .*absent.yaml: .*--params"):
         params.load(tmp_path / "absent.yaml")
     with pytest.raises(UserError, match=r"--params"):
         params.load(tmp_path)  # a folder

@@ -309,8 +309,9 @@ def load(path: Path) -> Params:
     try:
         values = yaml.load(path.read_text(encoding="utf-8"), Loader=UniqueKeyLoader)  # noqa: S506
     except (FileNotFoundError, IsADirectoryError):
+        where = f"file {path}" if path.is_absolute() else f"{path} in {Path.cwd()}"
         raise UserError(
-            f"no {path} in {Path.cwd()}: go to the project's folder, or name it with --params"
+            f"no {where}: go to the project's folder, or name it with --params"
         ) from None
     except UserError as error:
         raise UserError(f"{path}: {error}") from None

@@ -205,7 +205,7 @@ def test_what_is_no_archive_is_refused(project, name):
 
 def test_a_missing_archive_is_named(project):
     archive = Path("archives/some/one.tgz")
-    assert "`twf data list`" in refusal(archive)
+    assert "`twf data fetch some`" in refusal(archive)
     tar("archives/some/one.tgz", ("a", b"1"))
     assert "no archive archives/some/three.mat" in refusal(archive, archive.with_name("three.mat"))
 

@@ -53,9 +53,8 @@ def extracted(*archives: Path, scratch: Path = SCRATCH) -> Iterator[Path]:
 def _extract(archive: Path, folder: Path) -> None:
     """Put the content of one archive, or a link to what is none, into `folder`."""
     if not (archive.is_file() and os.access(archive, os.R_OK)):
-        raise UserError(
-            f"no archive {archive} that can be read: `twf data list` names those to fetch"
-        )
+        remedy = f"`twf data fetch {archive.parent.name}` brings it"
+        raise UserError(f"no archive {archive} that can be read: {remedy}")
     try:
         with files.writing(f"{folder}, from {archive}"):
             if archive.name.endswith((".tar.gz", ".tgz")):
