@@ -338,7 +338,8 @@ def check(values: Any, path: str = "params.yaml") -> Params:
 
 def _explain(error: Any) -> str:
     """`key.path: what is wrong (is: value)`; what is allowed is part of pydantic's message."""
-    parts = [str(part) for part in error["loc"]]  # none where the whole is wrong
+    # none where the whole is wrong; pydantic puts [key] behind a key that is wrong itself
+    parts = [str(part) for part in error["loc"] if part != "[key]"]
     if parts[:1] == ["datasets"] and len(parts) > 2:
         del parts[2]  # the reader, which pydantic puts in to say which kind it checked against
     where = ".".join(parts) + ": " if parts else ""

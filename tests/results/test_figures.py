@@ -402,7 +402,7 @@ def test_of_an_incomplete_study_what_is_there(
         cli.main()
     assert left.value.code == 0
     said = capsys.readouterr().out
-    assert said == "not written, as it has no data yet: matrix.main.split-cifar10.derpp\n"
+    assert said == "without data yet, not written: matrix.main.split-cifar10.derpp\n"
     assert not other.exists()
     assert "DER++" not in figure_file("small", "accuracy.main.split-cifar10", "svg").read_text()
 

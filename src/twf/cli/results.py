@@ -110,8 +110,8 @@ def figures(
     """
     from twf.results import figures
 
-    for name in figures.write(plan_of(params, study), threads):
-        print(f"not written, as it has no data yet: {name}")
+    if missing := figures.write(plan_of(params, study), threads):
+        print(f"without data yet, not written: {', '.join(missing)}")
 
 
 @app.command()
