@@ -71,6 +71,7 @@ def _operations(
             (event.self_device_time_total if on_gpu else event.self_cpu_time_total) / steps / 1e3,
         )
         for event in profiler.key_averages()
-        if event.device_type.name == device.type.upper()
+        # a compiled step's kernels stand below an annotation too, as long as all of them
+        if event.device_type.name == device.type.upper() and not event.is_user_annotation
     ]
     return sorted(found, key=lambda row: -row[2])

@@ -48,10 +48,11 @@ def peak_memory_mib(params: Params, run: Run, execution: str, device: torch.devi
     if device.type == "cpu":
         values = params.model_dump(mode="json")  # its classes are made as needed: no pickle of them
         return in_fresh_process(_peak_on_cpu, values, run, execution, torch.get_num_threads())
+    before = torch.cuda.memory_allocated(device)  # of what is measured beside it
     step = second_task_step(params, run, execution, device)
     torch.cuda.reset_peak_memory_stats(device)
     step()
-    return torch.cuda.max_memory_allocated(device) / 2**20
+    return (torch.cuda.max_memory_allocated(device) - before) / 2**20
 
 
 def _peak_on_cpu(values: dict[str, Any], run: Run, execution: str, threads: int) -> float:

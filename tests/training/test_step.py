@@ -25,7 +25,7 @@ from twf.training import loop
 from twf.training.checkpoints import Checkpoint
 from twf.training.precision import set_precision
 from twf.training.pretraining import supervised
-from twf.training.state import capture
+from twf.training.state import capture, flatten, restore
 from twf.training.step import Captured, Compiled, Plain, executed
 
 STATES = 20  # along a run
@@ -180,6 +180,31 @@ def make_supervised(tiny_values: dict[str, Any], tiny_source: Dataset) -> Make:
         return method, [Task(0, images, tiny_source.train_labels.to(device))]
 
     return one
+
+
+def hold_in_place(method: Method[Any], tasks: list[Task]) -> None:
+    """A method that is restored is what it was, in the same places of memory."""
+    way = Plain(method)
+    for batches in phases(method, tasks, way):
+        for index in batches[:2]:
+            way.step(index, RATE)
+        there, tensors = state(method), {}
+        values = [tensor.clone() for tensor in there]
+        saved = flatten(capture(method), tensors)
+        way.step(batches[2], RATE)
+        restore(method, saved, tensors)
+        for tensor, value, now in zip(there, values, state(method), strict=True):
+            assert torch.equal(now, value)
+            assert (now.data_ptr(), now.stride()) == (tensor.data_ptr(), tensor.stride())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_refers_to_a_method_s_tensors_still_does_when_it_is_restored(name, make_method):
+    hold_in_place(*make_method(name))
+
+
+def test_what_refers_to_pretraining_s_tensors_still_does_when_it_is_restored(make_supervised):
+    hold_in_place(*make_supervised())
 
 
 @pytest.fixture

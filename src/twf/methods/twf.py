@@ -31,7 +31,10 @@ class Twf(Rehearsal[TwfHyperparameters]):
         paper = frozenset(switch for switch, value in learner.fidelity.items() if value == "paper")
         with seeded(learner.generators.seed, "gates"):
             made = Propagation(learner.network, learner.tasks, learner.image_size, paper)
-        self.propagation = made.to(learner.device)
+        # as the network: their gradients then need not be turned about
+        self.propagation = made.to(  # type: ignore[call-overload]
+            learner.device, memory_format=torch.channels_last
+        )
 
     def modules(self) -> Iterator[nn.Module]:
         yield self.learner.network

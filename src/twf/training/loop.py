@@ -222,6 +222,9 @@ def _epoch(steps: Plain, place: Place, count: int, pause: Callable[[], None]) ->
         place.step += 1
         place.seconds = before + time.monotonic() - start
         pause()
+    if method.learner.device.type == "cuda":  # the last steps are only begun
+        torch.cuda.synchronize()
+        place.seconds = before + time.monotonic() - start
     return place.terms
 
 

@@ -82,11 +82,13 @@ def flatten(value: Any, tensors: Tensors) -> Any:
 _BUFFER = ("seen", "rows", "pinned")
 
 
+@torch.no_grad()
 def fill(current: Any, saved: Any, tensors: Tensors, device: torch.device) -> Any:
     """The value that `saved` stands for, its tensors on `device`.
 
-    Where `current` is a module or a buffer, it is filled and given back; a list is a tuple where
-    `current` is one.
+    Where `current` is a module, a buffer or a tensor of the same shape and type, it is filled and
+    given back: what refers to it still does, and its order in memory stays. So are the tensors of
+    a dict or a list as long as before; a list is a tuple where `current` is one.
     """
     if isinstance(current, nn.Module):
         current.load_state_dict(fill(None, saved["parameters"], tensors, device))
@@ -95,14 +97,21 @@ def fill(current: Any, saved: Any, tensors: Tensors, device: torch.device) -> An
         return current
     if isinstance(current, ReservoirBuffer):
         for name in _BUFFER:
-            setattr(current, name, fill(None, saved[name], tensors, device))
+            value = fill(getattr(current, name), saved[name], tensors, device)
+            setattr(current, name, value)
         return current
     if isinstance(saved, dict):
         if saved.keys() == {"tensor"}:
-            return tensors[saved["tensor"]].to(device)
-        return {name: fill(None, part, tensors, device) for name, part in saved.items()}
+            value = tensors[saved["tensor"]]
+            if not isinstance(current, Tensor):
+                return value.to(device)
+            same = current.shape == value.shape and current.dtype == value.dtype
+            return current.copy_(value) if same else value.to(device)
+        there = current if isinstance(current, dict) else {}
+        return {name: fill(there.get(name), part, tensors, device) for name, part in saved.items()}
     if isinstance(saved, list):
-        kept = current if isinstance(current, tuple) else [None] * len(saved)
+        as_long = isinstance(current, list) and len(current) == len(saved)
+        kept = current if as_long or isinstance(current, tuple) else [None] * len(saved)
         parts = [fill(c, part, tensors, device) for c, part in zip(kept, saved, strict=True)]
         return tuple(parts) if isinstance(current, tuple) else parts
     return saved

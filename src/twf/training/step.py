@@ -93,6 +93,8 @@ class Captured(Plain):
         if self.method.learner.device.type != "cuda":
             raise UserError("only steps on a GPU are captured: --execution plain or compiled")
         self.inner, self.loss = inner, inner.loss
+        # one for all captures: libraries take memory for each stream that they meet, and keep it
+        self.aside = torch.cuda.Stream(inner.method.learner.device)
 
     def begin(self, images: Tensor, labels: Tensor) -> None:
         super().begin(images, labels)
@@ -116,17 +118,16 @@ class Captured(Plain):
         self.index, self.rate = index.clone(), torch.zeros((), device=device)
         tensors: dict[str, Tensor] = {}
         before = flatten(capture(self.method), tensors)
-        aside = torch.cuda.Stream(device)
-        aside.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(aside):
+        self.aside.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(self.aside):
             for _ in range(WARM_UP):
                 self._step(self.index, self.rate, self.loss)
-        torch.cuda.current_stream(device).wait_stream(aside)
+        torch.cuda.current_stream(device).wait_stream(self.aside)
         restore(self.method, before, tensors)
         self.graph = torch.cuda.CUDAGraph()
         for random in self.method.learner.generators.values():
             self.graph.register_generator_state(random.generator)
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, stream=self.aside):
             self.terms = self._step(self.index, self.rate, self.loss)
 
 
