@@ -15,6 +15,7 @@ import yaml
 from twf import calibrations, cost, files, forecast, machine, nvidia, planning
 from twf.cost import Timing
 from twf.data.registry import Splits
+from twf.machine import Execution
 from twf.params import Params
 from twf.results import record
 from twf.study import expand
@@ -40,7 +41,7 @@ def calibrated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was calibrated, in order: each shape takes what `TIMING` says; a start-up 3 seconds."""
     asked: list[str] = []
 
-    def timing(params: Params, what: Any, kind: str, threads: int, share_mib: float) -> Timing:
+    def timing(params: Params, what: Any, *words: Any) -> Timing:
         asked.append(what if isinstance(what, str) else what.method)
         return TIMING
 
@@ -55,9 +56,10 @@ def calibrated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def forecast_of() -> Callable[[Params], dict[str, Any]]:
     """`forecast_of(params)`: the forecast of the miniature study, on one thread."""
 
-    def make(params: Params) -> dict[str, Any]:
+    def make(params: Params, execution: Execution = "plain") -> dict[str, Any]:
         plan = expand(params, "tiny")
-        return forecast.forecast(params, plan, planning.status(params, plan), "cpu", 1)
+        status = planning.status(params, plan)
+        return forecast.forecast(params, plan, status, "cpu", 1, execution)
 
     return make
 
@@ -134,6 +136,19 @@ def test_records_of_like_runs_come_first(tiny_inputs, tiny_values, calibrated, f
     (row,) = record.read(files.record_file("tiny", ER), ["seconds", "peak_memory_mib"]).to_pylist()
     assert found["er"]["seconds"] == pytest.approx(3.0 + row["seconds"])
     assert found["er"]["memory_mib"] == row["peak_memory_mib"]
+
+
+def test_another_execution_has_times_of_its_own(
+    tiny_inputs, tiny_values, calibrated, forecast_of
+) -> None:
+    execute(tiny_inputs, expand(tiny_inputs, "tiny").runs[ER], torch.device("cpu"))
+    tiny_values["studies"]["tiny"]["seeds"] = [0, 1]
+    more = Params.model_validate(tiny_values)
+    forecast_of(more)
+    before = len(calibrated)
+    found = by_method(forecast_of(more, "compiled"))
+    assert len(calibrated) == 2 * before + 1, "er, of which there is a record of plain steps"
+    assert found["er"]["measured"] == 0
 
 
 def test_records_of_another_device_or_torn_ones_do_not_count(

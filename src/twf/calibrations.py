@@ -29,6 +29,7 @@ import twf
 from twf import files, machine
 from twf.cost import Timing
 from twf.hyperparameters import Strict
+from twf.machine import Execution
 from twf.params import Params
 from twf.progress import progress
 from twf.study import Run, expand
@@ -89,7 +90,12 @@ def _write(device: str, found: Known) -> None:
 
 
 def timed(
-    params: Params, wanted: dict[str, Run | str], kind: Kind, threads: int, jobs: int
+    params: Params,
+    wanted: dict[str, Run | str],
+    kind: Kind,
+    threads: int,
+    jobs: int,
+    execution: Execution = "plain",
 ) -> Known:
     """What is known of a device, with the timing of each shape in `wanted`: a run, or a source.
 
@@ -110,7 +116,7 @@ def timed(
     ):
         share = machine.free_memory_mib() / jobs if kind == "cpu" else None
         shapes = {
-            pool.submit(in_fresh_process, params, what, kind, threads, share): shape
+            pool.submit(in_fresh_process, params, what, kind, threads, share, execution): shape
             for shape, what in missing.items()
         }
         try:
@@ -167,7 +173,12 @@ def begin(kind: Kind, params: str) -> None:
 
 
 def in_fresh_process(
-    params: Params, what: Run | str, kind: Kind, threads: int, share_mib: float | None = None
+    params: Params,
+    what: Run | str,
+    kind: Kind,
+    threads: int,
+    share_mib: float | None = None,
+    execution: Execution = "plain",
 ) -> Timing | None:
     """Time a run's pieces, or a source's, where nothing was held before; None if memory is short.
 
@@ -179,13 +190,18 @@ def in_fresh_process(
     words = params.model_dump_json(), what if isinstance(what, str) else what.model_dump_json()
     try:
         with ProcessPoolExecutor(1, mp_context=context) as pool:
-            return pool.submit(_calibrate, *words, kind, threads, share_mib).result()
+            return pool.submit(_calibrate, *words, kind, threads, share_mib, execution).result()
     except BrokenProcessPool:  # ended by the system, which does so where memory is short
         return None
 
 
 def _calibrate(
-    params: str, what: str, kind: Kind, threads: int, share_mib: float | None
+    params: str,
+    what: str,
+    kind: Kind,
+    threads: int,
+    share_mib: float | None,
+    execution: Execution,
 ) -> Timing | None:
     """In the fresh process; a run comes as JSON."""
     import torch
@@ -199,8 +215,8 @@ def _calibrate(
     loaded, device = Params.model_validate_json(params), torch.device(kind)
     try:
         if what.startswith("{"):
-            return calibration.calibrate(loaded, Run.model_validate_json(what), device)
-        return calibration.calibrate_pretraining(loaded, what, device)
+            return calibration.calibrate(loaded, Run.model_validate_json(what), device, execution)
+        return calibration.calibrate_pretraining(loaded, what, device, execution)
     except (torch.OutOfMemoryError, MemoryError):
         return None
     except RuntimeError as error:

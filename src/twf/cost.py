@@ -12,7 +12,7 @@ from typing import Any
 
 from twf.data.registry import Splits
 from twf.hyperparameters import METHODS, Passed, Strict
-from twf.params import Network, Params
+from twf.params import Network, Params, Pretraining
 from twf.study import Run
 
 # Values of each network at width 64 without its head; their number grows as the width's square.
@@ -132,6 +132,7 @@ def shape(params: Params, run: Run) -> dict[str, Any]:
         "classes": run.classes,
         "tasks": run.tasks,
         "batch_size": run.batch_size,
+        "precision": run.precision,
         "method": run.method,
         "buffer": run.buffer,
         "counts": counts,
@@ -151,13 +152,16 @@ def alike(params: Params, run: Run) -> str:
     return json.dumps(shape(params, run) | more, sort_keys=True)
 
 
-def pretraining_shape(network: Network, classes: int, size: int, batch: int) -> dict[str, Any]:
+def pretraining_shape(
+    network: Network, classes: int, size: int, recipe: Pretraining
+) -> dict[str, Any]:
     """All that decides what a step of pretraining takes."""
     return {
         "pretraining": network.model_dump(),
         "size": size,
         "classes": classes,
-        "batch_size": batch,
+        "batch_size": recipe.batch_size,
+        "precision": recipe.precision,
     }
 
 

@@ -20,6 +20,7 @@ from twf.cost import Timing
 from twf.data.counts import count
 from twf.data.registry import Splits
 from twf.errors import UserError
+from twf.machine import Execution
 from twf.params import Params
 from twf.results import record
 from twf.study import Plan, Run
@@ -36,25 +37,30 @@ class Costs(NamedTuple):
 
 
 def forecast(
-    params: Params, plan: Plan, status: dict[str, Any], kind: Kind, threads: int
+    params: Params,
+    plan: Plan,
+    status: dict[str, Any],
+    kind: Kind,
+    threads: int,
+    execution: Execution = "plain",
 ) -> dict[str, Any]:
     """What remains of a study, as `twf.planning.status` has it, in times and sizes; plain values.
 
-    Preparing data, tables and the report are not counted.
+    Preparing data, tables and the report are not counted, nor is compiling.
     """
     todo = [run for run in plan.runs.values() if status["runs"][run.id]["status"] != "done"]
     sources = [name for name, state in status["sources"].items() if state != "done"]
     trained = [name for name in sources if params.sources[name].data is not None]
     images = {name: count(name, params.datasets[name]) for name in status["data"]}
-    known = measured(params, calibrations.device_name(kind, threads))
-    shapes = {run.id: _text(cost.shape(params, run)) for run in todo}
+    known = measured(params, calibrations.device_name(kind, threads), execution)
+    shapes = {run.id: _text(cost.shape(params, run), execution) for run in todo}
     wanted: dict[str, Run | str] = {
         shapes[run.id]: run for run in todo if cost.alike(params, run) not in known
     }
-    pretraining = {name: _text(_pretraining_shape(params, name)) for name in trained}
+    pretraining = {name: _text(_pretraining_shape(params, name), execution) for name in trained}
     wanted |= {shape: name for name, shape in pretraining.items()}
     jobs = jobs_at_once(params, kind, threads)
-    timed = calibrations.timed(params, wanted, kind, threads, jobs)
+    timed = calibrations.timed(params, wanted, kind, threads, jobs, execution)
     timings = {shape: timed.timings[shape] for shape in wanted if shape in timed.timings}
 
     costs: dict[str, Costs] = {}
@@ -116,17 +122,15 @@ def resources(seconds: list[float], memory_mib: list[float]) -> dict[str, int]:
     return asked
 
 
-def _text(shape: dict[str, Any]) -> str:
-    return json.dumps(shape, sort_keys=True)
+def _text(shape: dict[str, Any], execution: Execution) -> str:
+    return json.dumps(shape | {"execution": execution}, sort_keys=True)
 
 
 def _pretraining_shape(params: Params, name: str) -> dict[str, Any]:
     source = params.sources[name]
     assert source.data is not None and source.pretraining is not None
     data = params.datasets[source.data]
-    return cost.pretraining_shape(
-        source.network, data.classes, data.size, source.pretraining.batch_size
-    )
+    return cost.pretraining_shape(source.network, data.classes, data.size, source.pretraining)
 
 
 def _pretraining_work(params: Params, name: str, images: dict[str, Splits]) -> cost.Work:
@@ -139,18 +143,23 @@ def jobs_at_once(params: Params, kind: Kind, threads: int) -> int:
     return cores if kind == "cpu" else min(cores, len(machine.gpus()) * params.gpu_slots)
 
 
-def measured(params: Params, device: str) -> dict[str, Costs]:
-    """By `twf.cost.alike`: the medians over the finished runs that any study has on a device."""
+def measured(params: Params, device: str, execution: Execution = "plain") -> dict[str, Costs]:
+    """By `twf.cost.alike`: the medians over the finished runs that any study has on a device.
+
+    Those alone whose steps were executed so.
+    """
     found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     columns = ["status", "seconds", "peak_memory_mib", "device", "provenance"]
     for path in Path().glob(files.RECORD.format(study="*", run="*")):
         try:
             row = record.read(path, columns).to_pylist()[0]
-            values = record.provenance(row)["parameters"] | {"id": path.stem, "study": ""}
+            provenance = record.provenance(row)
+            values = provenance["parameters"] | {"id": path.stem, "study": ""}
             alike = cost.alike(params, Run.model_validate(values))
         except (UserError, ValidationError, KeyError):
             continue  # it is torn, or of another version of params.yaml
-        if row["status"] == "finished" and row["device"] == device:
+        as_now = (row["device"], provenance["execution"]) == (device, execution)
+        if row["status"] == "finished" and as_now:
             found[alike].append(row)
     return {
         alike: Costs(

@@ -45,6 +45,27 @@ def test_every_method_can_be_timed_without_its_data(
     assert timing.device_mib is None
 
 
+def test_what_a_first_step_compiles_is_not_timed(hasty, tiny_run, tiny_values, monkeypatch) -> None:
+    done: list[str] = []
+
+    def slowly(work, device):
+        done.append("timed")
+        return 1.0
+
+    monkeypatch.setattr(calibration, "seconds_per_call", slowly)
+    monkeypatch.setattr(
+        torch,
+        "compile",
+        lambda loss, fullgraph: lambda batch: done.append("compiled") or loss(batch),
+    )
+    params = check(tiny_values)
+    calibration.calibrate(params, tiny_run("er"), CPU, "compiled")
+    assert done == ["compiled", "timed", "compiled", "compiled", "timed", "timed"]
+    done.clear()
+    calibration.calibrate_pretraining(params, "origin", CPU, "compiled")
+    assert done == ["compiled", "timed", "timed"]
+
+
 def test_pretraining_can_be_timed_without_its_data(hasty, tiny_values) -> None:
     timing = calibration.calibrate_pretraining(check(tiny_values), "origin", CPU)
     assert isinstance(timing, Timing)

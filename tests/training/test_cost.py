@@ -164,6 +164,7 @@ def test_pretraining_takes_its_epochs_and_one_evaluation(tiny_values) -> None:
         ({"hyperparameters": some_hyperparameters("twf") | {"lr": 0.7}}, True),
         ({"buffer": 8}, False),
         ({"batch_size": 4}, False),
+        ({"precision": "bf16"}, False),
         ({"epochs": 3}, False),
         ({"held_out": 0.5}, False),
         ({"fidelity": {"F2": "paper"}}, False),

@@ -48,6 +48,7 @@ def plan(
     ] = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
+    execution: ExecutionOption = "plain",
 ) -> None:
     """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
@@ -55,7 +56,7 @@ def plan(
     `to do`: no record. Next: `snakemake --cores all results/STUDY/report.html` does what remains.
 
     A forecast goes by the records of like runs on this device, else by steps that it times now, on
-    random images: no data need be there. `--device` and `--threads` are for it alone.
+    random images: no data need be there. It alone needs `--device`, `--threads` and `--execution`.
     """
     from twf import planning
 
@@ -71,7 +72,7 @@ def plan(
         from twf import forecast as forecasting
 
         kind = machine.kind(device)
-        status["forecast"] = forecasting.forecast(loaded, planned, status, kind, threads)
+        status["forecast"] = forecasting.forecast(loaded, planned, status, kind, threads, execution)
     if as_json:
         print(json.dumps(status, indent=2))
         return
