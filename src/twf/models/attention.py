@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from twf.models.resnet import BatchNorm
+
 
 def of_task(every: Tensor, task: Tensor) -> Tensor:
     """Each image's own task's row: from `[N, T, C]` and `[N]` int64 to `[N, C]`."""
@@ -45,7 +47,7 @@ class TaskBatchNorm(nn.Module):
 
     def __init__(self, tasks: int, channels: int) -> None:
         super().__init__()
-        self.norm = nn.BatchNorm2d(channels, affine=False)
+        self.norm = BatchNorm(channels, affine=False)
         self.scale = nn.Parameter(1 + 0.02 * torch.randn(tasks, channels))
         self.shift = nn.Parameter(torch.zeros(tasks, channels))
 

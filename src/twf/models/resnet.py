@@ -12,11 +12,25 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import relu
+from torch.nn.functional import batch_norm, relu
 
 from twf.params import Network
 
 M = TypeVar("M", bound=nn.Module)
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """`nn.BatchNorm2d` without a count of batches, which a fixed momentum does not need.
+
+    A step of TwF counts seventy times, and on a GPU each time is a kernel.
+    """
+
+    momentum: float
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`x`: `[N, C, H, W]`. By its own statistics in training, else by the running ones."""
+        statistics, affine = (self.running_mean, self.running_var), (self.weight, self.bias)
+        return batch_norm(x, *statistics, *affine, self.training, self.momentum, self.eps)
 
 
 class BasicBlock(nn.Module):
@@ -27,9 +41,9 @@ class BasicBlock(nn.Module):
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(channels)
+        self.bn1 = BatchNorm(channels)
         self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(channels)
+        self.bn2 = BatchNorm(channels)
         self.shortcut = _shortcut(channels_in, channels, stride)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -47,11 +61,11 @@ class Bottleneck(nn.Module):
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(channels_in, channels, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(channels)
+        self.bn1 = BatchNorm(channels)
         self.conv2 = nn.Conv2d(channels, channels, 3, stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(channels)
+        self.bn2 = BatchNorm(channels)
         self.conv3 = nn.Conv2d(channels, self.expansion * channels, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(self.expansion * channels)
+        self.bn3 = BatchNorm(self.expansion * channels)
         self.shortcut = _shortcut(channels_in, self.expansion * channels, stride)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -66,7 +80,7 @@ def _shortcut(channels_in: int, channels_out: int, stride: int) -> nn.Sequential
     if stride == 1 and channels_in == channels_out:
         return nn.Sequential()
     convolution = nn.Conv2d(channels_in, channels_out, 1, stride, bias=False)
-    return nn.Sequential(convolution, nn.BatchNorm2d(channels_out))
+    return nn.Sequential(convolution, BatchNorm(channels_out))
 
 
 class ResNet(nn.Module):
@@ -88,7 +102,7 @@ class ResNet(nn.Module):
             self.pool = nn.Sequential(nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1))
         width = network.width
         self.conv1 = nn.Conv2d(3, width, kernel, stride, padding=kernel // 2, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
+        self.bn1 = BatchNorm(width)
         self.tap_channels = [width, *(block.expansion * width * 2**i for i in range(4))]
         stages = []
         for i, depth in enumerate(depths):
