@@ -104,8 +104,10 @@ def main(
             if Measurement.SHARING in wanted:
                 for what in method or ["twf"]:
                     run = planned(params, where, what)
-                    for way in execution or ["plain"]:
-                        found += sharing.measure(params, run, way, jobs or [1, 2], on)
+                    for rounding in precisions:
+                        for way in execution or ["plain"]:
+                            words = params, run, way, rounding, jobs or [1, 2], on
+                            found += sharing.measure(*words)
             run = planned(params, where, "twf")
             if Measurement.PRETRAINING in wanted and params.sources[run.source].data is not None:
                 found += [

@@ -20,21 +20,24 @@ from twf.study import Run
 
 SECONDS = 10.0  # of steps that are counted
 WARM_UP = 3  # steps before
+BEGUN = 20  # steps that a GPU is given before it is waited for
 
 
 def measure(
     params: Params,
     run: Run,
     execution: str,
+    precision: str,
     jobs: list[int],
     device: torch.device,
     seconds: float = SECONDS,
 ) -> list[Row]:
     """Images per second of so many processes together, each with a run's steps of its own.
 
-    All begin to count when the last is ready. `times_alone` is against the first number of `jobs`,
-    per job of it.
+    All begin to count when the last is ready, and wait for the device as seldom as training does.
+    `times_alone` is against the first number of `jobs`, per job of it.
     """
+    run = run.model_copy(update={"precision": precision})
     rows: list[Row] = []
     for count in jobs:
         rate = _together(params, run, execution, count, device, seconds)
@@ -45,7 +48,7 @@ def measure(
                 "benchmark": run.benchmark,
                 "method": run.method,
                 "execution": execution,
-                "precision": run.precision,
+                "precision": precision,
                 "jobs": count,
                 "mps": served(),
                 "images_per_second": rate,
@@ -89,7 +92,8 @@ def _job(
     ready.wait()
     steps, start = 0, time.monotonic()
     while time.monotonic() - start < seconds:
-        step()
+        for _ in range(BEGUN if device.type == "cuda" else 1):
+            step()
+            steps += 1
         synchronise(device)
-        steps += 1
     return steps * batch_size(run) / (time.monotonic() - start)

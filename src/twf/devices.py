@@ -44,6 +44,8 @@ def device_for(
     if deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when CUDA is first used
         torch.use_deterministic_algorithms(True)
+        # else each tensor is filled before it is written
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if (refusal := _refusal()) is not None:
         raise _unusable(gpu, [other for other in gpus if other != gpu], refusal)
     return torch.device("cuda")

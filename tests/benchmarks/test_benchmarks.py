@@ -212,8 +212,9 @@ def test_all_ways_to_map_by_task_are_compared_and_give_the_same(params, run):
 
 
 def test_jobs_that_share_a_device_are_counted_together(params, run):
-    one, two = sharing.measure(params, run, "plain", [1, 2], CPU, seconds=0.2)
+    one, two = sharing.measure(params, run, "plain", "bf16", [1, 2], CPU, seconds=0.2)
     assert (one["jobs"], two["jobs"]) == (1, 2)
+    assert one["precision"] == "bf16"
     assert one["times_alone"] == 1.0
     assert two["times_alone"] == two["images_per_second"] / one["images_per_second"]
 
@@ -222,7 +223,7 @@ def test_a_row_says_whether_mps_was_there(params, run, monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     assert not sharing.served()
     (tmp_path / "control").touch()
-    (row,) = sharing.measure(params, run, "plain", [1], CPU, seconds=0.1)
+    (row,) = sharing.measure(params, run, "plain", "bf16", [1], CPU, seconds=0.1)
     assert row["mps"] is True
 
 
