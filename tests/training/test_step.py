@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -256,6 +257,64 @@ def test_what_is_compiled_has_one_graph_and_draws_as_the_plain_step(
     )
     hold_to_plain(Compiled, make_method("er"))
     assert len(graphs) == 1
+
+
+class Recording:
+    """Stands in for a CUDA graph: what is captured is not done then, but at each replay."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        Recording.made += 1
+        self.registered: list[torch.Generator] = []
+
+    def register_generator_state(self, generator: torch.Generator) -> None:
+        self.registered.append(generator)
+
+    def replay(self) -> None:
+        way = self.way
+        for name, value in way._step(way.index, way.rate, way.loss).items():
+            way.terms[name].copy_(value)
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[[Method[Any]], Captured]:
+    """`recorded(method)`: captured steps on a CPU, with a stand-in for all that CUDA does."""
+    ways: list[Captured] = []
+
+    @contextlib.contextmanager
+    def graph(made: Recording, stream: Any) -> Iterator[None]:
+        made.way = ways[-1]
+        generators = [r.generator for r in made.way.method.learner.generators.values()]
+        assert made.registered == generators
+        before = Snapshot(made.way.method)
+        yield
+        assert len(made.way.method.learner.generators) == len(generators)
+        before.restore()
+
+    monkeypatch.setattr(Recording, "made", 0)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Recording)
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    monkeypatch.setattr(torch.cuda, "Stream", MagicMock())
+    monkeypatch.setattr(torch.cuda, "current_stream", MagicMock())
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+
+    def way(method: Method[Any]) -> Captured:
+        inner, device = Plain(method), method.learner.device
+        method.learner.device = torch.device("cuda")
+        ways.append(Captured(inner))
+        method.learner.device = device
+        return ways[-1]
+
+    return way
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_captured_step_does_around_its_graph_changes_nothing(name, make_method, recorded):
+    """Of CUDA itself it says nothing: the tests below do."""
+    made = make_method(name)
+    assert max(differences(recorded, made)) == 0
+    assert Recording.made == len(made[1])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are captured on a GPU alone")

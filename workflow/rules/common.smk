@@ -36,7 +36,9 @@ except UserError as error:
 try:
     validate(config, str(Path(workflow.basedir) / files.SCHEMA), set_default=False)
 except WorkflowError:  # the types it is made of have just taken the same values
-    raise WorkflowError(f"{files.SCHEMA} is older than the types: `twf schema` writes it anew")
+    raise WorkflowError(
+        f"{files.SCHEMA} is older than the types: `twf schema` writes it anew"
+    )
 
 
 def unless_refused(function, *words):
