@@ -11,7 +11,6 @@ from benchmarks.steps import second_task_step
 from benchmarks.timing import Effort, Row, interleaved, synchronise
 from twf.params import Params
 from twf.study import Run
-from twf.training.precision import set_precision
 
 SHOWN = 15  # the longest
 NAME = 70  # characters of a kernel's, which may have hundreds
@@ -32,7 +31,6 @@ def measure(
     of all operations.
     """
     run = run.model_copy(update={"precision": precision})
-    set_precision(precision)
     for execution in executions:
         step = second_task_step(params, run, execution, device)
         clock = interleaved({"": step}, device, effort)[""].row()["milliseconds"]

@@ -34,8 +34,9 @@ def measure(
 ) -> list[Row]:
     """Images per second of so many processes together, each with a run's steps of its own.
 
-    All begin to count when the last is ready, and wait for the device as seldom as training does.
-    `times_alone` is against the first number of `jobs`, per job of it.
+    All begin to count when the last is ready. A GPU is waited for after every `BEGUN` steps:
+    training, too, gives it steps before it has done the last. `times_alone` is against the first
+    number of `jobs`, per job of it.
     """
     run = run.model_copy(update={"precision": precision})
     rows: list[Row] = []
