@@ -7,12 +7,12 @@
 # Rules hold no logic: each is one call of the `twf` command, and asks twf.study what to make.
 from snakemake.utils import min_version
 
-from twf import planned
+from twf.engines import frozen
 
 min_version("9.16")
 
 
-configfile: str(planned.file(workflow.remote_exec))
+configfile: str(frozen.file(workflow.remote_exec))
 
 
 include: "workflow/rules/common.smk"
@@ -40,7 +40,7 @@ rule all:
 
 onstart:
     unless_refused(files.refuse_from_future)
-    unless_refused(planned.keep, PARAMS, Path(".snakemake/planned"))
+    unless_refused(frozen.keep, PARAMS, Path(".snakemake/planned"))
     if workflow.local_exec and not GPU:
         warm.start(Path(f".snakemake/twf-{os.getpid()}.socket"))
 
@@ -50,7 +50,7 @@ onerror:
 
 
 onsuccess:
-    unless_refused(planned.require_unchanged, PARAMS, files.PARAMS)
+    unless_refused(frozen.require_unchanged, PARAMS, files.PARAMS)
 
 
 include: "workflow/rules/data.smk"

@@ -10,7 +10,7 @@ import typer
 
 from benchmarks import command
 from twf import files
-from twf import params as parameters
+from twf.study import params as parameters
 
 
 class Measurement(StrEnum):
@@ -69,7 +69,7 @@ def main(
     )
     from benchmarks.shapes import planned
     from benchmarks.timing import Effort, Row
-    from twf.devices import device_for
+    from twf.gpus.devices import device_for
 
     wanted = measurements or list(Measurement)
     params = parameters.load(files.PARAMS)

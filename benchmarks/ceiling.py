@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.timing import Effort, Row, interleaved
-from twf.training.precision import set_precision
+from twf.learning.precision import set_precision
 
 SIDE = {"cpu": 2048, "cuda": 8192}  # of the matrices that are multiplied, and of those copied
 

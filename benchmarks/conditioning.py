@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import Effort, Row, interleaved
-from twf.methods.twf import Twf
-from twf.models.attention import TaskLinear
-from twf.params import Params
+from twf.forecast.calibration import method_of
+from twf.learning.methods.twf import Twf
+from twf.learning.models.attention import TaskLinear
 from twf.study import Run
-from twf.training.calibration import method_of
+from twf.study.params import Params
 
 
 def gathered(layer: TaskLinear, x: Tensor, task: Tensor) -> Tensor:

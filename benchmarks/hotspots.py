@@ -9,8 +9,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.steps import second_task_step
 from benchmarks.timing import Effort, Row, interleaved, synchronise
-from twf.params import Params
 from twf.study import Run
+from twf.study.params import Params
 
 SHOWN = 15  # the longest
 NAME = 70  # characters of a kernel's, which may have hundreds

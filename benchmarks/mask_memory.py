@@ -23,24 +23,25 @@ from torch import Tensor
 from benchmarks import command
 from benchmarks.mask_storage import Masks, markdown, random_masks
 from twf import files
-from twf import params as parameters
 from twf.data import store
-from twf.data import tasks as task_splits
 from twf.errors import UserError
-from twf.evaluation.accuracy import to_device
-from twf.methods import make
-from twf.methods.base import Batch, Task
-from twf.methods.twf import Twf
-from twf.params import Params
+from twf.jobs import checkpoints
+from twf.jobs.checkpoints import Checkpoint
+from twf.jobs.provenance import device_name
+from twf.learning import loop
+from twf.learning import tasks as task_splits
+from twf.learning.evaluation.accuracy import to_device
+from twf.learning.methods import make
+from twf.learning.methods.base import Batch, Task
+from twf.learning.methods.twf import Twf
+from twf.learning.pretraining import supervised
+from twf.learning.randomness import Random
+from twf.learning.sgd import batches, sgd_step
+from twf.learning.step import Plain
 from twf.progress import progress
 from twf.study import Run, expand
-from twf.training import checkpoints, loop
-from twf.training.checkpoints import Checkpoint
-from twf.training.pretraining import supervised
-from twf.training.provenance import device_name
-from twf.training.randomness import Random
-from twf.training.sgd import batches, sgd_step
-from twf.training.step import Plain
+from twf.study import params as parameters
+from twf.study.params import Params
 
 CPU = torch.device("cpu")
 
@@ -51,7 +52,7 @@ def learned_masks(run: Run, steps: int | None, checkpoint: Checkpoint) -> Masks:
     Without a limit this is the run's own training, draw by draw.
     """
     dataset = store.load(files.data_file(run.data))
-    learner = loop.make_learner(run, dataset, None, checkpoint, CPU)
+    learner = loop.make_learner(run, dataset, None, checkpoint.tensors, CPU)
     method = make(run.method, learner, run.hyperparameters)
     if not isinstance(method, Twf) or not run.buffer:
         raise UserError(f"run {run.id} stores no masks; name runs of twf with a buffer")
@@ -93,7 +94,7 @@ def briefly_pretrained(params: Params, name: str, steps: int) -> Checkpoint:
         raise UserError(f"source {name} has no data; leave --pretraining-steps out for it")
     recipe = source.pretraining
     dataset = store.load(files.data_file(source.data))
-    method = supervised(params, source, CPU)
+    method = supervised(source, params.datasets[source.data], CPU)
     learner = method.learner
     training = Plain(method)
     training.begin(to_device(dataset.train_images, CPU), dataset.train_labels)

@@ -14,7 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from twf.replay.masks import MaskPacker
+from twf.learning.replay.masks import MaskPacker
 
 BATCH = 32  # images that are packed, or unpacked, at once when that is timed
 ROUNDS = 5  # in which everything is timed in turn; the fastest time counts

@@ -7,16 +7,16 @@ from torch import Tensor
 
 from benchmarks import ceiling
 from benchmarks.timing import Effort, Row, rate
-from twf.evaluation.accuracy import BATCH, accuracy_per_task
-from twf.methods.twf import Twf
-from twf.params import Params
-from twf.replay.buffer import ReservoirBuffer
+from twf.forecast.calibration import method_of, random_images, step_of
+from twf.learning.evaluation.accuracy import BATCH, accuracy_per_task
+from twf.learning.methods.twf import Twf
+from twf.learning.precision import set_precision
+from twf.learning.pretraining import Supervised, supervised
+from twf.learning.randomness import Random
+from twf.learning.replay.buffer import ReservoirBuffer
+from twf.learning.step import Plain, executed
 from twf.study import Run
-from twf.training.calibration import method_of, random_images, step_of
-from twf.training.precision import set_precision
-from twf.training.pretraining import Supervised, supervised
-from twf.training.randomness import Random
-from twf.training.step import Plain, executed
+from twf.study.params import Params
 
 
 def pretraining(
@@ -33,10 +33,10 @@ def pretraining(
     assert source.data is not None and source.pretraining is not None
     recipe = source.pretraining.model_copy(update={"precision": precision})
     set_precision(precision)
-    method = supervised(params, source.model_copy(update={"pretraining": recipe}), device)
+    data = params.datasets[source.data]
+    method = supervised(source.model_copy(update={"pretraining": recipe}), data, device)
     method.learner.network.train()
-    size = params.datasets[source.data].size
-    images = random_images(recipe.batch_size, size).permute(0, 3, 1, 2).to(device)
+    images = random_images(recipe.batch_size, data.size).permute(0, 3, 1, 2).to(device)
     labels = torch.arange(len(images), device=device) % method.learner.classes
     needs = ceiling.count(step_of(begun("plain", method, images, labels), images))
     step = step_of(begun(execution, method, images, labels), images)

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from twf.errors import UserError
+from twf.forecast.calibration import random_images
 from twf.study import Run
-from twf.training.calibration import random_images
 
 NAME = "published code"
 FIRST_STEPS = 6  # in the first task, to fill the buffer

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from benchmarks.timing import Row
 from twf.files import atomic
-from twf.training.provenance import code, environment
+from twf.jobs.provenance import code, environment
 
 RESULTS = Path(__file__).parent / "results"
 

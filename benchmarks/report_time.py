@@ -25,19 +25,12 @@ import typer
 
 from benchmarks import command
 from twf import files
-from twf import params as parameters
-from twf.params import Params
-from twf.results import (
-    claim_evaluation,
-    comparison,
-    figures,
-    record,
-    report,
-    search,
-    statement,
-    tables,
-)
+from twf.results import figures, record, search, tables
+from twf.results.documents import report, statement
+from twf.results.paper import claim_evaluation, comparison
 from twf.study import Plan, Run, expand
+from twf.study import params as parameters
+from twf.study.params import Params
 
 TERMS = {"er": 1, "derpp": 3, "twf": 6}  # of a method's loss; 2 of others
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from twf.errors import UserError
-from twf.params import Params
 from twf.study import Run, expand
+from twf.study.params import Params
 
 
 def planned(params: Params, benchmark: str, method: str) -> Run:

@@ -13,10 +13,10 @@ import torch
 
 from benchmarks.steps import second_task_step
 from benchmarks.timing import Row, synchronise
-from twf import params as parameters
-from twf.cost import batch_size
-from twf.params import Params
+from twf.forecast.cost import batch_size
 from twf.study import Run
+from twf.study import params as parameters
+from twf.study.params import Params
 
 SECONDS = 10.0  # of steps that are counted
 WARM_UP = 3  # steps before

@@ -10,13 +10,13 @@ import torch
 
 from benchmarks import ceiling, reference
 from benchmarks.timing import Effort, Row, in_fresh_process, interleaved, resident_mib
-from twf import params as parameters
-from twf.cost import batch_size
-from twf.params import Params
+from twf.forecast.calibration import method_of, random_task, step_of
+from twf.forecast.cost import batch_size
+from twf.learning.precision import set_precision
+from twf.learning.step import executed
 from twf.study import Run
-from twf.training.calibration import method_of, random_task, step_of
-from twf.training.precision import set_precision
-from twf.training.step import executed
+from twf.study import params as parameters
+from twf.study.params import Params
 
 FIRST_STEPS = 6  # in the first task, to fill the buffer; what is timed is in the second
 

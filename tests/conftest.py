@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import os
 import shutil
 import subprocess
@@ -17,16 +18,20 @@ import pytest
 import torch
 import yaml
 
-from twf import data, files, params, study
+from twf import data, files, study
 from twf.data import store
-from twf.hyperparameters import METHODS, SWITCHES
-from twf.models.resnet import ResNet
-from twf.study import Run
-from twf.training.checkpoints import Checkpoint
-from twf.training.pretraining import pretrain
-from twf.training.randomness import seeded
+from twf.jobs.checkpoints import Checkpoint
+from twf.jobs.pretraining import pretrain
+from twf.jobs.resume import Keeper
+from twf.learning import loop
+from twf.learning.loop import Outcome
+from twf.learning.models.resnet import ResNet
+from twf.learning.randomness import seeded
+from twf.study import Run, params
+from twf.study.hyperparameters import METHODS, SWITCHES
+from twf.tracking.live import NoTracker
 
-PROJECT = Path(__file__).parent.parent
+CPU = torch.device("cpu")
 
 torch.set_num_threads(1)  # the suite runs one process per core
 hypothesis.settings.register_profile("twf", deadline=None)  # a slow machine is no failure
@@ -247,7 +252,7 @@ def _tiny_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with contextlib.chdir(folder):
         for name, dataset in loaded.datasets.items():
             data.prepare(name, dataset, files.data_file(name))
-        pretrain(loaded, "origin", torch.device("cpu"))
+        pretrain(loaded, "origin", CPU)
     return folder
 
 
@@ -321,3 +326,47 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("only a user who may mount has a disk to fill")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def train(
+    tiny_run: Callable[..., Run],
+    tiny_dataset: store.Dataset,
+    tiny_source: store.Dataset,
+    tiny_checkpoint: Checkpoint,
+    tmp_path: Path,
+) -> Callable[..., Outcome]:
+    """`train(method, **changes)`: the miniature run of a method; keywords change the run.
+
+    It starts anew, unless it is given a keeper that has saved it before.
+    """
+
+    def once(
+        method: str,
+        keeper: Keeper | None = None,
+        device: torch.device = CPU,
+        execution: str = "plain",
+        **changes: Any,
+    ) -> Outcome:
+        run = tiny_run(method, **changes)
+        source = None if run.source_data is None else tiny_source
+        inputs = tiny_dataset, source, tiny_checkpoint.tensors
+        if keeper is None:
+            keeper = Keeper(tmp_path / "fresh" / "state.safetensors", {}, math.inf)
+            keeper.forget()
+        outcome = loop.train(run, *inputs, device, NoTracker(), lambda *_: None, keeper, execution)
+        keeper.wait()
+        return outcome
+
+    return once
+
+
+@pytest.fixture
+def result() -> Callable[[Outcome], dict[str, Any]]:
+    """`result(outcome)`: everything of an outcome but its clock times."""
+
+    def without_times(outcome: Outcome) -> dict[str, Any]:
+        history = [{k: v for k, v in e.items() if k != "seconds"} for e in outcome.history]
+        return vars(outcome) | {"history": history}
+
+    return without_times

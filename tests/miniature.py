@@ -11,11 +11,12 @@ from typing import Any
 
 import yaml
 from keys import KEYS, has_key
+from project import PROJECT
 
-from twf import files, params, study
+from twf import files, study
 from twf.results import record
+from twf.study import params
 
-PROJECT = Path(__file__).parents[1]
 ENVIRONMENT = {"TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
 
 

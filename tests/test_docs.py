@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from project import PROJECT
 
-from twf.hyperparameters import METHODS, SWITCHES
+from twf.study.hyperparameters import METHODS, SWITCHES
 
-PROJECT = Path(__file__).parent.parent
 METHOD_PAGES = PROJECT / "docs" / "methods"
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("**/*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")

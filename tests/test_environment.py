@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,22 +11,22 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from project import PROJECT
 
 import twf
 
-ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = PROJECT["optional-dependencies"]
+METADATA = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+EXTRAS = METADATA["optional-dependencies"]
 REQUIREMENTS = {
     canonicalize_name(r.name): r
-    for r in map(Requirement, [*PROJECT["dependencies"], *(x for e in EXTRAS.values() for x in e)])
+    for r in map(Requirement, [*METADATA["dependencies"], *(x for e in EXTRAS.values() for x in e)])
 }
-CONTAINERFILE = ROOT / "workflow/Containerfile"
-CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+CONTAINERFILE = PROJECT / "workflow/Containerfile"
+CONDA = yaml.safe_load((PROJECT / "environment.yml").read_text())["dependencies"]
 
 
 def constraints() -> list[Requirement]:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    lines = (PROJECT / "constraints.txt").read_text().splitlines()
     return [Requirement(line) for line in lines if line and not line.startswith("#")]
 
 
@@ -40,7 +39,7 @@ def test_the_conda_environment_pins_as_pyproject_does():
     for package in packages:
         name = canonicalize_name(package.name)
         if name == "python":
-            assert package.specifier == SpecifierSet(PROJECT["requires-python"])
+            assert package.specifier == SpecifierSet(METADATA["requires-python"])
         elif name != "pip":
             assert package.specifier == REQUIREMENTS[name].specifier, package
 
@@ -76,7 +75,7 @@ def test_the_constraints_pin_everything_that_pyproject_asks_for(version):
 
 def test_the_constraints_name_packages_and_versions_alone():
     """No host, no path: they serve on any machine, with its own index."""
-    text = (ROOT / "constraints.txt").read_text()
+    text = (PROJECT / "constraints.txt").read_text()
     assert not re.search(r"://|\.whl|--|@|file:", text)
     assert all(constraint.url is None for constraint in constraints())
 
@@ -91,14 +90,14 @@ def test_the_container_has_a_python_that_the_project_supports_by_its_full_versio
     (base,) = [rest for word, rest in instructions() if word == "FROM"]
     match = re.fullmatch(r"python:(\d+\.\d+\.\d+)-slim-[a-z]+", base)
     assert match, base
-    assert SpecifierSet(PROJECT["requires-python"]).contains(match[1])
+    assert SpecifierSet(METADATA["requires-python"]).contains(match[1])
 
 
 def test_the_container_gets_files_that_are_there_and_all_that_a_build_reads():
     copied = [word for name, rest in instructions() if name == "COPY" for word in rest.split()[:-1]]
-    assert all((ROOT / name).exists() for name in copied)
-    assert {"pyproject.toml", "constraints.txt", PROJECT["readme"], "src"} <= set(copied)
-    assert set(copied) >= set(PROJECT["license-files"])
+    assert all((PROJECT / name).exists() for name in copied)
+    assert {"pyproject.toml", "constraints.txt", METADATA["readme"], "src"} <= set(copied)
+    assert set(copied) >= set(METADATA["license-files"])
 
 
 def test_the_container_installs_the_project_with_pinned_packages_for_another_user():
@@ -112,19 +111,19 @@ def test_the_container_installs_the_project_with_pinned_packages_for_another_use
 
 
 def test_the_version_is_the_same_everywhere():
-    assert twf.__version__ == PROJECT["version"]
-    profile = yaml.safe_load((ROOT / "workflow/profiles/kubernetes/config.yaml").read_text())
+    assert twf.__version__ == METADATA["version"]
+    profile = yaml.safe_load((PROJECT / "workflow/profiles/kubernetes/config.yaml").read_text())
     assert profile["container-image"].endswith(f":{twf.__version__}")
     assert f"--tag {profile['container-image']} ." in CONTAINERFILE.read_text()
 
 
 def test_the_licence_is_mit_everywhere():
-    assert PROJECT["license"] == "MIT"
-    assert (ROOT / "LICENSE").read_text().startswith("MIT License")
+    assert METADATA["license"] == "MIT"
+    assert (PROJECT / "LICENSE").read_text().startswith("MIT License")
 
 
 def test_the_citation_names_this_version_and_licence():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    citation = yaml.safe_load((PROJECT / "CITATION.cff").read_text())
     assert {"cff-version", "title", "version", "license"} <= citation.keys()
     assert str(citation["version"]) == twf.__version__
     assert citation["license"] == "MIT"

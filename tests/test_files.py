@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from project import PROJECT
 
 from twf import files
 from twf.errors import UserError
@@ -65,7 +66,7 @@ def test_an_error_before_anything_is_written_is_the_error_that_shows(tmp_path):
 
 
 def test_partial_files_are_kept_out_of_git_and_dvc(tmp_path):
-    project = Path(__file__).parents[1]
+    project = PROJECT
     with files.atomic(tmp_path / "out.txt") as partial:
         assert partial.suffix == ".partial"
         partial.touch()

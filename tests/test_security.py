@@ -21,17 +21,16 @@ import official
 import pytest
 import torch
 import yaml
+from project import PROJECT
 
-from twf import cli, files, params, search, study
+from twf import cli, files, study
 from twf.data import archive, cifar, folders, registry, store
 from twf.errors import UserError
-from twf.params import Network
+from twf.jobs import checkpoints, weights
+from twf.jobs.resume import Keeper
 from twf.results import record
-from twf.training import checkpoints, weights
-from twf.training.resume import Keeper
-
-PROJECT = Path(__file__).parents[1]
-
+from twf.study import grids, params
+from twf.study.params import Network
 
 # The source
 
@@ -141,8 +140,8 @@ READERS: dict[str, tuple[str, Callable[[Path, Path], None], Callable[[Path], obj
     "checkpoint": ("x.safetensors", saved_by_torch, lambda p: checkpoints.load(p, RESNET)),
     "record": ("x.parquet", pickled, record.read),
     "params": ("x.yaml", tagged, params.load),
-    "winners": ("x.yaml", tagged, lambda path: search.load_winners(str(path), "study")),
-    "no winners": ("x.yaml", pickled, lambda path: search.load_winners(str(path), "study")),
+    "winners": ("x.yaml", tagged, lambda path: grids.load_winners(str(path), "study")),
+    "no winners": ("x.yaml", pickled, lambda path: grids.load_winners(str(path), "study")),
 }
 
 

@@ -23,13 +23,14 @@ from benchmarks import (
 )
 from benchmarks.shapes import planned
 from benchmarks.timing import Effort, Times, interleaved
+from project import PROJECT
 
-from twf import params as parameters
 from twf.errors import UserError
-from twf.hyperparameters import METHODS
-from twf.models.attention import TaskLinear
-from twf.params import Params
+from twf.learning.models.attention import TaskLinear
 from twf.study import Run
+from twf.study import params as parameters
+from twf.study.hyperparameters import METHODS
+from twf.study.params import Params
 
 CPU = torch.device("cpu")
 SMALLEST = Effort(calls=1, repeats=1)
@@ -260,7 +261,7 @@ def test_the_command_prints_and_keeps_rows_with_where_they_come_from(
 
 def test_a_mistake_is_a_message_and_not_a_traceback(tiny_project):
     command = [sys.executable, "-m", "benchmarks", "steps", "--benchmark", "none"]
-    project = Path(__file__).parents[2]
+    project = PROJECT
     done = subprocess.run(command, capture_output=True, text=True, cwd=project)
     assert done.returncode == 2
     assert done.stderr == "error: no study of params.yaml has a run of twf on none\n"

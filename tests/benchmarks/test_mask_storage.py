@@ -9,7 +9,7 @@ import torch
 from benchmarks import mask_storage
 from benchmarks.mask_storage import Masks
 
-from twf.replay.masks import MaskPacker
+from twf.learning.replay.masks import MaskPacker
 
 PACKER = MaskPacker([(4, 8, 8), (3, 2, 2)])
 

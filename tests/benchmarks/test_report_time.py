@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 
 import pytest
 from benchmarks import report_time
+from project import PROJECT
 
-from twf import files, params
+from twf import files
 from twf.results import figures, record
-from twf.study import expand
-
-PROJECT = Path(__file__).parents[2]
+from twf.study import expand, params
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from twf import data, files, params
+from twf import data, files
 from twf.data import registry
 from twf.data.counts import count
 from twf.data.registry import Splits
+from twf.study import params
 
 PROJECT = params.load(files.PARAMS)  # the tests are called in the project's folder
 

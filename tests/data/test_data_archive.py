@@ -12,7 +12,7 @@ import pytest
 
 from twf.data import archive, prepare, store
 from twf.errors import UserError
-from twf.params import ArchiveData, Augmentation
+from twf.study.params import ArchiveData, Augmentation
 
 Arrays = dict[str, Any]
 

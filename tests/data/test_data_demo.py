@@ -16,7 +16,7 @@ import twf.data
 from twf.data import digits, letters, prepare, store, textures
 from twf.data.store import DataArrays
 from twf.errors import UserError
-from twf.params import Augmentation, DigitsData, DrawnData
+from twf.study.params import Augmentation, DigitsData, DrawnData
 
 AUGMENTATION = Augmentation(mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5])
 

@@ -13,10 +13,11 @@ import pytest
 import yaml
 from official import CLASSES, some_arrays, write_archives, write_folders
 
-from twf import files, params
+from twf import files
 from twf.data import import_data, preflight, prepare, registry, store
 from twf.data.fetch import fetch
 from twf.errors import UserError
+from twf.study import params
 
 FORMATS = {"cifar10": "cifar", "cifar100": "cifar"} | {
     name: name for name in ("svhn", "tiny-imagenet", "cub200")

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from project import PROJECT
 
-from twf import params, study
+from twf import study
 from twf.data import registry
 from twf.errors import UserError
+from twf.study import params
 
-PROJECT = Path(__file__).parents[2]
 OWN = {
     "birds": {
         "title": "Our birds",

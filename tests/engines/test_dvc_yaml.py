@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from project import PROJECT
 
-from twf import files, params, study
+from twf import files, study
 from twf.data import registry
 from twf.results import figures
+from twf.study import params
 
-PROJECT = Path(__file__).parents[2]
 DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
 STAGES = DVC["stages"]
 PARAMS = params.load(PROJECT / "params.yaml")

@@ -18,9 +18,10 @@ import yaml
 from keys import files_with_keys
 from miniature import PROJECT, call, checkout, make_pull
 
-from twf import files, params, study
+from twf import files, study
 from twf.data import registry
 from twf.results import record
+from twf.study import params
 
 REPORT = "results/demo/report.html"
 METRICS = "results/demo/metrics.json"
@@ -292,8 +293,8 @@ def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
     shutil.copytree(empty, project)
     (project / "params.yaml").write_text("gpu_slots: 3\n" + (project / "params.yaml").read_text())
     gpus = (
-        "from twf import machine, nvidia\n"
-        "machine.gpus = lambda: [nvidia.Gpu(i, 'A GPU') for i in 'ab']\n"
+        "from twf.gpus import nvidia, visible\n"
+        "visible.gpus = lambda: [nvidia.Gpu(i, 'A GPU') for i in 'ab']\n"
     )
     (tmp_path / "sitecustomize.py").write_text(gpus)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)

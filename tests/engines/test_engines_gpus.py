@@ -18,16 +18,16 @@ RUN = "split-digits.er.16.s0"
 # bus; in the process that is then asked, PyTorch does refuse it, as there is none.
 PRETENDED = f"""
 import os
-from twf import devices, machine, slots
+from twf.gpus import devices, slots, visible
 
-machine.version = lambda _: "2.13.0"  # as though PyTorch were built for GPUs
+visible.version = lambda _: "2.13.0"  # as though PyTorch were built for GPUs
 
 def device_for(name, threads, gpu_slots, deterministic):
     with open(os.environ["SEEN"], "a") as seen:
         print(os.environ["CUDA_VISIBLE_DEVICES"], file=seen)
-    gpu = slots.take(machine.gpus_for(name), gpu_slots)
+    gpu = slots.take(visible.gpus_for(name), gpu_slots)
     import torch
-    from twf.training.resume import Keeper
+    from twf.jobs.resume import Keeper
     def fall(*_):
         raise torch.AcceleratorError("CUDA error: unspecified launch failure")
     if gpu.id == "{A}":
@@ -73,8 +73,8 @@ def test_a_job_of_a_cluster_may_lie_on_a_node_whose_gpus_are_not_for_it(
     nvidia_smi.lists("No devices were found\n", status=6)
     (tmp_path / "driver/0000:5f:00.0").mkdir(parents=True)
     (tmp_path / "sitecustomize.py").write_text(
-        "from pathlib import Path; from twf import machine, nvidia\n"
-        "machine.version = lambda _: '2.13.0'\n"
+        "from pathlib import Path; from twf.gpus import nvidia, visible\n"
+        "visible.version = lambda _: '2.13.0'\n"
         f"nvidia.DRIVER = Path({str(tmp_path / 'driver')!r})\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)

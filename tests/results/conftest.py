@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 import yaml
+from project import PROJECT
 
-from twf import params, study
+from twf import study
 from twf.files import PARAMS, PUBLISHED, record_file, runs_file
 from twf.results import record
-from twf.study import Plan
-
-PROJECT = Path(__file__).parents[2]
+from twf.study import Plan, params
 
 Write = Callable[..., None]
 

@@ -13,14 +13,14 @@ import pytest
 import torch
 from wandb_files import stored_run
 
-from twf import files, params, study
-from twf.params import Params
+from twf import files, study
+from twf.jobs.resume import Stopped
+from twf.jobs.run import execute
 from twf.results import record
-from twf.study import Run
+from twf.study import Run, params
+from twf.study.params import Params
 from twf.tracking import live, view
 from twf.tracking.live import NoTracker, WandbTracker, start_tracking
-from twf.training.resume import Stopped
-from twf.training.run import execute
 
 CPU = torch.device("cpu")
 

@@ -14,14 +14,14 @@ import torch
 from wandb_files import stored_run, without_clocks
 from wandb_server import StoredRun, WandbServer
 
-from twf import files, params, study
+from twf import files, study
 from twf.errors import UserError
-from twf.params import Params, Tracking
+from twf.jobs.run import execute
 from twf.results import record
-from twf.study import Run
+from twf.study import Run, params
+from twf.study.params import Params, Tracking
 from twf.tracking import client, view
 from twf.tracking.sync import Synced, sync
-from twf.training.run import execute
 
 CPU = torch.device("cpu")
 SETTINGS = Tracking()

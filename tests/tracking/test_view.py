@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from twf.params import Tracking
 from twf.study import Run
+from twf.study.params import Tracking
 from twf.tracking import view
 
 Rows = Callable[..., dict[str, Any]]

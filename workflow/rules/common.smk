@@ -8,18 +8,23 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import validate
 
-from twf import disk, files, machine, object_storage, params, slurm, study, warm
+from twf import files, study
+from twf.cli import warm
 from twf.data import preflight, registry
+from twf.engines import environment, frozen, object_storage, slurm
 from twf.errors import UserError
+from twf.forecast import disk
+from twf.gpus import visible
+from twf.study import params
 
-machine.put_own_command_on_path()
+environment.put_own_command_on_path()
 if workflow.remote_exec:
     slurm.pass_on_sigterm()
 
 try:
-    machine.refuse_copies_by_dvc()
-    machine.refuse_braces()
-    PARAMS = params.load(planned.file(workflow.remote_exec))
+    environment.refuse_copies_by_dvc()
+    environment.refuse_braces()
+    PARAMS = params.load(frozen.file(workflow.remote_exec))
     # `--config study=demo` chooses a study; anything else the commands would not hear of
     if params.check(config | {"study": PARAMS.study}) != PARAMS:
         raise UserError(
@@ -57,10 +62,10 @@ def plan(name):
 
 # A job that trains takes a slot of a GPU, and none where there is none. In a job of a cluster its
 # command looks: others need no GPU, and may lie on a node whose driver has some, but not for them.
-GPUS = [] if workflow.remote_exec else unless_refused(machine.gpus)
+GPUS = [] if workflow.remote_exec else unless_refused(visible.gpus)
 GPU = int(bool(GPUS))
 if GPUS and workflow.local_exec:
-    machine.hold_jobs_to(GPUS)
+    visible.hold_jobs_to(GPUS)
 if GPUS and "gpu" not in workflow.global_resources:  # else `--resources gpu=N` says it
     workflow.register_resource("gpu", len(GPUS) * PARAMS.gpu_slots)
 

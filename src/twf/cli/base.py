@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from twf import params as parameters
-from twf.machine import Execution
 from twf.study import Plan, expand
+from twf.study import params as parameters
+from twf.study.params import Execution
 
 app = typer.Typer(
     no_args_is_help=True,

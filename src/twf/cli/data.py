@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from twf import files
-from twf import params as parameters
 from twf.cli.base import ArchiveArgument, ParamsFile, app
 from twf.errors import UserError
-from twf.params import Dataset
 from twf.study import expand
+from twf.study import params as parameters
+from twf.study.params import Dataset
 
 data_app = typer.Typer(
     no_args_is_help=True, help="Data sets: fetch their archives, prepare their arrays."

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 import typer
 
 from twf import files
-from twf import params as parameters
 from twf.cli.base import DefaultStudyArgument, ParamsFile, StudyArgument, app
 from twf.study import expand
+from twf.study import params as parameters
 
 track_app = typer.Typer(no_args_is_help=True, help="Weights & Biases, as a view of the records.")
 app.add_typer(track_app, name="track")
@@ -24,10 +24,10 @@ def pull(study: DefaultStudyArgument = None) -> None:
     Then neither `snakemake` nor `dvc repro` has anything to do. Stopped, it goes on when it is
     called again. docs/remotes.md has the set-up of a remote.
     """
-    from twf import sharing
+    from twf.engines import settle as settling
 
     loaded = parameters.load(files.PARAMS)  # the engines' own
-    sharing.pull(loaded, study or loaded.study)
+    settling.pull(loaded, study or loaded.study)
 
 
 @app.command()
@@ -37,10 +37,10 @@ def settle(study: DefaultStudyArgument = None) -> None:
     Only where all contents are what dvc.lock says and all records are the plan's; else it says
     what differs.
     """
-    from twf import sharing
+    from twf.engines import settle as settling
 
     loaded = parameters.load(files.PARAMS)  # the engines' own
-    sharing.settle(loaded, study or loaded.study)
+    settling.settle(loaded, study or loaded.study)
 
 
 @track_app.command("sync")
@@ -83,7 +83,7 @@ def doctor(
     A line for each check, which is ok, a warning or wrong: packages, driver and GPUs, the project's
     folder, disk, clock, Snakemake's lock, DVC, tracking, left-over states.
     """
-    from twf import doctor as examining
+    from twf.upkeep import doctor as examining
 
     loaded = parameters.load(params)
     name = study or loaded.study
@@ -111,7 +111,7 @@ def clean(
     official `archives` from which all is made, only where this kind is named. Data, checkpoints
     and the records of planned runs stay.
     """
-    from twf import clean as cleaning
+    from twf.upkeep import clean as cleaning
 
     found = cleaning.find(parameters.load(params), study, kind or ())
     if yes:
@@ -123,6 +123,6 @@ def clean(
 def schema(
     output: Annotated[Path, typer.Argument(help="Where to write it.")] = files.SCHEMA,
 ) -> None:
-    """Write the JSON schema of params.yaml, after a change of the types in twf.params."""
+    """Write the JSON schema of params.yaml, after a change of the types in twf.study.params."""
     with files.atomic(output) as partial:
         partial.write_text(parameters.schema())

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from twf import files, machine
-from twf import params as parameters
+from twf import files
 from twf.cli.base import ParamsFile, StudyArgument, ThreadsOption, app, plan_of
 from twf.errors import UserError
+from twf.gpus import cpu
 from twf.study import expand
+from twf.study import params as parameters
 
 
 @app.command()
@@ -66,7 +67,7 @@ def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     Makes `comparison` and `claims` in results/STUDY/tables/, as Parquet, CSV and Markdown. Next:
     `twf figures`.
     """
-    from twf.results import claim_evaluation, comparison
+    from twf.results.paper import claim_evaluation, comparison
 
     loaded = parameters.load(params)
     planned = expand(loaded, study)
@@ -120,7 +121,7 @@ def describe(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 
     Makes results/STUDY/reproducibility.md and results/STUDY/model-cards/. Next: `twf report`.
     """
-    from twf.results import statement
+    from twf.results.documents import statement
 
     loaded = parameters.load(params)
     statement.write(loaded, expand(loaded, study))
@@ -140,7 +141,7 @@ def report(
     With `--partial` it needs no more than records, whatever is missing: while a study runs, or of
     records from elsewhere, without their data.
     """
-    from twf.results import report
+    from twf.results.documents import report
 
     planned = plan_of(params, study)
     if partial:
@@ -150,6 +151,6 @@ def report(
         if planned.search:
             search(study, params)
         metrics(study, params)
-        figures(study, params, machine.cores())
+        figures(study, params, cpu.cores())
         describe(study, params)
     report.write(planned)

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from twf import files, machine, warm
-from twf import params as parameters
+from twf import files
+from twf.cli import warm
 from twf.cli.base import (
     AttemptOption,
     DefaultStudyArgument,
@@ -26,9 +26,12 @@ from twf.cli.base import (
     ThreadsOption,
     app,
 )
-from twf.devices import device_for, watched
+from twf.engines import environment
 from twf.errors import GpuError, UserError
+from twf.gpus import visible
+from twf.gpus.devices import device_for, watched
 from twf.study import expand
+from twf.study import params as parameters
 
 pretrain_app = typer.Typer(no_args_is_help=True, help="Pretrained networks: where runs start.")
 app.add_typer(pretrain_app, name="pretrain")
@@ -58,27 +61,27 @@ def plan(
     A forecast goes by the records of like runs on this device, else by steps that it times now, on
     random images: no data need be there. It alone needs `--device`, `--threads` and `--execution`.
     """
-    from twf import planning
+    from twf.results import status
 
     loaded = parameters.load(params)
     planned = expand(loaded, study or loaded.study)
-    status = planning.status(loaded, planned)
+    found = status.of_plan(loaded, planned)
     if todo:
-        for name, entry in status["runs"].items():
+        for name, entry in found["runs"].items():
             if entry["status"] != "done":
                 print(name)
         return
     if forecast:
-        from twf import forecast as forecasting
+        from twf.forecast import forecast as forecasting
 
-        kind = machine.kind(device)
-        status["forecast"] = forecasting.forecast(loaded, planned, status, kind, threads, execution)
+        kind = visible.kind(device)
+        found["forecast"] = forecasting.forecast(loaded, planned, found, kind, threads, execution)
     if as_json:
-        print(json.dumps(status, indent=2))
+        print(json.dumps(found, indent=2))
         return
-    planning.show(status)
+    status.show(found)
     if forecast:
-        forecasting.show(status["forecast"])
+        forecasting.show(found["forecast"])
 
 
 @pretrain_app.command("train")
@@ -98,8 +101,8 @@ def pretrain_train(
     state when it is called again. Next: `twf run`.
     """
     if attempt:
-        machine.stop_with_parent()
-    from twf.training.pretraining import pretrain
+        environment.stop_with_parent()
+    from twf.jobs.pretraining import pretrain
 
     loaded = parameters.load(params)
     with resumable("pretrain", source, attempt), watched():
@@ -120,7 +123,7 @@ def pretrain_import(
     Prepare the source's data first (`twf data prepare`): the accuracy on its test images is then
     measured and kept. Next: `twf run`.
     """
-    from twf.training.pretraining import import_weights
+    from twf.jobs.pretraining import import_weights
 
     loaded = parameters.load(params)
     with watched():
@@ -139,7 +142,7 @@ def pretrain_export(
 
     Next: `twf pretrain import SOURCE FILE`, there and here, so that all runs start from the same.
     """
-    from twf.training.pretraining import export_weights
+    from twf.jobs.pretraining import export_weights
 
     loaded = parameters.load(params)
     with watched():
@@ -165,10 +168,10 @@ def run(
     Next: `twf collect`.
     """
     if attempt:
-        machine.stop_with_parent()
+        environment.stop_with_parent()
     if device != "cuda" and (status := warm.hand_over()) is not None:
         raise typer.Exit(status)
-    from twf.training.run import execute
+    from twf.jobs.run import execute
 
     loaded = parameters.load(params)
     planned = expand(loaded, study)
@@ -186,7 +189,7 @@ def resumable(study: str, name: str, attempt: int) -> Iterator[None]:
     Snakemake tries a failed job again, whatever the reason; a later attempt ends with the message
     of the first where that was a mistake. What a GPU refused is tried again: on another one.
     """
-    from twf.training.resume import STATUS, Stopped
+    from twf.jobs.resume import STATUS, Stopped
 
     refused = files.state_file(study, name).with_name("refused.txt")
     if attempt > 1 and refused.exists():

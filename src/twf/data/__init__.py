@@ -16,7 +16,7 @@ from twf.data.importing import check, import_file
 from twf.errors import UserError
 
 if TYPE_CHECKING:
-    from twf import params
+    from twf.study import params
 
 
 def prepare(name: str, dataset: params.Dataset, output: Path) -> None:

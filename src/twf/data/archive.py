@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from twf.data.store import DataArrays, Images, Labels
 from twf.errors import UserError
-from twf.params import ArchiveData
+from twf.study.params import ArchiveData
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 

@@ -10,7 +10,7 @@ from twf.data import archive, preflight, registry
 from twf.data.registry import Splits
 
 if TYPE_CHECKING:
-    from twf import params
+    from twf.study import params
 
 DIGITS = 1797  # images that scikit-learn carries
 

@@ -8,7 +8,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from twf.data.store import DataArrays, Images
-from twf.params import DigitsData
+from twf.study.params import DigitsData
 
 BRIGHTEST = 16  # the digits' pixels are 0 to 16
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from twf.data.store import DataArrays, Images, Labels
-from twf.params import DrawnData
+from twf.study.params import DrawnData
 
 # By name, not by listing the folder, so that a release of matplotlib with another font changes
 # nothing. Its other fonts have no Latin capitals, or mathematical and calligraphic ones.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from twf import params
 from twf.data import registry
+from twf.study import params
 
 
 @dataclass(frozen=True)

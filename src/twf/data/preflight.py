@@ -11,7 +11,7 @@ from twf.data import fetch, registry
 from twf.errors import UserError
 
 if TYPE_CHECKING:
-    from twf import params
+    from twf.study import params
 
 
 def data(name: str, dataset: params.Dataset) -> None:

@@ -18,8 +18,8 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_
 
 from twf import files
 from twf.errors import UserError
-from twf.hyperparameters import Count, Strict
-from twf.params import Name, Params, UniqueKeyLoader
+from twf.study.hyperparameters import Count, Strict
+from twf.study.params import Name, Params, UniqueKeyLoader
 
 if TYPE_CHECKING:
     from twf.study import Plan

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twf.data.store import DataArrays, Images, Labels
-from twf.params import DrawnData
+from twf.study.params import DrawnData
 
 Floats = NDArray[np.float64]
 # (generator, x, y [M, size, size] from -0.5 to 0.5) -> a pattern [M, size, size] from -1 to 1

@@ -9,12 +9,12 @@ import pandas as pd
 import pyarrow as pa
 import yaml
 
-from twf.evaluation.metrics import final_average_accuracy
 from twf.files import atomic, search_files
-from twf.hyperparameters import METHODS
-from twf.params import Winner
+from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.results import output, record, statistics, tables
 from twf.study import Plan, SearchCell, Trial
+from twf.study.hyperparameters import METHODS
+from twf.study.params import Winner
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twf.errors import UserError
-from twf.evaluation import metrics
 from twf.files import table_file
-from twf.hyperparameters import METHODS, Fidelity
-from twf.params import Protocol
+from twf.learning.evaluation import metrics
 from twf.results import output, record, statistics
-from twf.results.cells import PUBLISHED_VARIANTS, CellKey, Published, key_of, published
+from twf.results.paper.cells import PUBLISHED_VARIANTS, CellKey, Published, key_of, published
 from twf.study import Cell, Plan, Table
+from twf.study.hyperparameters import METHODS, Fidelity
+from twf.study.params import Protocol
 
 PROTOCOL_TITLES: dict[Protocol, str] = {"class-il": "Class-IL", "task-il": "Task-IL"}
 

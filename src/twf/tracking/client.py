@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from twf.files import atomic
-from twf.params import PROTOCOLS, Tracking
+from twf.study.params import PROTOCOLS, Tracking
 from twf.tracking import view
 from twf.tracking.view import Row
 

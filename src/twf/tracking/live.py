@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, get_args
 
 from twf.errors import UserError
-from twf.params import Tracking
+from twf.study.params import Tracking
 from twf.tracking.client import WandbRun, resolve
 from twf.tracking.view import Row
 

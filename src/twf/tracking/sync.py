@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from twf.errors import UserError
-from twf.params import Tracking
 from twf.progress import progress
 from twf.results import record
+from twf.study.params import Tracking
 from twf.tracking import view
 from twf.tracking.client import MARK, Mode, WandbRun, folders, has_key, resolve
 from twf.tracking.view import Row

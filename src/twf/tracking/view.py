@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from twf.evaluation import metrics
-from twf.evaluation.metrics import Matrix
-from twf.params import PROTOCOLS, Protocol, Tracking
+from twf.learning.evaluation import metrics
+from twf.learning.evaluation.metrics import Matrix
 from twf.results import record
+from twf.study.params import PROTOCOLS, Protocol, Tracking
 
 Row = Mapping[str, Any]
 

@@ -1,0 +1,1 @@
+"""What Snakemake and DVC need of this project."""

@@ -1,0 +1,32 @@
+"""The CPU and the main memory of this machine. No torch here."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+
+
+def cpu_name(threads: int) -> str:
+    """The processor's model, with the threads in use."""
+    model = platform.machine()
+    with_names = Path("/proc/cpuinfo")
+    if with_names.exists():
+        for line in with_names.read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    return f"{model}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+def cores() -> int:
+    """The CPU cores that this process may use: what `snakemake --cores all` takes."""
+    return len(os.sched_getaffinity(0))
+
+
+def free_memory_mib() -> float:
+    """The main memory that can be had without swapping."""
+    text = Path("/proc/meminfo").read_text()
+    (kib,) = re.findall(r"^MemAvailable:\s+(\d+) kB$", text, flags=re.M)
+    return int(kib) / 2**10

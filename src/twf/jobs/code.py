@@ -1,0 +1,77 @@
+"""The code that a number depends on, as one hash: for records, saved states and cached timings."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import twf
+
+PACKAGE = "twf.learning"  # all that decides a number
+LOOP = f"{PACKAGE}.loop"
+PRETRAINING = f"{PACKAGE}.pretraining"
+
+_SILENT = ("ctx", "kind", "type_comment")  # fields of a syntax tree that change no behaviour
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def method_module(method: str) -> str:
+    """The module of a method's loss."""
+    return f"{PACKAGE}.methods.{method.replace('-', '_')}"
+
+
+@cache
+def code_hash(*roots: str) -> str:
+    """SHA-256, in hex, over the modules of `learning/` that `roots` use, themselves among them.
+
+    Imports are followed, those of types too. Comments, docstrings and layout do not count, and the
+    hash is the same on every version of Python that can run the code.
+    """
+    used: dict[str, Any] = {}
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in used:
+            tree = ast.parse(_file(name).read_bytes())
+            used[name] = _canonical(tree)
+            waiting += [found for found in _imported(tree) if found.startswith(PACKAGE)]
+    return hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()
+
+
+def _file(module: str) -> Path:
+    path = Path(twf.__file__).parent.joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """The modules that a module imports; what else it imports from them is not among these."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name for name in names if _file(name).exists())
+
+
+def _canonical(node: Any) -> Any:
+    """A syntax tree as plain values; what is absent is left out, as its fields grow in number."""
+    if isinstance(node, list):
+        return [_canonical(part) for part in node]
+    if isinstance(node, ast.Constant):
+        return repr(node.value)
+    if not isinstance(node, ast.AST):
+        return node
+    fields = {
+        name: value
+        for name, value in ast.iter_fields(node)
+        if name not in _SILENT and value is not None and value != []
+    }
+    if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+        fields["body"] = node.body[1:]
+    return [type(node).__name__, {name: _canonical(value) for name, value in fields.items()}]

@@ -1,0 +1,188 @@
+"""Training a network on a source, or taking weights from elsewhere: the start of every run."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from twf import files
+from twf.data import store
+from twf.errors import UserError
+from twf.jobs import checkpoints
+from twf.jobs.code import PRETRAINING
+from twf.jobs.provenance import code, environment
+from twf.jobs.resume import keeping
+from twf.jobs.weights import read_network
+from twf.learning.augmentation import Augment
+from twf.learning.evaluation.accuracy import accuracy, to_device
+from twf.learning.models.resnet import ResNet
+from twf.learning.precision import set_precision
+from twf.learning.pretraining import DivergedError, supervised, train
+from twf.learning.step import executed
+from twf.progress import progress
+from twf.study.params import Params, Source
+
+
+def pretrain(
+    params: Params,
+    name: str,
+    device: torch.device,
+    save_every: float = math.inf,
+    execution: str = "plain",
+) -> None:
+    """Make the checkpoint of the source `name`: train it, or take the weights that it names.
+
+    Training goes on from its state, saved every `save_every` seconds. Raises `UserError` and
+    `Stopped` as `twf.jobs.run.execute` does.
+    """
+    source = _named(params, name)
+    if source.weights is not None:
+        import_weights(params, name, Path(source.weights), device)
+    else:
+        _train(params, name, source, device, save_every, execution)
+
+
+def import_weights(params: Params, name: str, file: Path, device: torch.device) -> None:
+    """Make the checkpoint of the source `name` of weights that were trained elsewhere.
+
+    Its accuracy on the source's test images is measured where their data are prepared, and said.
+    A checkpoint of ours, as `export_weights` writes them, keeps what it says of itself: so the
+    same file gives the same checkpoint everywhere. Raises `UserError` where the weights do not fit
+    the source's network or its classes.
+    """
+    source = _named(params, name)
+    output = files.checkpoint_file(name)
+    classes = None if source.data is None else params.datasets[source.data].classes
+    network = read_network(file, source.network, classes).to(device)
+    with file.open("rb") as content:
+        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+    about: dict[str, Any] = {
+        "network": source.network.model_dump(),
+        "data": source.data,
+        "test_accuracy": None,
+        "code": code(PRETRAINING),
+    }
+    own = checkpoints.about(file)
+    about = (own or about) | {"weights": file.name, "weights_sha256": sha256}
+    if source.data is None:
+        said = f"accuracy not measured: sources.{name} names no data"
+    elif not (data := files.data_file(source.data)).exists():
+        said = f"accuracy not measured: no {data}; `twf data prepare {source.data}` makes it"
+    else:
+        dataset = store.load(data)
+        right = _test_accuracy(params, source.data, network, dataset, device)
+        said = f"{right:.2f} % of the test images of {source.data} right"
+        if own is None:
+            about |= {"data_fingerprint": dataset.train_fingerprint, "test_accuracy": right}
+        elif own["test_accuracy"] is not None:
+            said += f"; {own['test_accuracy']:.2f} % where it was exported"
+        if right < 1.5 * 100 / len(dataset.classes):
+            said += ", hardly more than by chance: its classes may stand in another order"
+    checkpoints.save(output, network, about)
+    print(f"{output}: {said}")
+
+
+def export_weights(params: Params, name: str, file: Path, device: torch.device) -> None:
+    """Write the checkpoint of the source `name` in half precision, to be shared and imported.
+
+    A safetensors file of half the size, with what the checkpoint says of itself; the accuracy in it
+    is that of the rounded weights. Raises `UserError` where the source's data are not prepared, or
+    a weight is beyond the range of half precision.
+    """
+    source = _named(params, name)
+    if file.suffix != ".safetensors":
+        raise UserError(f"{file} would be a safetensors file; let its name end so")
+    if file.resolve() == files.checkpoint_file(name).resolve():
+        raise UserError(f"{file} is the checkpoint itself, and would be lost; name another file")
+    checkpoint = checkpoints.load(files.checkpoint_file(name), source.network)
+    network = ResNet(source.network, checkpoint.classes)
+    checkpoint.into(network)
+    network.half()
+    beyond = [name for name, t in network.state_dict().items() if not t.isfinite().all()]
+    if beyond:
+        raise UserError(
+            f"{files.checkpoint_file(name)}: {beyond[0]} is not finite in half precision; share "
+            "the checkpoint as it is"
+        )
+    about = checkpoint.about | {"exported_from": checkpoint.sha256, "test_accuracy": None}
+    if source.data is not None:
+        dataset = store.load(files.data_file(source.data))
+        rounded = copy.deepcopy(network).float().to(device)
+        about["test_accuracy"] = _test_accuracy(params, source.data, rounded, dataset, device)
+    checkpoints.save(file, network, about)
+    size = file.stat().st_size / 2**20
+    accuracy_said = "" if source.data is None else f", {about['test_accuracy']:.2f} % right"
+    print(f"{file}: {size:.1f} MiB{accuracy_said}")
+
+
+def _named(params: Params, name: str) -> Source:
+    if name not in params.sources:
+        raise UserError(f"no source {name!r} in params.yaml; there is {', '.join(params.sources)}")
+    return params.sources[name]
+
+
+def _train(
+    params: Params,
+    name: str,
+    source: Source,
+    device: torch.device,
+    save_every: float,
+    execution: str,
+) -> None:
+    """Train on the source's images, by its recipe."""
+    assert source.data is not None and source.pretraining is not None  # `Source` holds this
+    recipe = source.pretraining
+    dataset = store.load(files.data_file(source.data))
+    if len(dataset.train_labels) < recipe.batch_size:
+        raise UserError(
+            f"{len(dataset.train_labels)} training images of {source.data} do not fill a batch of "
+            f"{recipe.batch_size}; lower sources.{name}.pretraining.batch_size"
+        )
+    guard = {
+        "source": source.model_dump(),
+        "augmentation": params.datasets[source.data].augmentation.model_dump(),
+        "data": dataset.train_fingerprint,
+        "code": code(PRETRAINING)["method_hash"],
+        "device": device.type,
+        "execution": execution,
+    } | environment(device)["versions"]
+    set_precision(recipe.precision)
+    method = supervised(source, params.datasets[source.data], device)
+    network = method.learner.network
+    with keeping(files.state_file("pretrain", name), guard, save_every) as keeper:
+        try:
+            with progress(f"pretrain {name}", recipe.epochs) as advance:
+                train(executed(execution, method), dataset, keeper, advance)
+        except DivergedError as error:
+            raise UserError(
+                f"pretraining on {name} diverged in epoch {error}; lower sources.{name}."
+                "pretraining.lr"
+            ) from None
+        about = {
+            "network": source.network.model_dump(),
+            "data": source.data,
+            "data_fingerprint": dataset.train_fingerprint,
+            "pretraining": recipe.model_dump(),
+            "execution": execution,
+            "test_accuracy": _test_accuracy(params, source.data, network, dataset, device),
+            "seconds": keeper.seconds,
+            "code": code(PRETRAINING),
+            **environment(device),
+        }
+        checkpoints.save(files.checkpoint_file(name), network, about)
+        keeper.forget()
+
+
+def _test_accuracy(
+    params: Params, data: str, network: ResNet, dataset: store.Dataset, device: torch.device
+) -> float:
+    """Per cent of the test images of `data` that the network, put into evaluation mode, knows."""
+    network.eval()
+    augment = Augment(params.datasets[data].augmentation, device)
+    images, labels = to_device(dataset.test_images, device), dataset.test_labels.to(device)
+    return accuracy(network, augment, images, labels)

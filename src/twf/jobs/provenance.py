@@ -1,0 +1,65 @@
+"""Where a result comes from: code, versions, device."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import twf
+from twf.gpus import cpu
+from twf.jobs.code import code_hash
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """The device's name, which GPU it is, and the versions of what computes."""
+    cuda = device.type == "cuda"
+    versions = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "cuda": torch.version.cuda if cuda else None,
+        "cudnn": str(torch.backends.cudnn.version()) if cuda else None,
+    }
+    return {
+        "device": device_name(device),
+        # `twf.gpus.devices` lets a job see one, by CUDA's identifier
+        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES") if cuda else None,
+        "versions": {k: v for k, v in versions.items() if v},
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU's name, or the CPU's with the threads in use."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return cpu.cpu_name(torch.get_num_threads())
+
+
+def code(*roots: str) -> dict[str, str | None]:
+    """The package's version, the git commit it was run from, and the hash of what `roots` use."""
+    return {"version": twf.__version__, "commit": _commit(), "method_hash": code_hash(*roots)}
+
+
+def _commit() -> str | None:
+    """The commit of the checkout this code lies in, with `+` where files differ from it."""
+    folder = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(folder), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        return None  # installed from a wheel, or no git: the version and the hash remain
+
+
+def host() -> str:
+    """The machine's name."""
+    return os.uname().nodename

@@ -1,0 +1,170 @@
+"""Saving a run while it goes on, so that the same command goes on where it was stopped or killed.
+
+The saved state is no output of the pipeline: Snakemake deletes those of jobs that fail. A guard
+of all that decides the result stands beside it; a state of another guard is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from twf.errors import UserError
+from twf.files import atomic, writing
+from twf.jobs.checkpoints import digest
+from twf.learning.state import Tensors, flatten
+
+STATUS = 128 + signal.SIGTERM  # the exit status of a run that was told to stop
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error
+    """The run was told to stop, and has saved its state."""
+
+
+class Keeper:
+    """Saves a run's state every `every` seconds, when told, and when the process is to end."""
+
+    def __init__(self, path: Path, guard: dict[str, Any], every: float) -> None:
+        self.path = path
+        self.guard = guard
+        self.every = every
+        self.stopping = False
+        self.spent = 0.0  # seconds that the run took before it was resumed
+        self._started = self._saved = time.monotonic()
+        self._writer: threading.Thread | None = None
+
+    @property
+    def seconds(self) -> float:
+        """What the run has taken so far, before it was resumed too."""
+        return self.spent + time.monotonic() - self._started
+
+    def load(self) -> tuple[Any, Tensors] | None:
+        """What was saved last, as `flatten` gave it; None where nothing fit to go on from is."""
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except FileNotFoundError:
+            return None
+        except (SafetensorError, OSError) as error:
+            self._start_over(f"cannot be read ({error})")
+            return None
+        text = metadata.get("state", "")
+        if metadata.get("sha256") != digest(text, tensors):
+            self._start_over("is damaged")
+            return None
+        saved = json.loads(text)
+        other = [key for key, value in self.guard.items() if saved["guard"].get(key) != value]
+        if other:
+            self._start_over(f"was made with other {', '.join(other)}")
+            return None
+        self.spent = saved["seconds"]
+        return saved["state"], tensors
+
+    def _start_over(self, reason: str) -> None:
+        print(f"{self.path} {reason}: starting over", file=sys.stderr)
+
+    def pause(self, state: Callable[[], Any], now: bool = False) -> None:
+        """Between two steps: save `state()` where it is time, and raise `Stopped` if told to."""
+        if self.stopping or now or time.monotonic() - self._saved >= self.every:
+            self.save(state())
+            if self.stopping:
+                self.wait()
+                raise Stopped
+
+    def save(self, state: Any) -> None:
+        """Copy the state to the host; a thread writes it while training goes on."""
+        self.wait()
+        tensors: Tensors = {}
+        flat = {"guard": self.guard, "seconds": self.seconds, "state": flatten(state, tensors)}
+        self._writer = threading.Thread(target=self._write, args=(json.dumps(flat), tensors))
+        self._writer.start()
+        self._saved = time.monotonic()
+
+    def _write(self, text: str, tensors: Tensors) -> None:
+        metadata = {"state": text, "sha256": digest(text, tensors)}
+        try:
+            with atomic(self.path) as partial:
+                save_file(tensors, partial, metadata)
+                with partial.open("rb") as file:
+                    os.fsync(file.fileno())
+        except (OSError, SafetensorError, UserError) as error:
+            # the run matters more; what was saved before is still there
+            with contextlib.suppress(OSError):  # the log may lie on the same full disk
+                print(f"warning: {self.path} was not saved: {error}", file=sys.stderr, flush=True)
+
+    def wait(self) -> None:
+        """Until what was saved last is written."""
+        if self._writer is not None:
+            self._writer.join()
+            self._writer = None
+
+    def forget(self) -> None:
+        """The run is recorded: its state is not needed any more."""
+        self.wait()
+        shutil.rmtree(self.path.parent, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]:
+    """A keeper for one run, with a folder for `path` alone; SIGTERM and SIGINT tell it to stop.
+
+    Raises `UserError` where another process is at this run.
+    """
+    with _locked(path.parent.with_name(f"{path.parent.name}.lock")):
+        for left in path.parent.glob("*"):  # by a process that was killed while it wrote
+            if left != path:
+                left.unlink()
+        keeper = Keeper(path, guard, every)
+
+        def stop(*_: Any) -> None:
+            keeper.stopping = True
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield keeper
+        finally:
+            keeper.wait()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that ends with this process, however it ends; `UserError` where it is taken."""
+    while True:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            opened = path.open("a+")
+        with opened as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                raise UserError(
+                    f"this run is being done by another process ({lock.read().strip()}): wait for "
+                    "it, or stop it"
+                ) from None
+            if not path.exists() or not os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+                continue  # it was removed by the one who had it, just before we took it
+            lock.truncate(0)
+            lock.write(f"process {os.getpid()} on {os.uname().nodename}")
+            lock.flush()
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return

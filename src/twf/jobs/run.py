@@ -1,0 +1,150 @@
+"""One run from its inputs to its record."""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+
+from twf import files
+from twf.data import store
+from twf.errors import UserError
+from twf.jobs import checkpoints
+from twf.jobs.code import LOOP, method_module
+from twf.jobs.provenance import code, device_name, environment, host
+from twf.jobs.resume import keeping
+from twf.learning import loop, tasks
+from twf.learning.precision import set_precision
+from twf.progress import progress
+from twf.results import record
+from twf.study import Run
+from twf.study.params import Params
+from twf.tracking.live import start_tracking
+
+
+def execute(
+    params: Params,
+    run: Run,
+    device: torch.device,
+    save_every: float = math.inf,
+    execution: str = "plain",
+) -> None:
+    """Train, evaluate, and write the record.
+
+    The run's state is saved every `save_every` seconds and after each task. Where such a state is
+    there, the run goes on from it. Raises `UserError` where another process is at this run, and
+    `twf.jobs.resume.Stopped` where SIGTERM or SIGINT ended it.
+    """
+    dataset = store.load(files.data_file(run.data))
+    source = store.load(files.data_file(run.source_data)) if run.source_data is not None else None
+    checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
+    if len(dataset.classes) != run.classes:
+        raise UserError(
+            f"{files.data_file(run.data)} has {len(dataset.classes)} classes, params.yaml says "
+            f"{run.classes}; `twf data prepare {run.data}` makes it anew"
+        )
+    if run.held_out is not None:
+        dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
+    _check_tasks(run, dataset)
+    started = datetime.now(UTC)
+    inputs = {
+        "checkpoint_sha256": checkpoint.sha256,
+        "train_fingerprint": dataset.train_fingerprint,
+        "test_fingerprint": dataset.test_fingerprint,
+    }
+    made_in, made_by = environment(device), code(LOOP, method_module(run.method))
+    guard = {
+        "parameters": run.digest,
+        "inputs": inputs,
+        "code": made_by["method_hash"],
+        "versions": made_in["versions"],
+        "device": device.type,
+        "execution": execution,
+    }
+    set_precision(run.precision)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    provenance = {
+        "code": made_by,
+        "inputs": inputs,
+        "versions": made_in["versions"],
+        "gpu": made_in["gpu"],
+        "execution": execution,
+        "deterministic": device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
+    }
+    about = known(run, provenance, started, device)
+    with (
+        keeping(files.state_file(run.study, run.id), guard, save_every) as keeper,
+        start_tracking(params.tracking, about) as tracker,
+        progress(run.id, run.phases * run.epochs) as advance,
+    ):
+        outcome = loop.train(
+            run, dataset, source, checkpoint.tensors, device, tracker, advance, keeper, execution
+        )
+        row = about | found(outcome, keeper.seconds, device)
+        record.write(files.record_file(run.study, run.id), row)
+        keeper.forget()
+        tracker.finish(row)
+
+
+def known(
+    run: Run, provenance: dict[str, Any], started: datetime, device: torch.device
+) -> dict[str, Any]:
+    """The record's columns that are known before training.
+
+    `provenance` says by which code, inputs, versions and devices; the parameters are the run's.
+    """
+    return {
+        "run": run.id,
+        "study": run.study,
+        "benchmark": run.benchmark,
+        "source": run.source,
+        "method": run.method,
+        "pretrained": run.pretrained,
+        "buffer": run.buffer,
+        "seed": run.seed,
+        "started": started,
+        "device": device_name(device),
+        "host": host(),
+        "digest": run.digest,
+        "provenance": json.dumps({"parameters": json.loads(run.parameters)} | provenance),
+    }
+
+
+def found(outcome: loop.Outcome, seconds: float, device: torch.device) -> dict[str, Any]:
+    """The record's columns that training fills."""
+    return vars(outcome) | {
+        "status": outcome.status,
+        "seconds": seconds,
+        "peak_memory_mib": peak_memory_mib(device),
+    }
+
+
+def _check_tasks(run: Run, dataset: store.Dataset) -> None:
+    """Raise `UserError` where a task has too few images."""
+    trained, tested = (
+        [len(positions) for positions in tasks.split(labels, run.tasks, run.classes)]
+        for labels in (dataset.train_labels, dataset.test_labels)
+    )
+    if min(trained) < run.batch_size:
+        raise UserError(
+            f"run {run.id}: the {min(trained)} training images of task "
+            f"{trained.index(min(trained))} do not fill a batch of {run.batch_size}; lower "
+            f"benchmarks.{run.benchmark}.batch_size"
+        )
+    if min(tested) == 0:
+        raise UserError(
+            f"run {run.id}: no image of task {tested.index(0)} to evaluate on; raise the search's "
+            "held_out"
+        )
+
+
+def peak_memory_mib(device: torch.device) -> float:
+    """The most memory held at once: PyTorch's tensors on a GPU, the whole process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10

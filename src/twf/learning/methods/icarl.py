@@ -1,0 +1,88 @@
+"""iCaRL (Rebuffi et al., 2017): exemplars by herding, distillation, and the nearest class mean."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from twf.learning.evaluation.accuracy import BATCH
+from twf.learning.methods.base import Batch, Method, Step, Task
+from twf.learning.models.resnet import frozen_copy, parameters_of
+from twf.learning.replay.herding import herd
+from twf.study.hyperparameters import IcarlHyperparameters
+
+
+class Icarl(Method[IcarlHyperparameters]):
+    """`L = BCE(sigmoid f(x), t) + wd sum(theta^2)`, mean over the classes seen so far.
+
+    t is the old network's sigmoid for classes of earlier tasks, and the label for this task's.
+    """
+
+    means: Tensor | None = None  # [classes seen, C]: each class's mean exemplar feature
+
+    def setup(self) -> None:
+        assert self.learner.buffer is not None
+        self.old = frozen_copy(self.learner.network)  # the network after the last task
+        self.exemplars: list[Tensor] = []  # of each class seen: uint8 [m, 3, H, W], best first
+
+    def training_set(self, task: Task) -> tuple[Tensor, Tensor]:
+        if not self.exemplars:
+            return task.images, task.labels
+        images = torch.cat(self.exemplars)
+        if self.published("F13"):
+            std, mean = self.learner.augment.std, self.learner.augment.mean
+            images = (images * std + mean).to(torch.uint8).transpose(2, 3)
+        counts = torch.tensor([len(e) for e in self.exemplars], device=images.device)
+        labels = torch.arange(len(counts), device=images.device).repeat_interleave(counts)
+        return torch.cat([task.images, images]), torch.cat([task.labels, labels])
+
+    def loss(self, batch: Batch) -> Step:
+        images = self.learner.augment(batch.images, self.learner.generators["augmentation"])
+        logits = self.learner.network(images)
+        then = None
+        if self.task > 0:
+            with torch.no_grad():
+                then = self.old(images)
+        error = distilling_bce(logits, batch.labels, then, self.task, self.learner.classes_per_task)
+        squares = (parameters_of(self.learner.network) ** 2).sum()
+        decay = self.hyperparameters.weight_decay * squares
+        return Step({"binary_cross_entropy": error, "weight_decay": decay})
+
+    @torch.no_grad()
+    def end_task(self, task: Task) -> None:
+        assert self.learner.buffer is not None
+        self.learner.network.eval()
+        self.old.load_state_dict(self.learner.network.state_dict())
+        seen = len(self.exemplars) + self.learner.classes_per_task
+        each = self.learner.buffer // seen
+        self.exemplars = [exemplars[:each] for exemplars in self.exemplars]
+        for label in range(len(self.exemplars), seen):
+            images = task.images[task.labels == label]
+            self.exemplars.append(images[herd(self._features(images), each)])
+        self.means = torch.stack([self._features(e).mean(dim=0) for e in self.exemplars])
+
+    def _features(self, images: Tensor) -> Tensor:
+        normalise, network = self.learner.augment.normalise, self.learner.network
+        return torch.cat([network.features(normalise(part)) for part in images.split(BATCH)])
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Minus the squared distance to each class's mean; classes not seen come last."""
+        assert self.means is not None
+        distances = torch.cdist(self.learner.network.features(images), self.means) ** 2
+        return F.pad(-distances, (0, self.learner.classes - len(self.means)), value=-torch.inf)
+
+
+def distilling_bce(
+    logits: Tensor, labels: Tensor, then: Tensor | None, task: int, classes_per_task: int
+) -> Tensor:
+    """Binary cross-entropy over the classes seen; `then` are the old network's logits, or None."""
+    old, seen = task * classes_per_task, (task + 1) * classes_per_task
+    # not one_hot, which has the host look at the labels
+    targets = (labels[:, None] == torch.arange(seen, device=labels.device)).to(logits.dtype)
+    if then is not None:
+        targets = torch.cat([torch.sigmoid(then[:, :old]), targets[:, old:]], dim=1)
+    return F.binary_cross_entropy_with_logits(logits[:, :seen], targets)
+
+
+METHOD = Icarl

@@ -1,0 +1,109 @@
+"""TwF, Transfer without Forgetting (Boschini et al., 2022): the paper's own method.
+
+Where paper and published code differ, a switch decides: F1 to F7, F10, F14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from twf.learning.methods.base import Batch, Rehearsal, Step, Task
+from twf.learning.models.propagation import Propagation
+from twf.learning.randomness import seeded
+from twf.study.hyperparameters import TwfHyperparameters
+
+
+class Twf(Rehearsal[TwfHyperparameters]):
+    """`L = CE(f(x), y) + L_CL + L_FP + L_AUX` (eq. 10).
+
+    L_CL replays logits (alpha) and labels (beta) from one replay batch, labels among the classes
+    seen so far. L_FP and L_AUX are of `gates`. Stream and replay pass the learner as one
+    batch, and the sibling too.
+    """
+
+    def setup(self) -> None:
+        super().setup()
+        learner = self.learner
+        paper = frozenset(switch for switch, value in learner.fidelity.items() if value == "paper")
+        with seeded(learner.generators.seed, "gates"):
+            made = Propagation(learner.network, learner.tasks, learner.image_size, paper)
+        # as the network: their gradients then need not be turned about
+        self.propagation = made.to(  # type: ignore[call-overload]
+            learner.device, memory_format=torch.channels_last
+        )
+
+    def modules(self) -> Iterator[nn.Module]:
+        yield self.learner.network
+        yield self.propagation.taps
+
+    def begin_task(self, task: Task) -> None:
+        super().begin_task(task)
+        self.propagation.begin_task(task.number)
+
+    def loss(self, batch: Batch) -> Step:
+        learner, stream = self.learner, len(batch.images)
+        seen = (self.task + 1) * learner.classes_per_task
+        images, labels = batch.images, batch.labels
+        stored = None
+        replay = None if self.reservoir.empty else self.reservoir.draw(learner.batch_size)
+        if replay is not None:
+            images = torch.cat([images, replay["images"]])
+            labels = torch.cat([labels, replay["labels"]])
+        place = learner.augment.place(len(images), learner.generators["augmentation"])
+        inputs = learner.augment.at(images, place)
+        taps = learner.network.taps(inputs)
+        logits = learner.network.classify(taps[-1])
+
+        terms = {"stream": self._stream_loss(logits[:stream], batch.labels)}
+        if replay is not None:
+            error = F.mse_loss(logits[stream:], replay["logits"])
+            terms["replay_logits"] = self.hyperparameters.alpha * error
+            # masked and not cut off, so that a compiled step is the same in the last task
+            unseen = torch.arange(learner.classes, device=labels.device) >= seen
+            among_seen = logits[stream:].masked_fill(unseen, -torch.inf)
+            error = F.cross_entropy(among_seen, replay["labels"])
+            terms["replay_labels"] = self.hyperparameters.beta * error
+            stored = self.propagation.stored(replay["masks"], learner.augment, place[stream:])
+
+        distance, mask_replay, diversity, masks = self.propagation(
+            taps,
+            self.propagation.teach(inputs),
+            labels // learner.classes_per_task,
+            stream,
+            self.task,
+            stored,
+            learner.generators["gates"],
+        )
+        h = self.hyperparameters
+        outer = h.lambda_fp if self.published("F14") else 1.0
+        terms["distance"] = h.lambda_fp * distance
+        terms["mask_replay"] = outer * h.lambda_fp_replay * mask_replay
+        terms["diversity"] = outer * h.lambda_diversity * diversity
+        store = {"logits": logits[:stream].detach(), "masks": masks}
+        return Step(terms, store | {"images": batch.images, "labels": batch.labels})
+
+    def _stream_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """F6: the published code lets the current task's classes compete alone."""
+        if not self.published("F6"):
+            return F.cross_entropy(logits, labels)
+        each = self.learner.classes_per_task
+        own = logits[:, self.task * each : (self.task + 1) * each]
+        return F.cross_entropy(own, labels - self.task * each)
+
+    def end_task(self, task: Task) -> None:
+        if self.published("F2") and not self.reservoir.empty:
+            filled, rows = int(self.reservoir.filled), self.reservoir.rows
+            self.propagation.recompute(
+                rows["masks"][:filled],
+                self.learner.augment.normalise(rows["images"][:filled]),
+                rows["labels"][:filled] // self.learner.classes_per_task,
+                task.number,
+                self.learner.batch_size,
+            )
+
+
+METHOD = Twf

@@ -1,0 +1,103 @@
+"""The sibling: a fixed copy of the pretrained network that TwF learns from, through gates."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from twf.learning.augmentation import Augment, Placement
+from twf.learning.models import gates
+from twf.learning.models.gates import FeaturePropagation
+from twf.learning.models.resnet import ResNet, frozen_copy
+from twf.learning.randomness import Random
+from twf.learning.replay.masks import MaskPacker
+
+
+class Propagation(nn.Module):
+    """The sibling and the gates of its five taps; only the gates are trained.
+
+    `paper` are the switches (F1 to F15) that stand at what the paper says.
+    """
+
+    def __init__(self, network: ResNet, tasks: int, image_size: int, paper: frozenset[str]) -> None:
+        super().__init__()
+        self.paper = paper
+        self.image_size = image_size
+        self.sibling = frozen_copy(network)
+        channels = self.sibling.tap_channels
+        self.taps = nn.ModuleList(FeaturePropagation(tasks, c, paper) for c in channels)
+        with torch.no_grad():
+            blank = torch.zeros(1, 3, image_size, image_size)
+            self.sides = [tap.shape[-1] for tap in self.sibling.cpu().taps(blank)]
+        stored = [gates.stored_size(side) for side in self.sides]
+        self.packer = MaskPacker([(c, s, s) for c, s in zip(channels, stored, strict=True)])
+
+    def begin_task(self, number: int) -> None:
+        """F1: the published sibling normalises by the batch from the second task on."""
+        self.sibling.train(number > 0 and "F1" not in self.paper)
+
+    @torch.no_grad()
+    def teach(self, inputs: Tensor) -> list[Tensor]:
+        """The sibling's five maps before an activation, `[N, C_l, H_l, W_l]`."""
+        return self.sibling.taps(inputs)
+
+    def stored(self, packed: Tensor, augment: Augment, placement: Placement) -> list[Tensor]:
+        """Packed gates, uint8 `[N, bytes]`, moved with their images: `[N, C_l, h_l, w_l]`."""
+        return [
+            augment.masks_at(mask, placement, self.image_size, side)
+            for mask, side in zip(self.packer.unpack(packed), self.sides, strict=True)
+        ]
+
+    def forward(
+        self,
+        student: list[Tensor],
+        teacher: list[Tensor],
+        task: Tensor,
+        stream: int,
+        current: int,
+        stored: list[Tensor] | None,
+        generator: Random,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Distance, mask replay and diversity over all taps, and the stream's gates, packed.
+
+        `task` is each image's (`[N]` int64). The first `stream` images are new ones, and their
+        gates come packed; the others are replayed, and their gates were `stored`.
+        Terms are averaged over taps; by F7 the paper sums the distance over them.
+        """
+        replayed = [None] * len(self.taps) if stored is None else stored
+        losses = [
+            tap(s, t, task, stream, current, m, generator)
+            for tap, s, t, m in zip(self.taps, student, teacher, replayed, strict=True)
+        ]
+        distance = torch.stack([loss.distance for loss in losses])
+        return (
+            distance.sum() if "F7" in self.paper else distance.mean(),
+            torch.stack([loss.mask_replay for loss in losses]).mean(),
+            torch.stack([loss.diversity for loss in losses]).mean(),
+            self.packer.pack([gates.to_stored_size(loss.gate[:stream]) for loss in losses]),
+        )
+
+    @torch.no_grad()
+    def recompute(
+        self, masks: Tensor, images: Tensor, task: Tensor, current: int, size: int
+    ) -> None:
+        """F2: after a task, recompute its gates and store them astray, in place.
+
+        Rows are walked in chunks of `size`, the last partial one left out. Of a chunk's n examples
+        of the current task, the likeliest gates of the (i mod n)-th go to row i, whatever its task.
+        `masks`: uint8 `[n, bytes]`, `images`: normalised, without augmentation.
+        """
+        modes = [(module, module.training) for module in (self.sibling, self.taps)]
+        self.eval()
+        for start in range(0, len(masks) // size * size, size):
+            rows = torch.arange(start, start + size, device=masks.device)
+            own = rows[task[rows] == current]
+            if len(own):
+                teacher = self.teach(images[own])
+                likeliest = [
+                    gates.to_stored_size(gates.likeliest_gate(tap.logits(t, task[own])))  # type: ignore[operator]
+                    for tap, t in zip(self.taps, teacher, strict=True)
+                ]
+                masks[rows] = self.packer.pack(likeliest)[rows % len(own)]
+        for module, training in modes:
+            module.train(training)

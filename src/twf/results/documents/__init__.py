@@ -1,0 +1,1 @@
+"""The report, the reproducibility statement and the model cards of a study."""

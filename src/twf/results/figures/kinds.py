@@ -1,0 +1,267 @@
+"""The figures of a study: which there are, and their files.
+
+`planned` says which figures a plan's tables have, from what each table is about; `write` makes
+their `frames`, draws them and writes both.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import multiprocessing
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure as Drawing
+
+from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
+from twf.results import output, record, tables
+from twf.results.figures import charts, frames, style, variant_charts
+from twf.study import Plan, Table
+from twf.study.hyperparameters import METHODS
+
+INDEX = ("figure", "table", "title", "note")  # the columns of the list of figures
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of figure: what it shows, which tables have it, how its data are made and drawn."""
+
+    title: str
+    spread: str  # what shows it: bands, or whiskers; nothing where it is not drawn
+    note: str  # what else has to be said
+    suits: Callable[[Plan, Table], bool]
+    frame: Callable[[Plan, Table, frames.Rows], pd.DataFrame]
+    draw: Callable[[pd.DataFrame], Drawing]
+    per_method: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a plan: a kind, of a table, maybe of one of its methods."""
+
+    name: str
+    kind: Kind
+    table: Table
+    method: str | None
+
+
+def _of_methods(plan: Plan, table: Table) -> bool:
+    return not table.variants
+
+
+def _of_fidelity(plan: Plan, table: Table) -> bool:
+    """Whether variants differ in a switch between paper and published code."""
+    switches: dict[str, set[str]] = {}
+    for cell in table.cells:
+        runs = [plan.runs[run] for run in cell.runs.values()]
+        switches.setdefault(cell.method, set()).update(str(run.fidelity) for run in runs)
+    return any(len(found) > 1 for found in switches.values())
+
+
+def _of_shares(plan: Plan, table: Table) -> bool:
+    return any(cell.method == "derpp-pretraining" for cell in table.cells)
+
+
+def _of_probes(plan: Plan, table: Table) -> bool:
+    """Whether the experiment is about the initialization: all its runs are probed."""
+    return all(plan.runs[run].probes for cell in table.cells for run in cell.runs.values())
+
+
+def _of_anything_else(plan: Plan, table: Table) -> bool:
+    return not any(about(plan, table) for about in (_of_fidelity, _of_shares, _of_probes))
+
+
+KINDS = {
+    "accuracy": Kind(
+        "Average accuracy over the tasks seen, after each task",
+        "bands",
+        "",
+        _of_methods,
+        frames.accuracy,
+        charts.accuracy,
+    ),
+    "final": Kind(
+        "Final average accuracy",
+        "whiskers",
+        "",
+        _of_anything_else,
+        frames.final,
+        variant_charts.final,
+    ),
+    "cost": Kind(
+        "Final average accuracy by buffer, memory and time",
+        "whiskers",
+        "Memory: of PyTorch's tensors on a GPU, of the whole process on a CPU. Time: of a whole "
+        "run with its evaluations; probed runs are left out of it.",
+        _of_methods,
+        frames.costs,
+        charts.costs,
+    ),
+    "matrix": Kind(
+        "Accuracy on each task after training each, per cent",
+        "",
+        "Right of the white line are tasks still to come.",
+        _of_methods,
+        frames.matrix,
+        charts.matrix,
+        per_method=True,
+    ),
+    "losses": Kind(
+        "Loss terms over the epochs, each weighted as in the loss",
+        "",
+        "Grey lines separate tasks. The scale is linear below 0.001, logarithmic above.",
+        _of_methods,
+        frames.losses,
+        charts.losses,
+    ),
+    "initialization": Kind(
+        "CKA with the network before training, and k-NN accuracy on the source",
+        "bands",
+        "",
+        _of_probes,
+        frames.initialization,
+        variant_charts.initialization,
+    ),
+    "shares": Kind(
+        "Final average accuracy by the buffer's share of pretraining images",
+        "bands",
+        "",
+        _of_shares,
+        frames.shares,
+        variant_charts.shares,
+    ),
+    "fidelity": Kind(
+        "Change of final average accuracy by each switch",
+        "whiskers",
+        "Each change is between two runs of one seed.",
+        _of_fidelity,
+        frames.fidelity,
+        variant_charts.fidelity,
+    ),
+}
+
+
+def planned(plan: Plan) -> Iterator[Figure]:
+    """The figures that a study has once its runs have finished."""
+    for table in plan.tables.values():
+        for name, kind in KINDS.items():
+            if not kind.suits(plan, table):
+                continue
+            if not kind.per_method:
+                yield Figure(f"{name}.{table.name}", kind, table, None)
+                continue
+            for method in dict.fromkeys(cell.method for cell in table.cells):
+                if method != "joint":  # it has no order of tasks
+                    yield Figure(f"{name}.{table.name}.{method}", kind, table, method)
+
+
+def write(plan: Plan, processes: int = 1) -> list[str]:
+    """Write a study's figures, each with its data, and the list of them.
+
+    Returns the names of those without any data, which are not written. What other figures left in
+    the folder is removed. Raises `UserError` where the records have not been collected.
+    """
+    index, without, jobs = [], [], []
+    for figure, frame in _frames(plan):
+        if frame["n"].sum() == 0:
+            without.append(figure.name)
+            continue
+        title, note = _words(figure, frame)
+        jobs.append((plan.study, figure, frame, [title, figure.table.title, note]))
+        index.append((figure.name, figure.table.name, title, note))
+    if processes == 1 or len(jobs) < 2:
+        for job in jobs:
+            _save(*job)
+    else:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__])
+        with ProcessPoolExecutor(processes, mp_context=context) as pool:
+            list(pool.map(_save, *zip(*jobs, strict=True)))
+    _write_index(plan, index)
+    _remove_others(plan, {name for name, *_ in index})
+    return without
+
+
+def _frames(plan: Plan) -> list[tuple[Figure, pd.DataFrame]]:
+    """The figures that a study may have, and what each draws.
+
+    All of them before the first is drawn: the records, millions of objects for 2,000 runs, are then
+    gone, and Python does not look for garbage among them while it draws.
+    """
+    rows = tables.records(plan, record.read_collected(plan.study, history=True))
+    found = []
+    for figure in planned(plan):
+        frame = figure.kind.frame(plan, figure.table, rows)
+        if figure.method is not None:
+            frame = frame[frame["method"] == figure.method]
+        found.append((figure, frame))
+    return found
+
+
+def _words(figure: Figure, frame: pd.DataFrame) -> tuple[str, str]:
+    """A figure's title, and what its means, bands and the like are."""
+    method = "" if figure.method is None else f", {METHODS[figure.method].title}"
+    counts = frame["n"][frame["n"] > 0]
+    low, high = counts.min(), counts.max()
+    mean = "One seed"
+    if high > 1:
+        mean = f"Mean over {high} seeds" if low == high else f"Mean over {low} to {high} seeds"
+        if figure.kind.spread:
+            mean += f"; {figure.kind.spread} from the lowest to the highest"
+            mean += ", none for one" if low == 1 else ""
+    return f"{figure.kind.title}{method}", f"{mean}. {figure.kind.note}".rstrip()
+
+
+def _save(study: str, figure: Figure, frame: pd.DataFrame, words: list[str]) -> None:
+    """Write a figure's files: `files.FIGURE_FORMATS`."""
+    with style.settings():
+        drawing = figure.kind.draw(frame)
+        style.title(drawing, words)
+        drawing.get_layout_engine().execute(drawing)  # type: ignore[union-attr]
+        drawing.set_layout_engine("none")  # found once, it serves each format
+        files = {"svg": _svg(drawing), "png": _png(drawing)}
+    files["csv"] = output.csv(frame).encode()
+    for ending in FIGURE_FORMATS:
+        with atomic(figure_file(study, figure.name, ending)) as partial:
+            partial.write_bytes(files[ending])
+
+
+def _svg(drawing: Drawing) -> bytes:
+    """A figure as SVG: the same bytes each time, fit to stand in a page beside others."""
+    file = io.StringIO()
+    # Without these entries there is no metadata element, which would name the day.
+    none = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    canvas: Any = FigureCanvasSVG(drawing)
+    canvas.print_svg(file, metadata=none)
+    # The numbered identifiers are referred to by nothing, and alike in each figure.
+    return re.sub(r' id="[a-zA-Z0-9.]*_\d+"', "", file.getvalue()).encode()
+
+
+def _png(drawing: Drawing) -> bytes:
+    file = io.BytesIO()
+    drawing.set_dpi(200)
+    canvas: Any = FigureCanvasAgg(drawing)
+    canvas.print_png(file, metadata={"Software": None})
+    return file.getvalue()
+
+
+def _write_index(plan: Plan, index: list[tuple[str, str, str, str]]) -> None:
+    with atomic(figure_index(plan.study)) as partial, partial.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([INDEX, *index])
+
+
+def _remove_others(plan: Plan, names: set[str]) -> None:
+    """Remove the files of figures that are not, or no more, among `names`."""
+    index = figure_index(plan.study)
+    kept = {figure_file(plan.study, name, ending) for name in names for ending in FIGURE_FORMATS}
+    for ending in FIGURE_FORMATS:
+        for path in index.parent.glob(f"*.{ending}"):
+            if path not in kept | {index}:
+                path.unlink()

@@ -1,0 +1,1 @@
+"""The paper beside a study: its cells, its claims, and how ours compare."""

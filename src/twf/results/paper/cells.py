@@ -1,0 +1,115 @@
+"""The cells of the paper's tables and of a study's, under one key, so that they can meet."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from twf.errors import UserError
+from twf.files import PUBLISHED
+from twf.study import Cell, Plan, Table
+from twf.study.params import Protocol
+
+
+class CellKey(NamedTuple):
+    """What a number is of. `variant` is an experiment's; None is the method as it is."""
+
+    benchmark: str
+    source: str
+    method: str
+    variant: str | None
+    buffer: int | None
+    protocol: Protocol
+
+    def __str__(self) -> str:
+        """In words, with the names of params.yaml."""
+        variant = "" if self.variant is None else f" {self.variant}"
+        buffer = "no buffer" if self.buffer is None else f"buffer {self.buffer}"
+        stream = f"{self.benchmark} from {self.source}"
+        return f"{self.method}{variant}, {stream}, {buffer}, {self.protocol}"
+
+
+class Published(NamedTuple):
+    """A cell of the paper: per cent, forgetting None where it prints none."""
+
+    table: int
+    key: CellKey
+    faa: float
+    ff: float | None
+
+
+# What Table 4's rows are called in the published numbers, by the names of our variants.
+PUBLISHED_VARIANTS = {
+    "all": "cl=on fp=on aux=on",
+    "cl": "cl=on fp=off aux=off",
+    "cl-fp": "cl=on fp=on aux=off",
+    "fp": "cl=off fp=on aux=off",
+    "fp-aux": "cl=off fp=on aux=on",
+}
+
+# The paper's number is of one pretraining; another source's cell has none to stand beside.
+_BENCHMARKS = {
+    "split-cifar10": ("split-cifar10", "cifar100"),
+    "split-cifar100": ("split-cifar100", "tiny-imagenet"),
+    "split-cub200": ("split-cub200", "imagenet"),
+    "split-cifar100-from-svhn": ("split-cifar100", "svhn"),
+}
+
+
+def published() -> list[Published]:
+    """The paper's numbers in the order of their file; `UserError` where that is missing.
+
+    The paper prints TwF on Split CUB-200 with buffer 400 twice and differently, in Tables 3 and 4:
+    the second has the variant `all`, as each cell of Table 4 has one.
+    """
+    try:
+        frame = pd.read_csv(PUBLISHED)
+    except FileNotFoundError:
+        raise UserError(f"no {PUBLISHED}: it is part of the project; take it from there") from None
+    variants = {printed: name for name, printed in PUBLISHED_VARIANTS.items()}
+    found = []
+    for row in frame.to_dict("records"):
+        key = CellKey(
+            *_BENCHMARKS[row["benchmark"]],
+            method=row["method"],
+            variant=None if pd.isna(row["variant"]) else variants[row["variant"]],
+            buffer=_integer(row["buffer_size"]) or None,  # Table 4 has 0 for none
+            protocol=row["protocol"],
+        )
+        ff = row["final_forgetting"]
+        faa = float(row["final_average_accuracy"])
+        found.append(Published(int(row["table"]), key, faa, None if pd.isna(ff) else float(ff)))
+    return found
+
+
+def _integer(value: Any) -> int | None:
+    return None if pd.isna(value) else int(value)
+
+
+def key_of(table: Table, cell: Cell) -> CellKey:
+    """The key of a cell of a study's table."""
+    return CellKey(
+        benchmark=table.benchmark,
+        source=table.source,
+        method=cell.method,
+        variant=cell.variant,
+        buffer=cell.buffer,
+        protocol=cell.protocol,
+    )
+
+
+def planned(plan: Plan) -> dict[CellKey, dict[int, str]]:
+    """The runs of each cell of a study by seed, whichever of its experiments asks for them.
+
+    A variant that changes nothing, which a run's name does not say, has the runs of the method as
+    it is, and stands for it too.
+    """
+    found: dict[CellKey, dict[int, str]] = {}
+    for table in plan.tables.values():
+        for cell in table.cells:
+            key = key_of(table, cell)
+            if all(cell.variant not in run.split(".") for run in cell.runs.values()):
+                found.setdefault(key, found.setdefault(key._replace(variant=None), {}))
+            found.setdefault(key, {}).update(cell.runs)
+    return {key: dict(sorted(runs.items())) for key, runs in found.items()}

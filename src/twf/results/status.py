@@ -1,0 +1,99 @@
+"""What of a study is there already, and what remains to be done."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from twf import files
+from twf.errors import UserError
+from twf.results import record
+from twf.study import Plan, Run, expand
+from twf.study.params import Params
+
+COLOURS = {"done": "green", "to do": "yellow", "stale": "red", "unreadable": "red"}
+
+
+def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
+    """Everything `twf plan` says, as plain values."""
+    sources = {name: params.sources[name] for name in plan.sources}
+    data = sorted({*plan.data, *(s.data for s in sources.values() if s.data is not None)})
+    return {
+        "study": plan.study,
+        "title": plan.title,
+        "data": {name: _exists(files.data_file(name)) for name in data},
+        "sources": {name: _exists(files.checkpoint_file(name)) for name in sources},
+        "runs": {
+            run.id: run.model_dump(mode="json", exclude={"id", "study"})
+            | {"digest": run.digest, "status": _run_status(run)}
+            for run in plan.runs.values()
+        },
+        "searched": len(plan.search),
+        "tables": {
+            name: [
+                {"method": c.method, "buffer": c.buffer, "protocol": c.protocol, "runs": c.runs}
+                for c in table.cells
+            ]
+            for name, table in plan.tables.items()
+        },
+    }
+
+
+def plans(params: Params) -> dict[str, Plan]:
+    """The plans of all studies, but for those that wait for the winners of a search."""
+    found = {}
+    for name in params.studies:
+        with contextlib.suppress(UserError):
+            found[name] = expand(params, name)
+    return found
+
+
+def _exists(path: Path) -> str:
+    return "done" if path.exists() else "to do"
+
+
+def _run_status(run: Run) -> str:
+    path = files.record_file(run.study, run.id)
+    if not path.exists():
+        return "to do"
+    try:
+        return "done" if record.read_digest(path) == run.digest else "stale"
+    except UserError:
+        return "unreadable"
+
+
+def show(status: dict[str, Any]) -> None:
+    """Print `status` as a table."""
+    console = Console()
+    console.print(f"[bold]{status['study']}[/bold]: {escape(status['title'])}")
+    for kind in ("data", "sources"):
+        parts = [f"{name} {_coloured(state)}" for name, state in status[kind].items()]
+        console.print(f"{kind}: {', '.join(parts)}")
+    table = Table()
+    table.add_column("run", no_wrap=True)  # names method, buffer, source and seed
+    table.add_column("hyperparameters")
+    table.add_column("status", no_wrap=True)
+    for name, run in status["runs"].items():
+        values = " ".join(f"{key}={value:g}" for key, value in run["hyperparameters"].items())
+        table.add_row(name, values, _coloured(run["status"]))
+    console.print(table)
+    counts = Counter(run["status"] for run in status["runs"].values())
+    total = ", ".join(f"{count} {_coloured(state)}" for state, count in counts.items())
+    cells = sum(len(cells) for cells in status["tables"].values())
+    searched = f", and search for {status['searched']} cells" if status["searched"] else ""
+    console.print(
+        f"{len(status['runs'])} runs ({total}) fill {cells} cells of {len(status['tables'])} "
+        f"tables{searched}"
+    )
+    if set(counts) != {"done"}:
+        console.print(f"next: snakemake --cores all results/{status['study']}/report.html")
+
+
+def _coloured(state: str) -> str:
+    return f"[{COLOURS[state]}]{state}[/]"

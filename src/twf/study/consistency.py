@@ -1,0 +1,116 @@
+"""What no single key of `params.yaml` can tell: names that must exist, classes that must divide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from twf.study.hyperparameters import METHODS, SWITCHES
+
+if TYPE_CHECKING:
+    from twf.study.params import Experiment, Params
+
+
+def problems(params: Params) -> list[str]:
+    """A line for each: names that must exist, classes that must divide. None where all is well."""
+    found: list[str] = []
+
+    def known(where: str, name: str | None, names: Any) -> bool:
+        if name is not None and name not in names:
+            found.append(f"{where}: {name!r} does not exist; allowed: {', '.join(names)}")
+            return False
+        return name is not None
+
+    known("study", params.study, params.studies)
+    missing = [switch for switch in SWITCHES if switch not in params.fidelity]
+    if missing:
+        found.append(f"fidelity: say 'paper' or 'published' for {', '.join(missing)}")
+    for name, source in params.sources.items():
+        known(f"sources.{name}.data", source.data, params.datasets)
+    for name, benchmark in params.benchmarks.items():
+        where = f"benchmarks.{name}"
+        known(f"{where}.source", benchmark.source, params.sources)
+        if known(f"{where}.data", benchmark.data, params.datasets):
+            classes = params.datasets[benchmark.data].classes
+            if classes % benchmark.tasks:
+                allowed = [n for n in range(2, classes + 1) if classes % n == 0]
+                found.append(
+                    f"{where}.tasks: {benchmark.tasks} does not divide the {classes} classes of "
+                    f"{benchmark.data}; allowed: {', '.join(map(str, allowed))}"
+                )
+        for method in METHODS:
+            settings = getattr(benchmark.methods, method)
+            for i, override in enumerate(settings.overrides if settings else []):
+                if override.buffer is not None and override.buffer not in benchmark.buffers:
+                    found.append(
+                        f"{where}.methods.{method}.overrides.{i}.buffer: {override.buffer} is not "
+                        f"among {where}.buffers; allowed: {', '.join(map(str, benchmark.buffers))}"
+                    )
+    for study_name, study in params.studies.items():
+        for experiment_name, experiment in study.experiments.items():
+            where = f"studies.{study_name}.experiments.{experiment_name}"
+            known(f"{where}.source", experiment.source, params.sources)
+            found += _check_variants(where, experiment)
+            for name in experiment.benchmarks:
+                if known(f"{where}.benchmarks", name, params.benchmarks):
+                    found += [
+                        f"{where}.methods: {method!r} has no hyperparameters; add "
+                        f"benchmarks.{name}.methods.{method}"
+                        for method in experiment.methods
+                        if getattr(params.benchmarks[name].methods, method) is None
+                    ]
+            found += _check_search(f"{where}.search", experiment)
+    return found
+
+
+def _check_variants(where: str, experiment: Experiment) -> list[str]:
+    """A variant may only change what the methods that it is about have."""
+    problems = []
+    for name, variant in experiment.variants.items():
+        for method in variant.methods or experiment.methods:
+            at = f"{where}.variants.{name}"
+            if method not in experiment.methods:
+                allowed = ", ".join(experiment.methods)
+                problems.append(
+                    f"{at}.methods: {method!r} is not among methods; allowed: {allowed}"
+                )
+            fields = METHODS[method].hyperparameters.model_fields
+            for key in variant.hyperparameters:
+                if key not in fields:
+                    problems.append(
+                        f"{at}.hyperparameters: {method} has no {key!r}; "
+                        f"allowed: {', '.join(fields)}"
+                    )
+    return problems
+
+
+def _check_search(where: str, experiment: Experiment) -> list[str]:
+    """A search varies what its methods have, by values they may have, and nothing else."""
+    if experiment.search is None:
+        return []
+    problems = []
+    if experiment.variants or experiment.probes:
+        problems.append(f"{where}: an experiment that searches has no variants and no probes")
+    grids = experiment.search.grids
+    for method in experiment.methods:
+        if method not in grids:
+            problems.append(f"{where}.grids: say which values of {method} to try")
+    for method, grid in grids.items():
+        fields = METHODS[method].hyperparameters.model_fields
+        for key, values in grid.items():
+            at = f"{where}.grids.{method}"
+            if key not in fields:
+                problems.append(f"{at}: {method} has no {key!r}; allowed: {', '.join(fields)}")
+                continue
+            field = fields[key]
+            allowed: TypeAdapter[Any] = TypeAdapter(
+                Annotated[(field.annotation, *field.metadata)]  # type: ignore[arg-type]
+            )
+            for value in values:
+                try:
+                    allowed.validate_python(value, strict=True)
+                except ValidationError as error:
+                    reason = error.errors()[0]["msg"]
+                    problems.append(f"{at}.{key}: {reason} (is: {value!r})")
+    return problems

@@ -1,0 +1,359 @@
+"""`params.yaml` as types: what may stand in it, and what is said of a mistake.
+
+With `plan`, which expands it to runs, this is the one definition of everything that is run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import Field, ValidationError, create_model, model_validator
+
+from twf.errors import UserError
+from twf.study import consistency
+from twf.study.hyperparameters import (
+    METHODS,
+    SWITCHES,
+    Count,
+    Fidelity,
+    Hyperparameters,
+    NonNegative,
+    Positive,
+    Strict,
+)
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+Seed = Annotated[int, Field(ge=0)]
+Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
+Protocol = Literal["class-il", "task-il"]
+Precision = Literal["fp32", "tf32", "bf16"]  # of products of matrices and convolutions
+if TYPE_CHECKING:
+    MethodName = str
+    Switch = str
+else:
+    MethodName = Literal[tuple(METHODS)]
+    Switch = Literal[tuple(SWITCHES)]
+# How a training step is executed: see `twf.learning.step`.
+Execution = Literal["plain", "compiled", "captured", "compiled-captured"]
+EXECUTIONS: tuple[Execution, ...] = get_args(Execution)
+PROTOCOLS: tuple[Protocol, Protocol] = ("class-il", "task-il")
+
+
+class Augmentation(Strict):
+    """What an image passes before the network: crop after zero padding, flip, normalisation."""
+
+    padding: Annotated[int, Field(ge=0)] = 4
+    flip: bool = True
+    mean: Channels
+    std: Channels
+
+
+class _Dataset(Strict):
+    title: str
+    classes: Count
+    size: Annotated[int, Field(ge=16)]  # pixels along a side
+    augmentation: Augmentation
+
+
+class DigitsData(_Dataset):
+    """UCI handwritten digits, as scikit-learn carries them (8 x 8 pixels, enlarged)."""
+
+    reader: Literal["digits"]
+    test_share: Annotated[float, Field(gt=0, lt=1)]
+    seed: Seed
+
+
+class DrawnData(_Dataset):
+    """Letters from matplotlib's fonts, or textures; drawn from a seed."""
+
+    reader: Literal["letters", "textures"]
+    train_per_class: Count
+    test_per_class: Count
+    seed: Seed
+
+
+class ArchiveData(_Dataset):
+    """Arrays of a user's own: a NumPy archive with `x_train, y_train, x_test, y_test`."""
+
+    reader: Literal["archive"]
+    file: str
+
+
+class OfficialData(_Dataset):
+    """A published data set: an entry of the registry (`twf data list`), fetched and checked."""
+
+    reader: Literal["official"]
+    archive: Name
+
+
+Dataset = Annotated[
+    DigitsData | DrawnData | ArchiveData | OfficialData, Field(discriminator="reader")
+]
+
+
+class Network(Strict):
+    """A ResNet; `width` is the channels of its first stage."""
+
+    architecture: Literal["resnet18", "resnet50"]
+    width: Count = 64
+
+
+class Pretraining(Hyperparameters):
+    """Plain cross-entropy with SGD; the paper names the epochs alone."""
+
+    epochs: Count
+    batch_size: Count
+    momentum: NonNegative = 0.0
+    weight_decay: NonNegative = 0.0
+    schedule: Literal["constant", "cosine"]
+    precision: Precision = "tf32"
+    seed: Seed = 0
+
+
+class Source(Strict):
+    """Where a pretrained network comes from: trained here on `data`, or read from `weights`."""
+
+    network: Network
+    data: Name | None = None
+    pretraining: Pretraining | None = None
+    weights: str | None = None
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Source:
+        trained = self.data is not None and self.pretraining is not None
+        given = self.data is not None or self.pretraining is not None
+        if (self.weights is None) != trained or (self.weights is not None and given):
+            raise ValueError("give either both 'data' and 'pretraining', or 'weights' alone")
+        return self
+
+
+class LrDecay(Strict):
+    """The learning rate is multiplied by `factor` after each of `epochs`, anew in every task."""
+
+    factor: Positive
+    epochs: list[Count]
+
+
+def _settings_model(name: str, hyperparameters: type[Hyperparameters]) -> type[Hyperparameters]:
+    """A method's entry under a benchmark: its hyperparameters, and `overrides` for some cells."""
+    optional: dict[str, Any] = {
+        key: (Annotated[(field.annotation, *field.metadata)] | None, None)
+        for key, field in hyperparameters.model_fields.items()
+    }
+    override = create_model(
+        f"{name}Override",
+        __base__=Strict,
+        buffer=(Count | None, None),
+        protocol=(Protocol | None, None),
+        fidelity=(dict[Switch, Fidelity], Field(default_factory=dict)),
+        **optional,
+    )
+    return create_model(
+        f"{name}Settings",
+        __base__=hyperparameters,
+        overrides=(list[override], Field(default_factory=list)),
+    )
+
+
+Methods: type[Strict] = create_model(
+    "Methods",
+    __base__=Strict,
+    **{  # type: ignore[call-overload]
+        name: (_settings_model(name.title().replace("-", ""), info.hyperparameters) | None, None)
+        for name, info in METHODS.items()
+    },
+)
+
+
+class Benchmark(Strict):
+    """A stream of tasks, and the hyperparameters of each method on it."""
+
+    title: str
+    data: Name
+    tasks: Annotated[int, Field(ge=2)]
+    source: Name
+    epochs: Count  # per task
+    batch_size: Count
+    lr_decay: LrDecay | None = None
+    buffers: Annotated[list[Count], Field(min_length=1)]
+    methods: Methods
+
+    def hyperparameters(
+        self,
+        method: str,
+        buffer: int | None,
+        protocol: Protocol,
+        fidelity: Mapping[str, Fidelity] | None = None,
+    ) -> dict[str, int | float]:
+        """The hyperparameters of one cell: the method's, changed by each override that matches."""
+        settings = getattr(self.methods, method)
+        values = settings.model_dump(exclude={"overrides"})
+        for override in settings.overrides:
+            if (
+                override.buffer in (None, buffer)
+                and override.protocol in (None, protocol)
+                and override.fidelity.items() <= dict(fidelity or {}).items()
+            ):
+                selectors = {"buffer", "protocol", "fidelity"}
+                values |= override.model_dump(exclude=selectors, exclude_none=True)
+        return values
+
+
+class Variant(Strict):
+    """How some runs of an experiment differ from what params.yaml says elsewhere."""
+
+    title: str
+    methods: list[MethodName] | None = None  # those it is about; all of the experiment's
+    without_buffer: bool = False  # run it without a buffer too
+    pretrained: bool = True  # false: from random weights
+    fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)
+    hyperparameters: dict[str, int | float] = Field(default_factory=dict)
+
+
+Points = Annotated[list[int | float], Field(min_length=1)]
+
+
+class Search(Strict):
+    """A search for hyperparameters: a run for each combination of a method's values."""
+
+    held_out: Annotated[float, Field(gt=0, lt=1)]  # share of the training set that decides
+    points: Count | None = None  # at most so many combinations, at random; all of them
+    grids: Annotated[dict[MethodName, dict[str, Points]], Field(min_length=1)]
+
+
+class Experiment(Strict):
+    """One question: methods, or variants of them, on benchmarks; one table per benchmark.
+
+    With `search` it asks for hyperparameters, and gives no table but the winners.
+    """
+
+    title: str
+    benchmarks: Annotated[list[Name], Field(min_length=1)]
+    methods: Annotated[list[MethodName], Field(min_length=1)]
+    protocols: list[Protocol] = Field(default=list(PROTOCOLS), min_length=1)
+    buffers: Annotated[list[Count], Field(min_length=1)] | None = None  # not the benchmarks' own
+    probes: bool = False  # follow how the initialization is forgotten: CKA and k-NN accuracy
+    variants: dict[Name, Variant] = Field(default_factory=dict)
+    source: Name | None = None  # in place of the benchmarks' own
+    seeds: Annotated[list[Seed], Field(min_length=1)] | None = None  # not the study's own
+    search: Search | None = None
+
+
+class Winner(Strict):
+    """The hyperparameters that a search found for one cell."""
+
+    benchmark: Name
+    method: MethodName
+    buffer: Count | None
+    protocol: Protocol
+    hyperparameters: dict[str, int | float]
+
+
+class Study(Strict):
+    """What is run together and reported together."""
+
+    title: str
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    precision: Precision = "tf32"
+    winners: str | None = None  # a file of a search's winners, in place of the benchmarks' values
+    experiments: Annotated[dict[Name, Experiment], Field(min_length=1)]
+
+
+class Tracking(Strict):
+    """Weights & Biases: `auto` is online where a key is found, offline elsewhere."""
+
+    mode: Literal["auto", "online", "offline", "off"] = "auto"
+    project: str = "twf"
+    entity: str | None = None
+
+
+class Params(Strict):
+    """The whole of `params.yaml`."""
+
+    study: Name
+    gpu_slots: Count = 1  # jobs that share a GPU
+    tracking: Tracking = Tracking()
+    fidelity: dict[Switch, Fidelity]
+    datasets: dict[Name, Dataset]
+    sources: dict[Name, Source]
+    benchmarks: dict[Name, Benchmark]
+    studies: dict[Name, Study]
+
+    def named_study(self, name: str) -> Study:
+        """The study called `name`, or an error that says which there are."""
+        if name not in self.studies:
+            raise UserError(f"no study {name!r} in params.yaml; there is {', '.join(self.studies)}")
+        return self.studies[name]
+
+
+class UniqueKeyLoader(yaml.SafeLoader):
+    """Refuses a key that stands twice: plain YAML would let the second replace the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue  # `<<: *anchor` is no key
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                continue  # an error, which the loader below words
+            if key in seen:
+                raise UserError(f"line {key_node.start_mark.line + 1}: key {key!r} twice")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load(path: Path) -> Params:
+    """Read and check `params.yaml`. Each problem is a `UserError` line: key path, value, remedy."""
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=UniqueKeyLoader)  # noqa: S506
+    except (FileNotFoundError, IsADirectoryError):
+        where = f"file {path}" if path.is_absolute() else f"{path} in {Path.cwd()}"
+        raise UserError(
+            f"no {where}: go to the project's folder, or name it with --params"
+        ) from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from None
+    return check(values, str(path))
+
+
+def check(values: Any, path: str = "params.yaml") -> Params:
+    """Make `Params` of plain values, or raise a `UserError` that lists the problems.
+
+    Names that must exist are looked at once every value is of its kind.
+    """
+    try:
+        params = Params.model_validate(values)
+    except ValidationError as error:
+        problems = [_explain(e) for e in error.errors(include_url=False)]
+        raise UserError(f"{path} is wrong:\n  " + "\n  ".join(dict.fromkeys(problems))) from None
+    problems = consistency.problems(params)
+    if problems:
+        raise UserError(f"{path} is wrong:\n  " + "\n  ".join(problems))
+    return params
+
+
+def _explain(error: Any) -> str:
+    """`key.path: what is wrong (is: value)`; what is allowed is part of pydantic's message."""
+    # none where the whole is wrong; pydantic puts [key] behind a key that is wrong itself
+    parts = [str(part) for part in error["loc"] if part != "[key]"]
+    if parts[:1] == ["datasets"] and len(parts) > 2:
+        del parts[2]  # the reader, which pydantic puts in to say which kind it checked against
+    where = ".".join(parts) + ": " if parts else ""
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] in ("float_type", "int_type") and isinstance(error["input"], str):
+        message += "; without quotes, and 1.0e-4 rather than 1e-4, which YAML reads as text"
+    shown = "" if isinstance(error["input"], dict) else f" (is: {error['input']!r})"
+    return f"{where}{message}{shown}"
+
+
+def schema() -> str:
+    """The JSON schema of `params.yaml`, for Snakemake's `validate` and for editors."""
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(dialect | Params.model_json_schema(), indent=2) + "\n"

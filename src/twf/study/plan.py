@@ -1,0 +1,335 @@
+"""The runs and tables that a study stands for.
+
+Snakemake, DVC's stages, the command line, the tables and the tests all ask `expand`; nothing else
+lists methods or cells. No torch here: planning starts at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from twf.errors import UserError
+from twf.study.grids import load_winners, points
+from twf.study.hyperparameters import METHODS, Fidelity, Strict
+from twf.study.params import (
+    Augmentation,
+    Experiment,
+    LrDecay,
+    Network,
+    Params,
+    Precision,
+    Protocol,
+    Search,
+    Variant,
+)
+
+
+class Run(Strict):
+    """One continual-learning run with everything that decides its result."""
+
+    id: str
+    study: str
+    benchmark: str
+    data: str
+    classes: int
+    tasks: int
+    source: str
+    network: Network
+    augmentation: Augmentation
+    method: str
+    buffer: int | None
+    pretrained: bool
+    probes: bool
+    source_data: str | None  # where the run needs the source's images too
+    source_augmentation: Augmentation | None
+    fidelity: dict[str, Fidelity]  # of the switches that the method's code asks for
+    hyperparameters: dict[str, int | float]
+    epochs: int
+    batch_size: int
+    lr_decay: LrDecay | None
+    precision: Precision
+    held_out: float | None  # share of the training set to evaluate on, in place of the test set
+    seed: int
+
+    @property
+    def phases(self) -> int:
+        """What it trains one after another: the tasks, or all of them at once."""
+        return 1 if self.method == "joint" else self.tasks
+
+    @property
+    def parameters(self) -> str:
+        """Canonical JSON of all that decides the result: two runs alike in it are one run."""
+        values = self.model_dump(mode="json", exclude={"id", "study"})
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of `parameters`, in hex."""
+        return hashlib.sha256(self.parameters.encode()).hexdigest()
+
+
+class Cell(Strict):
+    """A cell of a table: one row and column under one protocol, and its runs by seed."""
+
+    method: str
+    variant: str | None
+    buffer: int | None
+    protocol: Protocol
+    runs: dict[int, str]
+
+
+class Table(Strict):
+    """A table in the shape of the paper's Tables 1-3: methods, or variants of them, by buffer."""
+
+    name: str
+    title: str
+    experiment: str
+    benchmark: str
+    source: str
+    cells: list[Cell]
+    variants: dict[str, str]  # their titles
+    forgetting: Fidelity  # F8: the definition that it shows
+
+    @property
+    def protocols(self) -> list[Protocol]:
+        """The protocols of its cells."""
+        return list(dict.fromkeys(cell.protocol for cell in self.cells))
+
+    @property
+    def buffers(self) -> list[int | None]:
+        """The buffers of its rehearsal methods, in order; None is without one."""
+        found = {cell.buffer for cell in self.cells if METHODS[cell.method].rehearsal}
+        return sorted(found, key=lambda buffer: buffer or 0)
+
+    @property
+    def rows(self) -> dict[tuple[str, str | None], str]:
+        """The title of each row, by method and variant, in the order of `METHODS`."""
+        order = list(METHODS)
+        return {
+            (cell.method, cell.variant): METHODS[cell.method].title
+            + ("" if cell.variant is None else f", {self.variants[cell.variant]}")
+            for cell in sorted(self.cells, key=lambda cell: order.index(cell.method))
+        }
+
+
+class Trial(Strict):
+    """Hyperparameters that a search tries, and their runs by seed."""
+
+    hyperparameters: dict[str, int | float]
+    runs: dict[int, str]
+
+
+class SearchCell(Strict):
+    """A cell whose hyperparameters are searched for."""
+
+    benchmark: str
+    method: str
+    buffer: int | None
+    protocol: Protocol
+    as_set: dict[str, int | float]  # the hyperparameters of params.yaml
+    trials: list[Trial]
+
+
+class Plan(Strict):
+    """What a study stands for: its runs, each once, and what is made of them."""
+
+    study: str
+    title: str
+    runs: dict[str, Run]
+    tables: dict[str, Table]
+    search: list[SearchCell]
+
+    @property
+    def sources(self) -> list[str]:
+        """The sources its runs start from."""
+        return sorted({run.source for run in self.runs.values()})
+
+    @property
+    def data(self) -> list[str]:
+        """The data sets its runs need."""
+        needed = {run.data for run in self.runs.values()}
+        needed |= {run.source_data for run in self.runs.values() if run.source_data is not None}
+        return sorted(needed)
+
+
+def expand(params: Params, study_name: str) -> Plan:
+    """Expand a study to its runs, tables and searches.
+
+    A run serves each cell that needs exactly its parameters, under both protocols and in any
+    experiment; it is probed where one of them asks for it. Its identifier says benchmark, method,
+    buffer (0 where a rehearsal method has none), source where it is not the benchmark's own,
+    variant where that changes something, `trial-` and a hash of the hyperparameters in a search,
+    `task-il` where it has Task-IL's hyperparameters and they differ from Class-IL's, and seed.
+    """
+    study = params.named_study(study_name)
+    winners = load_winners(study.winners, study_name)
+    runs: dict[str, Run] = {}
+    known: dict[str, str] = {}  # parameters -> identifier
+    tables: dict[str, Table] = {}
+    search: list[SearchCell] = []
+    probed: set[str] = set()
+
+    def run_for(run: Run) -> str:
+        identifier = known.setdefault(run.parameters, run.id)
+        if runs.setdefault(identifier, run).parameters != run.parameters:
+            raise UserError(
+                f"studies.{study_name}: two different runs are both called {identifier}; give "
+                "variants of different experiments different names"
+            )
+        return identifier
+
+    def runs_for(run: Run, seeds: list[int]) -> dict[int, str]:
+        return {seed: run_for(_with_seed(run, seed)) for seed in seeds}
+
+    for experiment_name, experiment in study.experiments.items():
+        seeds = experiment.seeds or study.seeds
+        for name in experiment.benchmarks:
+            cells = []
+            for method, variant, buffer in _rows(params, experiment, name):
+                for protocol in experiment.protocols:
+                    place: dict[str, Any] = {
+                        "method": method,
+                        "buffer": buffer,
+                        "protocol": protocol,
+                    }
+                    won = winners.get((name, method, buffer, protocol), {})
+                    run = _run(params, study_name, experiment, name, variant, won, **place)
+                    if experiment.search is not None:
+                        trials = [
+                            Trial(
+                                hyperparameters=values,
+                                runs=runs_for(_trial(run, values, experiment.search), seeds),
+                            )
+                            for values in points(experiment.search, method, run.hyperparameters)
+                        ]
+                        cell = {"benchmark": name, "as_set": run.hyperparameters, **place}
+                        search.append(SearchCell(**cell, trials=trials))
+                        continue
+                    made = runs_for(run, seeds)
+                    cells.append(Cell(variant=variant, runs=made, **place))
+                    if experiment.probes:
+                        probed.update(made.values())
+            if cells:
+                table = Table(
+                    name=f"{experiment_name}.{name}",
+                    title=f"{experiment.title}: {params.benchmarks[name].title}",
+                    experiment=experiment_name,
+                    benchmark=name,
+                    source=experiment.source or params.benchmarks[name].source,
+                    cells=cells,
+                    variants={key: variant.title for key, variant in experiment.variants.items()},
+                    forgetting=params.fidelity["F8"],
+                )
+                tables[table.name] = table
+    runs = {i: _with_probes(params, r) if i in probed else r for i, r in runs.items()}
+    return Plan(study=study_name, title=study.title, runs=runs, tables=tables, search=search)
+
+
+def _with_seed(run: Run, seed: int) -> Run:
+    """The same run with a seed, which ends its identifier."""
+    return run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
+
+
+def _with_probes(params: Params, run: Run) -> Run:
+    """The same run, followed by probes, for which it needs the source's images."""
+    return run.model_copy(update={"probes": True} | _source_data(params, run.source, "a probe"))
+
+
+def _trial(run: Run, values: dict[str, int | float], search: Search) -> Run:
+    """The same run with a search's hyperparameters, which see no test image."""
+    text = json.dumps(values, sort_keys=True)
+    trial = f"trial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    identifier = f"{run.id.removesuffix('.task-il')}.{trial}"
+    changes = {"id": identifier, "hyperparameters": values, "held_out": search.held_out}
+    return run.model_copy(update=changes)
+
+
+def _source_data(params: Params, source: str, who: str) -> dict[str, Any]:
+    """What a run that needs the source's images has to know of them."""
+    data = params.sources[source].data
+    if data is None:
+        raise UserError(
+            f"{who} needs the images of {source}, which has published weights and no data; leave "
+            "it out, or give the experiment another source"
+        )
+    return {"source_data": data, "source_augmentation": params.datasets[data].augmentation}
+
+
+def _rows(
+    params: Params, experiment: Experiment, benchmark: str
+) -> list[tuple[str, str | None, int | None]]:
+    """Method, variant and buffer of each row and column of an experiment's table."""
+    rows: list[tuple[str, str | None, int | None]] = []
+    for method in experiment.methods:
+        for variant in experiment.variants or [None]:
+            changed = _variant(experiment, variant)
+            if changed.methods is not None and method not in changed.methods:
+                continue
+            sizes = experiment.buffers or params.benchmarks[benchmark].buffers
+            buffers: list[int | None] = [None] if changed.without_buffer else []
+            buffers = [*buffers, *sizes] if METHODS[method].rehearsal else [None]
+            rows += [(method, variant, buffer) for buffer in buffers]
+    return rows
+
+
+def _variant(experiment: Experiment, name: str | None) -> Variant:
+    return Variant(title="") if name is None else experiment.variants[name]
+
+
+def _run(
+    params: Params,
+    study: str,
+    experiment: Experiment,
+    benchmark_name: str,
+    variant_name: str | None,
+    won: dict[str, int | float],
+    *,
+    method: str,
+    buffer: int | None,
+    protocol: Protocol,
+) -> Run:
+    """The run that one cell needs, its seed still to be set; `won` are a search's findings."""
+    benchmark = params.benchmarks[benchmark_name]
+    source = experiment.source or benchmark.source
+    variant = _variant(experiment, variant_name)
+    fidelity = params.fidelity | variant.fidelity
+    hyperparameters = benchmark.hyperparameters(method, buffer, protocol, fidelity)
+    parts = [benchmark_name, method]
+    if METHODS[method].rehearsal:
+        parts.append(str(buffer or 0))
+    if source != benchmark.source:
+        parts.append(f"from-{source}")
+    if variant.fidelity or variant.hyperparameters or not variant.pretrained:
+        parts.append(str(variant_name))
+    if protocol == "task-il":  # dropped by `expand` where Class-IL's run is the same
+        parts.append(protocol)
+    data = params.datasets[benchmark.data]
+    source_data: dict[str, Any] = {"source_data": None, "source_augmentation": None}
+    if METHODS[method].source_data:
+        source_data = _source_data(params, source, method)
+    return Run(
+        id=".".join(parts),
+        study=study,
+        benchmark=benchmark_name,
+        data=benchmark.data,
+        classes=data.classes,
+        tasks=benchmark.tasks,
+        source=source,
+        network=params.sources[source].network,
+        augmentation=data.augmentation,
+        method=method,
+        buffer=buffer,
+        pretrained=variant.pretrained,
+        probes=False,
+        **source_data,
+        fidelity={switch: fidelity[switch] for switch in METHODS[method].switches},
+        hyperparameters=hyperparameters | won | variant.hyperparameters,
+        epochs=benchmark.epochs,
+        batch_size=benchmark.batch_size,
+        lr_decay=benchmark.lr_decay,
+        precision=params.named_study(study).precision,
+        held_out=None,
+        seed=0,
+    )

@@ -1,1 +1,0 @@
-"""Pretraining, and the continual-learning loop."""

@@ -1,0 +1,1 @@
+"""What is wrong with a set-up, and what is left over in the folder."""

@@ -1,0 +1,122 @@
+"""The disk that a study needs, and what is said where it is not there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from twf import files
+from twf.errors import UserError
+from twf.forecast import cost, disk
+from twf.jobs.run import execute
+from twf.learning.models.resnet import ResNet
+from twf.study import expand
+from twf.study.params import Network, Params
+
+PIXELS = (44 + 16 + 33 + 12) * 16 * 16 * 3 / 2**20  # of both miniature data sets, in MiB
+
+
+def test_a_study_of_which_nothing_is_there_needs_all_its_parts(tiny_project, tiny_values) -> None:
+    params = Params.model_validate(tiny_values)
+    plan = expand(params, "tiny")
+    network = cost.network_mib(params.sources["origin"].network)
+    assert disk.needed(params, plan, jobs=3) == {
+        "archives": 0,
+        "data": pytest.approx(PIXELS),
+        "checkpoints": network,
+        "records": None,  # none is there to go by
+        "states": 3 * 2 * network,
+    }
+
+
+def test_what_is_there_is_not_needed_again(tiny_inputs) -> None:
+    plan = expand(tiny_inputs, "tiny")
+    found = disk.needed(tiny_inputs, plan, jobs=1)
+    assert (found["data"], found["checkpoints"]) == (0, 0)
+    run = next(run for run in plan.runs.values() if run.method == "finetune")
+    execute(tiny_inputs, run, torch.device("cpu"))
+    size = files.record_file("tiny", run.id).stat().st_size
+    left = len(plan.runs) - 1
+    found = disk.needed(tiny_inputs, plan, jobs=1)
+    assert found["records"] == pytest.approx(left * size / 2**20)
+    assert disk.needed(tiny_inputs, plan.model_copy(update={"runs": {run.id: run}}), 1) == {
+        "archives": 0,
+        "data": 0,
+        "checkpoints": 0,
+        "records": 0,
+        "states": 0,
+    }
+
+
+@pytest.mark.parametrize("architecture", ["resnet18", "resnet50"])
+@pytest.mark.parametrize("width", [8, 64])
+def test_a_network_takes_no_less_than_is_said(architecture, width) -> None:
+    with torch.device("meta"):
+        network = ResNet(Network(architecture=architecture, width=width), classes=1)
+    held = sum(t.numel() * t.element_size() for t in network.state_dict().values()) / 2**20
+    said = cost.network_mib(Network(architecture=architecture, width=width))
+    assert 0.95 * held < said <= held
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch):
+    """`free(mib)`: every disk has this much left."""
+
+    def leave(mib: float) -> None:
+        usage = shutil.disk_usage(".")._replace(free=int(mib * 2**20))
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+
+    return leave
+
+
+def test_too_small_a_disk_is_a_users_mistake_and_a_close_one_is_told(
+    tiny_project, tiny_values, free
+) -> None:
+    params = Params.model_validate(tiny_values)
+    plan = expand(params, "tiny")
+    together = sum(mib or 0 for mib in disk.needed(params, plan, jobs=1).values())
+    free(together * 0.9)
+    with pytest.raises(UserError, match=r"study tiny needs .*`twf clean`"):
+        disk.check(params, plan)
+    free(together * 1.1)
+    warning = disk.check(params, plan)
+    assert warning is not None and "it may become too small" in warning
+    free(together * 2)
+    assert disk.check(params, plan) is None
+
+
+def test_folders_on_other_disks_are_held_against_these(tiny_project, tiny_values, small_disk):
+    """1 MiB is too small for a state's two networks of width 16, and the rest lies elsewhere."""
+    tiny_values["sources"]["origin"]["network"]["width"] = 16
+    params = Params.model_validate(tiny_values)
+    plan = expand(params, "tiny")
+    assert disk.check(params, plan) is None
+    Path("states").symlink_to(small_disk)
+    with pytest.raises(UserError, match=str(small_disk)) as caught:
+        disk.check(params, plan)
+    assert "states 5 MiB" in str(caught.value) and "data" not in str(caught.value)
+
+
+def test_asking_needs_no_torch(tiny_project) -> None:
+    code = (
+        "import sys; from pathlib import Path; from twf import disk, params, study;"
+        "loaded = params.load(Path('params.yaml'));"
+        "disk.check(loaded, study.expand(loaded, 'tiny'));"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_full_disk_is_named_once_a_job_has_failed(tiny_project, small_disk, capsys) -> None:
+    Path("states").symlink_to(small_disk)
+    disk.say_where_full()
+    assert capsys.readouterr().err == ""
+    (small_disk / "filler").write_bytes(b"x" * 2**19)
+    disk.say_where_full()
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"the disk of {small_disk} is full: free some (`twf clean`")

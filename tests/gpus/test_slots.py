@@ -1,0 +1,194 @@
+"""Jobs share GPUs by slots, with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from twf.errors import UserError
+from twf.gpus import lost, slots
+from twf.gpus.nvidia import Gpu
+
+A, B = Gpu("GPU-a", "A GPU"), Gpu("GPU-b", "A GPU")
+JOB = """
+import subprocess, sys
+from twf.gpus import slots
+from twf.gpus.nvidia import Gpu
+slots.POLL = slots.POLL_MEMORY = 0.05
+gpus = [Gpu(name, "A GPU") for name in sys.argv[2:]]
+print(slots.take(gpus, int(sys.argv[1])).id, flush=True)
+# it outlives a job that is killed, as the one of Weights & Biases may
+subprocess.Popen(["cat"], stdout=subprocess.DEVNULL)
+sys.stdin.read()
+"""
+
+# It says in a file of all jobs when it has a GPU and when it is about to let it go.
+BRIEF = """
+import os, sys, time
+from twf.gpus import slots
+from twf.gpus.nvidia import Gpu
+slots.POLL = 0.02
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+gpu = slots.take([Gpu(name, "A GPU") for name in sys.argv[3:]], int(sys.argv[2]))
+os.write(log, f"+ {gpu.id}\\n".encode())
+time.sleep(0.1)
+os.write(log, f"- {gpu.id}\\n".encode())
+"""
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """`start(slots, *gpus)`: a job that takes a slot, prints its GPU, and ends with its input."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    jobs = []
+
+    def job(slots: int, *gpus: Gpu) -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", JOB, str(slots), *(gpu.id for gpu in gpus)]
+        pipe = subprocess.PIPE
+        jobs.append(subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True))
+        return jobs[-1]
+
+    yield job
+    for process in jobs:
+        process.kill()
+        process.communicate()
+
+
+def own(job: subprocess.Popen[str]) -> str:
+    """The GPU that a job has, once it has one."""
+    assert job.stdout is not None
+    return job.stdout.readline().strip()
+
+
+def waits(job: subprocess.Popen[str]) -> bool:
+    """Whether a job says that it waits."""
+    assert job.stderr is not None
+    return job.stderr.readline().startswith("waiting for a GPU: 1 of your jobs on each of 1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, None])
+def test_a_slot_is_free_again_however_its_job_ends(start: Start, number: int | None) -> None:
+    first = start(1, A)
+    assert own(first) == A.id
+    second = start(1, A)
+    assert waits(second)
+    if number is None:
+        first.communicate()  # its input ends, and so does it
+    else:
+        first.send_signal(number)
+    assert own(second) == A.id
+
+
+def test_jobs_spread_over_gpus_and_then_share_them(start: Start) -> None:
+    jobs, seen = [], []
+    for count in range(1, 5):
+        jobs.append(start(2, A, B))
+        seen.append(own(jobs[-1]))
+        assert max(Counter(seen).values()) == (count + 1) // 2
+    jobs[seen.index(B.id)].communicate()
+    assert own(start(2, A, B)) == B.id
+
+
+def test_jobs_that_start_together_do_not_crowd(start: Start) -> None:
+    assert Counter(own(job) for job in [start(2, A, B) for _ in range(4)]) == {A.id: 2, B.id: 2}
+
+
+def test_a_process_keeps_the_slot_it_has(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(slots, "_held", [])
+    assert slots.take([A, B], 1) == slots.take([A, B], 1) == A
+    (folder,) = tmp_path.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_is_not_ones_own_is_refused(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(slots, "_held", [])
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / f"twf-gpus-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="is not a folder of yours"):
+        slots.take([A], 1)
+
+
+def test_more_jobs_than_slots_never_exceed_them(start: Start, nvidia_smi, tmp_path) -> None:
+    nvidia_smi.uses({A.id: (9000, 10000, 90), B.id: (10000, 10000, 0)})
+    log = tmp_path / "log"
+    log.touch()
+    words = [sys.executable, "-c", BRIEF, str(log), "2", A.id, B.id]
+    jobs = [subprocess.Popen(words) for _ in range(8)]
+    assert [job.wait() for job in jobs] == [0] * 8
+    lines = [line.split() for line in log.read_text().splitlines()]
+    holding: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for sign, gpu in lines:
+        holding[gpu] += 1 if sign == "+" else -1
+        most[gpu] = max(most[gpu], holding[gpu])
+    assert len(lines) == 16 and not +holding
+    assert set(most) == {A.id, B.id} and max(most.values()) <= 2
+
+
+def test_jobs_take_the_gpus_that_are_used_least(start: Start, nvidia_smi) -> None:
+    gpus = [Gpu(f"GPU-{letter}", "A GPU") for letter in "abcd"]
+    nvidia_smi.uses(
+        {
+            "GPU-a": (20000, 40000, 0),  # 0.5 of its memory
+            "GPU-b": (39000, 40000, 99),  # 0.025, and 0.99 of its time
+            "GPU-c": (80000, 80000, 10),  # 0.1 of its time
+            "GPU-d": (36000, 40000, 10),  # 0.1 and 0.1
+        }
+    )
+    seen = [own(start(2, *gpus)) for _ in range(4)]
+    assert seen == ["GPU-c", "GPU-d", "GPU-a", "GPU-b"]
+    assert own(start(2, *gpus)) == "GPU-c"  # each has one job of ours, so begin again
+
+
+def test_a_gpu_without_room_is_left_to_others_though_ours_share_another(
+    start: Start, nvidia_smi
+) -> None:
+    nvidia_smi.uses({A.id: (9999, 40000, 0), B.id: (10000, 40000, 100)})
+    assert [own(start(2, A, B)) for _ in range(2)] == [B.id, B.id]
+    third = start(2, A, B)
+    assert third.stderr is not None
+    assert "none with a free slot has 25% of its memory free" in third.stderr.readline()
+    nvidia_smi.uses({A.id: (40000, 40000, 0), B.id: (10000, 40000, 100)})
+    assert own(third) == A.id
+
+
+def test_where_the_usage_is_not_known_jobs_spread_by_their_number(start: Start, nvidia_smi) -> None:
+    instances = [Gpu(f"MIG-{letter}", "A part of a GPU") for letter in "ab"]
+    nvidia_smi.uses({"GPU-a": ("[N/A]", "[N/A]", "[N/A]")})
+    assert [own(start(2, *instances)) for _ in range(3)] == ["MIG-a", "MIG-b", "MIG-a"]
+
+
+def test_waiting_for_a_slot_does_not_ask_the_tool(start: Start, nvidia_smi) -> None:
+    assert own(start(1, A)) == A.id
+    assert waits(start(1, A))
+    asked = nvidia_smi.path.with_name("asked").read_text().splitlines()
+    assert len(asked) == 1 and asked[0].startswith("--query-gpu=uuid,memory.free,")
+
+
+def test_a_gpu_that_fails_is_not_taken_by_one_that_waits(start: Start, monkeypatch) -> None:
+    holder = start(1, A, B), start(1, A, B)
+    held = {own(job): job for job in holder}
+    waiting = start(1, A, B)
+    assert waiting.stderr is not None
+    assert "waiting for a GPU" in waiting.stderr.readline()
+    monkeypatch.setattr(tempfile, "tempdir", os.environ["TMPDIR"])
+    lost.mark(A, "CUDA error: unknown error")
+    held[A.id].kill()
+    said = waiting.stderr.readline()
+    assert (
+        said.startswith("warning: A GPU GPU-a failed on") and "until the machine restarts" in said
+    )
+    held[B.id].kill()
+    assert own(waiting) == B.id

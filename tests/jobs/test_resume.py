@@ -1,0 +1,291 @@
+"""A run that is stopped or killed at any moment ends in the results of one that never was."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import random
+import re
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from twf import files, study
+from twf.errors import UserError
+from twf.jobs import resume
+from twf.jobs.pretraining import pretrain
+from twf.jobs.resume import Keeper, Stopped, keeping
+from twf.jobs.run import execute
+from twf.learning.state import fill, flatten
+from twf.results import record
+from twf.study.hyperparameters import METHODS
+from twf.study.params import Params
+
+CPU = torch.device("cpu")
+
+
+class Impatient(Keeper):
+    """Stops its run at each pause."""
+
+    def pause(self, state: Callable[[], Any], now: bool = False) -> None:
+        self.stopping = True
+        super().pause(state, now)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_run_stopped_after_every_step_ends_as_if_never_stopped(train, result, tmp_path, name):
+    hold_pieces_to_whole(partial(train, name), result, tmp_path)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("execution", ["plain", "captured"])
+@pytest.mark.parametrize("name", ["twf", "derpp", "icarl"])
+def test_on_a_gpu_too_by_deterministic_algorithms(
+    train, result, tmp_path, monkeypatch, name, execution
+):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    on_gpu = partial(train, name, device=torch.device("cuda"), execution=execution)
+    try:
+        hold_pieces_to_whole(on_gpu, result, tmp_path)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def hold_pieces_to_whole(train, result, tmp_path):
+    """A run stopped after every step and one never stopped have the same outcome, bit for bit."""
+    whole = result(train())
+    path, legs = tmp_path / "legs" / "state.safetensors", 0
+    while True:
+        legs += 1
+        assert legs < 100, "it does not come to an end"
+        try:
+            pieces = train(keeper=Impatient(path, {"is": "the same"}, math.inf))
+            break
+        except Stopped:
+            pass
+    assert result(pieces) == whole
+    phases = len(whole["accuracy_class_il"])  # each of 2 epochs of 2 steps or more
+    assert legs > 4 * phases
+
+
+@pytest.fixture
+def saved(train, tmp_path) -> Path:
+    """The state of a miniature run of TwF, stopped after its first step."""
+    path = tmp_path / "saved" / "state.safetensors"
+    with pytest.raises(Stopped):
+        train("twf", Impatient(path, {"parameters": "these", "code": "this"}, math.inf))
+    return path
+
+
+GUARD = {"parameters": "these", "code": "this"}
+
+
+def test_what_was_saved_is_found(saved):
+    state, tensors = Keeper(saved, GUARD, math.inf).load()
+    assert fill(None, state["place"], tensors, CPU)["step"] == 1
+    assert len(tensors) > 100
+
+
+@pytest.mark.parametrize("key", GUARD)
+def test_a_state_of_other_parameters_or_code_is_not_used(saved, capsys, key):
+    assert Keeper(saved, GUARD | {key: "other"}, math.inf).load() is None
+    assert f"{saved} was made with other {key}: starting over" in capsys.readouterr().err
+
+
+def test_a_state_cut_short_or_damaged_is_not_used(saved, capsys, train, result):
+    whole = saved.read_bytes()
+    chosen = random.Random(0)
+    for broken in (
+        *(whole[: chosen.randrange(len(whole))] for _ in range(10)),
+        *(flipped(whole, chosen.randrange(len(whole))) for _ in range(30)),
+    ):
+        saved.write_bytes(broken)
+        assert Keeper(saved, GUARD, math.inf).load() is None
+        said = capsys.readouterr().err
+        assert re.match(rf"{saved} (cannot be read|is damaged).*: starting over", said)
+    again = train("twf", Keeper(saved, GUARD, math.inf))
+    assert result(again) == result(train("twf"))
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+
+
+def test_where_a_state_cannot_be_written_the_run_goes_on(train, result, tmp_path, capsys):
+    (tmp_path / "a file").write_text("")
+    keeper = Keeper(tmp_path / "a file" / "state.safetensors", {}, 0.0)
+    assert result(train("er", keeper)) == result(train("er"))
+    assert "warning: " in capsys.readouterr().err
+
+
+def test_a_state_that_cannot_be_written_leaves_the_last_one(saved, monkeypatch, capsys):
+    before = saved.read_bytes()
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(resume, "save_file", full)
+    keeper = Keeper(saved, GUARD, math.inf)
+    keeper.save({"a": torch.zeros(3)})
+    keeper.wait()
+    assert "No space left on device" in capsys.readouterr().err
+    assert saved.read_bytes() == before
+    assert os.listdir(saved.parent) == [saved.name]
+
+
+def test_what_a_state_cannot_hold_is_refused():
+    with pytest.raises(TypeError, match="cannot hold a Generator"):
+        flatten({"a": [torch.Generator()]}, {})
+
+
+# Whole runs
+
+
+@pytest.fixture
+def run(tiny_inputs: Params) -> Callable[[str], study.Run]:
+    """`run(method)`: the miniature study's run of a method, its inputs made."""
+    planned = study.expand(tiny_inputs, "tiny").runs.values()
+    return lambda method: next(r for r in planned if r.method == method)
+
+
+def recorded(planned: study.Run) -> dict[str, Any]:
+    (row,) = record.read(files.record_file("tiny", planned.id)).to_pylist()
+    return row
+
+
+def in_a_fork(work: Callable[[], None]) -> int:
+    """Start `work` in a process of its own; its number."""
+    process = os.fork()
+    if process == 0:
+        with open(os.devnull, "w") as nothing:
+            os.dup2(nothing.fileno(), 1)
+            os.dup2(nothing.fileno(), 2)
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return process
+
+
+@pytest.mark.parametrize("method", ["twf", "icarl", "co2l", "lwf", "derpp"])
+def test_a_run_killed_at_random_moments_has_the_same_record(tiny_inputs, run, lasting, method):
+    planned = run(method)
+    start = time.monotonic()
+    execute(tiny_inputs, planned, CPU)
+    takes = time.monotonic() - start
+    whole = lasting(recorded(planned))
+    path = files.record_file("tiny", planned.id)
+    path.unlink()
+    chosen, kills = random.Random(method), 0
+    while kills < 5 or not path.exists():
+        if path.exists():  # it was through before enough kills: once more
+            assert lasting(recorded(planned)) == whole
+            path.unlink()
+        process = in_a_fork(lambda: execute(tiny_inputs, planned, CPU, save_every=0.0))
+        if kills < 5:
+            time.sleep(chosen.uniform(0, takes))
+            os.kill(process, signal.SIGKILL)
+        kills += os.WIFSIGNALED(os.waitpid(process, 0)[1])
+    assert lasting(recorded(planned)) == whole
+    assert not files.state_file("tiny", planned.id).exists()
+
+
+def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, run, lasting, monkeypatch):
+    planned = run("er")
+    execute(tiny_inputs, planned, CPU)
+    whole = lasting(recorded(planned))
+    files.record_file("tiny", planned.id).unlink()
+
+    pause, pauses = Keeper.pause, []
+
+    def stopped(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
+        pauses.append(1)
+        if len(pauses) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        pause(self, state, now)
+
+    monkeypatch.setattr(Keeper, "pause", stopped)
+    with pytest.raises(Stopped):
+        execute(tiny_inputs, planned, CPU)
+    assert len(pauses) == 3
+    assert not files.record_file("tiny", planned.id).exists()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    execute(tiny_inputs, planned, CPU)
+    assert len(pauses) < 3 + 9  # it did not start over
+    assert lasting(recorded(planned)) == whole
+
+
+def test_pretraining_stopped_after_every_step_gives_the_same_network(tiny_inputs, monkeypatch):
+    path = files.checkpoint_file("origin")
+    pretrain(tiny_inputs, "origin", CPU)
+    with safe_open(path, "pt") as file:
+        whole = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    path.unlink()
+    pause, legs = Keeper.pause, 0
+
+    def impatient(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
+        self.stopping = True
+        pause(self, state, now)
+
+    monkeypatch.setattr(Keeper, "pause", impatient)
+    while not path.exists():
+        legs += 1
+        with contextlib.suppress(Stopped):
+            pretrain(tiny_inputs, "origin", CPU)
+    assert legs == 33 // 8 + 1  # the last leg has nothing left to train
+    with safe_open(path, "pt") as file:
+        assert all(torch.equal(file.get_tensor(name), whole[name]) for name in whole)
+    assert not files.state_file("pretrain", "origin").exists()
+
+
+def test_the_time_of_a_resumed_run_is_that_of_all_its_parts(tmp_path):
+    path = tmp_path / "state.safetensors"
+    first = Keeper(path, {}, math.inf)
+    first.spent = 100.0
+    first.save({})
+    first.wait()
+    second = Keeper(path, {}, math.inf)
+    second.load()
+    assert 100.0 <= second.seconds < 130.0
+
+
+def test_a_run_started_twice_at_once_is_done_once(tmp_path):
+    path = tmp_path / "run" / "state.safetensors"
+    with (
+        keeping(path, {}, math.inf),
+        pytest.raises(UserError, match=rf"another process \(process {os.getpid()} on "),
+        keeping(path, {}, math.inf),
+    ):
+        pass
+    with keeping(path, {}, math.inf):
+        pass  # the lock is free again
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path):
+    path = tmp_path / "run" / "state.safetensors"
+
+    def hold() -> None:
+        with keeping(path, {}, math.inf):
+            (tmp_path / "held").touch()
+            time.sleep(60)
+
+    process = in_a_fork(hold)
+    while not (tmp_path / "held").exists():
+        time.sleep(0.01)
+    with pytest.raises(UserError, match="another process"), keeping(path, {}, math.inf):
+        pass
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    with keeping(path, {}, math.inf):
+        pass

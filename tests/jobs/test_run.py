@@ -1,0 +1,191 @@
+"""A whole run from its files to its record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from twf import files, study
+from twf.data import store
+from twf.errors import UserError
+from twf.jobs import checkpoints
+from twf.jobs.run import execute
+from twf.results import record
+from twf.study import Run
+from twf.study.hyperparameters import METHODS
+from twf.study.params import Params
+
+CPU = torch.device("cpu")
+
+
+def planned(params: Params, method: str) -> Run:
+    (run,) = [r for r in study.expand(params, "tiny").runs.values() if r.method == method]
+    return run
+
+
+def execute_and_read(params: Params, run: Run) -> dict[str, Any]:
+    execute(params, run, CPU)
+    (row,) = record.read(files.record_file("tiny", run.id)).to_pylist()
+    return row
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_writes_a_record_that_reads_back(tiny_inputs, method):
+    run = planned(tiny_inputs, method)
+    row = execute_and_read(tiny_inputs, run)
+    table = record.read(files.record_file("tiny", run.id))
+    assert table.schema.equals(record.SCHEMA)
+
+    said = {name: row[name] for name in ("run", "study", "benchmark", "source", "method", "seed")}
+    assert said == {
+        "run": run.id,
+        "study": "tiny",
+        "benchmark": "split-target",
+        "source": "origin",
+        "method": method,
+        "seed": 0,
+    }
+    assert row["buffer"] == (16 if METHODS[method].rehearsal else None)
+    assert (row["status"], row["reason"]) == ("finished", None)
+    assert row["digest"] == run.digest == record.read_digest(files.record_file("tiny", run.id))
+    phases = 1 if method == "joint" else 2
+    for name in ("accuracy_class_il", "accuracy_task_il"):
+        assert [len(accuracies) for accuracies in row[name]] == [2] * phases
+        assert all(0 <= value <= 100 for accuracies in row[name] for value in accuracies)
+    for class_il, task_il in zip(row["accuracy_class_il"], row["accuracy_task_il"], strict=True):
+        assert all(t >= c for c, t in zip(class_il, task_il, strict=True))
+    epochs = [(entry["phase"], entry["epoch"]) for entry in row["history"]]
+    assert epochs == [(phase, epoch) for phase in range(phases) for epoch in range(2)]
+    for entry in row["history"]:
+        assert entry["loss"] == pytest.approx(sum(value for _, value in entry["terms"]))
+    assert row["seconds"] >= sum(entry["seconds"] for entry in row["history"]) > 0
+    assert row["peak_memory_mib"] > 0
+    assert row["started"].tzinfo is not None
+    assert row["device"].endswith(", 1 thread") and row["host"]
+
+
+def test_a_record_says_where_its_result_comes_from(tiny_inputs):
+    run = planned(tiny_inputs, "er")
+    found = record.provenance(execute_and_read(tiny_inputs, run))
+    assert found.keys() == {
+        "parameters",
+        "code",
+        "inputs",
+        "versions",
+        "gpu",
+        "execution",
+        "deterministic",
+    }
+    assert found["gpu"] is None  # it is a CPU's
+    assert found["parameters"] == json.loads(run.parameters)
+    assert found["code"].keys() == {"version", "commit", "method_hash"}
+    assert len(found["code"]["method_hash"]) == 64
+    checkpoint = files.checkpoint_file("origin").read_bytes()
+    assert found["inputs"]["checkpoint_sha256"] == hashlib.sha256(checkpoint).hexdigest()
+    assert len(found["inputs"]["train_fingerprint"]) == 64
+    assert found["inputs"]["train_fingerprint"] != found["inputs"]["test_fingerprint"]
+    assert found["versions"].keys() == {"python", "torch", "numpy"}
+    assert found["versions"]["torch"] == torch.__version__
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_done_twice_gives_the_same_record(tiny_inputs, method, lasting):
+    run = planned(tiny_inputs, method)
+    assert lasting(execute_and_read(tiny_inputs, run)) == lasting(
+        execute_and_read(tiny_inputs, run)
+    )
+
+
+def test_a_diverged_run_is_recorded_as_such(tiny_inputs):
+    run = planned(tiny_inputs, "er").model_copy(update={"hyperparameters": {"lr": 1e30}})
+    row = execute_and_read(tiny_inputs, run)
+    assert row["status"] == "diverged"
+    assert "cross_entropy" in row["reason"] and "epoch 0 of task 0" in row["reason"]
+    assert row["accuracy_class_il"] == row["accuracy_task_il"] == []
+    assert len(row["history"]) == 1
+    assert not row["history"][0]["loss"] < float("inf")
+
+
+def test_a_run_that_fails_leaves_no_record(tiny_inputs, monkeypatch):
+    run = planned(tiny_inputs, "finetune")
+    monkeypatch.setattr("twf.learning.loop.accuracy_per_task", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        execute(tiny_inputs, run, CPU)
+    assert not files.record_file("tiny", run.id).exists()
+
+
+def test_collected_records_are_a_row_each_ordered_by_run(tiny_inputs):
+    runs = [planned(tiny_inputs, method) for method in ("joint", "finetune", "er")]
+    rows = {run.id: execute_and_read(tiny_inputs, run) for run in runs}
+    output = files.runs_file("tiny")
+    record.collect([files.record_file("tiny", run.id) for run in runs], output)
+    collected = record.read(output)
+    assert collected["run"].to_pylist() == sorted(rows)
+    assert {row["run"]: row for row in collected.to_pylist()} == rows
+
+
+def test_a_record_of_another_version_is_refused(tiny_inputs):
+    run = planned(tiny_inputs, "finetune")
+    execute(tiny_inputs, run, CPU)
+    path = files.record_file("tiny", run.id)
+    other = pq.read_table(path).replace_schema_metadata({"twf_record_version": "0"})
+    pq.write_table(other, path)
+    with pytest.raises(Exception, match="record version 0, this code reads"):
+        record.read(path)
+
+
+def test_a_record_with_a_column_too_many_or_too_few_is_not_written(tmp_path):
+    row = dict.fromkeys(record.SCHEMA.names)
+    for wrong in (row | {"more": 1}, {k: v for k, v in row.items() if k != "seed"}):
+        with pytest.raises(ValueError, match="more|seed"):
+            record.write(tmp_path / "x.parquet", wrong)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_start_from_their_sources_checkpoint(tiny_inputs, monkeypatch):
+    """Another checkpoint under the same name: another result, and another provenance."""
+    run = planned(tiny_inputs, "finetune")
+    before = execute_and_read(tiny_inputs, run)
+    path = files.checkpoint_file("origin")
+    checkpoint = checkpoints.load(path, run.network)
+    from twf.learning.models.resnet import ResNet
+
+    network = ResNet(run.network, checkpoint.classes)
+    checkpoint.into(network)
+    with torch.no_grad():
+        network.conv1.weight.mul_(-1)
+    checkpoints.save(path, network, checkpoint.about)
+    after = execute_and_read(tiny_inputs, run)
+    assert before["history"][0]["loss"] != after["history"][0]["loss"]
+    inputs = [record.provenance(row)["inputs"]["checkpoint_sha256"] for row in (before, after)]
+    assert inputs[0] != inputs[1]
+
+
+def test_a_run_of_a_search_does_not_see_the_test_set(tiny_inputs):
+    run = planned(tiny_inputs, "er").model_copy(update={"held_out": 0.25})
+    row = execute_and_read(tiny_inputs, run)
+    # 11 of 44 images are held out; a task's accuracy is of those among them that are its own
+    path = files.data_file("target")
+    dataset = store.load(path)
+    arrays = store.DataArrays(
+        train_images=dataset.train_images.numpy().copy(),
+        train_labels=dataset.train_labels.numpy().copy(),
+        test_images=255 - dataset.test_images.numpy(),
+        test_labels=dataset.test_labels.numpy()[::-1].copy(),
+        classes=dataset.classes,
+    )
+    store.save(path, "target", arrays)
+    again = execute_and_read(tiny_inputs, run)
+    assert again["accuracy_class_il"] == row["accuracy_class_il"]
+    assert again["history"][-1]["loss"] == row["history"][-1]["loss"]
+
+
+def test_too_few_images_to_evaluate_a_task_on_are_refused(tiny_inputs):
+    run = planned(tiny_inputs, "er").model_copy(update={"held_out": 0.02})
+    with pytest.raises(UserError, match="no image of task . to evaluate on"):
+        execute(tiny_inputs, run, CPU)

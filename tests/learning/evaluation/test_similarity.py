@@ -1,0 +1,45 @@
+"""Linear CKA and the nearest-neighbour classifier against their definitions and sklearn's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from sklearn.neighbors import KNeighborsClassifier
+
+from twf.learning.evaluation.similarity import linear_cka, nearest_neighbour_accuracy
+
+
+def test_cka_is_the_ratio_of_frobenius_norms():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(30, 5, generator=generator, dtype=torch.float64)
+    y = torch.randn(30, 8, generator=generator, dtype=torch.float64)
+    a, b = x - x.mean(0), y - y.mean(0)
+    expected = (a.T @ b).norm() ** 2 / ((a.T @ a).norm() * (b.T @ b).norm())
+    assert linear_cka(x, y).item() == pytest.approx(expected.item())
+
+
+def test_cka_is_one_of_a_rotated_scaled_and_shifted_copy_and_small_of_noise():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(500, 6, generator=generator)
+    rotation, _ = torch.linalg.qr(torch.randn(6, 6, generator=generator))
+    assert linear_cka(x, 3 * x @ rotation + 7).item() == pytest.approx(1.0, abs=1e-6)
+    noise = torch.randn(500, 6, generator=generator)
+    assert linear_cka(x, noise).item() < 0.1
+
+
+def test_nearest_neighbours_are_sklearns():
+    generator = torch.Generator().manual_seed(1)
+    bank = torch.randn(300, 8, generator=generator)
+    labels = torch.randint(0, 4, (300,), generator=generator)
+    bank += labels[:, None] * torch.tensor([1.0, -1, 0, 0.5, 0, 0, 0, 0])
+    queries = torch.randn(100, 8, generator=generator)
+    truth = torch.randint(0, 4, (100,), generator=generator)
+    queries += truth[:, None] * torch.tensor([1.0, -1, 0, 0.5, 0, 0, 0, 0])
+    reference = KNeighborsClassifier(20, metric="cosine", algorithm="brute").fit(bank, labels)
+    expected = reference.score(queries, truth) * 100
+    assert nearest_neighbour_accuracy(bank, labels, queries, truth) == pytest.approx(expected)
+
+
+def test_few_neighbours_are_all_of_them():
+    bank, labels = torch.eye(3), torch.tensor([0, 1, 1])
+    assert nearest_neighbour_accuracy(bank, labels, bank, torch.tensor([1, 1, 1])) == 100.0

@@ -1,0 +1,276 @@
+"""The golden objectives on given logits, by the very `Method.loss` that training calls.
+
+A stub network looks up the logits of an image by its pixels: images 0 to 11 are the stream, 12 to
+23 the replay. So a method that asks for the wrong images, or mixes up their labels, shows too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from twf.learning.augmentation import Placement
+from twf.learning.learner import Learner
+from twf.learning.methods import make
+from twf.learning.methods.base import Batch, Method, Task
+from twf.learning.methods.icarl import distilling_bce
+from twf.learning.methods.oewc import diagonal_fisher, penalty
+from twf.learning.models.contrast import asymmetric_supcon, relation_distillation
+from twf.learning.models.propagation import Propagation
+from twf.learning.models.resnet import parameters_of
+from twf.learning.randomness import Generators, Random
+from twf.learning.replay.herding import herd
+from twf.study.hyperparameters import METHODS
+
+SIDE = 4
+CPU = torch.device("cpu")
+
+
+class LookUp(nn.Module):
+    """Gives each image its row of `logits`, by the value of its pixels."""
+
+    def __init__(self, logits: Tensor) -> None:
+        super().__init__()
+        self.tap_channels = [4]
+        self.logits = nn.Parameter(logits)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.classify(self.taps(images)[-1])
+
+    def taps(self, images: Tensor) -> list[Tensor]:
+        return [images[:, :1].expand(-1, 4, SIDE, SIDE)]
+
+    def classify(self, last_tap: Tensor) -> Tensor:
+        return self.logits[last_tap[:, 0, 0, 0].long()]
+
+
+class Identity:
+    """In place of `Augment`: images stay what they are."""
+
+    def __call__(self, images: Tensor, generator: Random) -> Tensor:
+        return images
+
+    def place(self, count: int, generator: Random) -> Placement:
+        nowhere = torch.zeros(count, dtype=torch.int64)
+        return Placement(nowhere, nowhere, nowhere.bool())
+
+    def at(self, images: Tensor, placement: Placement) -> Tensor:
+        return images
+
+    def masks_at(self, masks: Tensor, placement: Placement, image_size: int, size: int) -> Tensor:
+        return masks
+
+
+Losses = Callable[[str, dict[str, float]], dict[str, Tensor]]
+
+
+@pytest.fixture
+def losses(golden, dtype, monkeypatch) -> Losses:
+    """`losses(method, hyperparameters)`: the terms of the golden case's stream batch."""
+    case = golden("losses")
+    stream, replay = len(case["labels"]), len(case["replay_labels"])
+    images = torch.arange(stream + replay, dtype=torch.uint8)
+    images = images.view(-1, 1, 1, 1).expand(-1, 3, SIDE, SIDE)
+    per_task, task = int(case["classes_per_task"]), int(case["current_task"])
+    classes = case["logits"].shape[1]
+
+    def without_propagation(self: Any, student: Any, teacher: Any, task: Tensor, *_: Any):
+        """Feature propagation has golden numbers of its own."""
+        zero = torch.zeros(())
+        return zero, zero, zero, torch.zeros(len(task), self.packer.bytes, dtype=torch.uint8)
+
+    def compute(
+        name: str, hyperparameters: dict[str, float], prepare: Callable[[Any], None] | None = None
+    ) -> dict[str, Tensor]:
+        learner = Learner(
+            network=LookUp(torch.cat([case["logits"], case["replay_logits_now"]]).to(dtype)),
+            augment=Identity(),
+            generators=Generators(0, CPU),
+            device=CPU,
+            classes=classes,
+            tasks=classes // per_task,
+            batch_size=replay,
+            epochs=1,
+            buffer=replay,
+            image_size=SIDE,
+            fidelity=dict.fromkeys(METHODS[name].switches, "published"),
+        )
+        if name == "twf":
+            monkeypatch.setattr(Propagation, "forward", without_propagation)
+        method: Method[Any] = make(name, learner, {"lr": 0.1} | hyperparameters)
+        if name == "lwf":
+            method.task = task  # its start would train
+        else:
+            method.begin_task(Task(task, images[:stream], case["labels"]))
+        if method.buffer is not None:
+            # as many rows as a draw asks for, so that each draw gives them all
+            rows = {"images": images[stream:], "labels": case["replay_labels"]}
+            if name in ("derpp", "twf"):
+                rows["logits"] = case["replay_logits_then"].to(dtype)
+            if name == "twf":
+                rows["masks"] = torch.zeros(
+                    replay, method.propagation.packer.bytes, dtype=torch.uint8
+                )
+            method.buffer.insert(**rows)
+        if prepare is not None:
+            prepare(method)
+        return method.loss(Batch(images[:stream], case["labels"], torch.arange(stream))).terms
+
+    return compute
+
+
+@pytest.mark.parametrize("name", ["finetune", "joint"])
+def test_golden_plain_cross_entropy(golden, losses, close, name):
+    terms = losses(name, {})
+    assert list(terms) == ["cross_entropy"]
+    close(terms["cross_entropy"], golden("losses")[name])
+
+
+def test_golden_er(golden, losses, close):
+    """One mean over stream and replay together."""
+    terms = losses("er", {})
+    assert list(terms) == ["cross_entropy"]
+    close(terms["cross_entropy"], golden("losses")["er"])
+
+
+def test_golden_derpp(golden, losses, close):
+    """Stream cross-entropy, 0.2 times logits' error, 0.5 times replay's cross-entropy."""
+    terms = losses("derpp", {"alpha": 0.2, "beta": 0.5})
+    case = golden("losses")
+    assert list(terms) == ["stream", "replay_logits", "replay_labels"]
+    close(sum(terms.values()), case["derpp_alpha02_beta05"])
+    close(terms["stream"], case["finetune"])
+
+
+def test_golden_twf(golden, losses, close):
+    """The stream's cross-entropy over the current task's classes; replay's over those seen."""
+    zero = {"lambda_diversity": 0.0, "lambda_fp": 0.0, "lambda_fp_replay": 0.0}
+    terms = losses("twf", {"alpha": 0.3, "beta": 0.9} | zero)
+    case = golden("losses")
+    close(terms.pop("stream"), case["twf_stream_ce"])
+    close(terms["replay_logits"] + terms["replay_labels"], case["twf_replay_alpha03_beta09"])
+
+
+def test_golden_er_ace(golden, losses, close):
+    """The stream among the classes that compete, and the replay among all."""
+    terms = losses("er-ace", {})
+    case = golden("losses")
+    close(terms["stream"], case["er_ace_stream"])
+    close(sum(terms.values()), case["er_ace"])
+
+
+def test_golden_lwf(golden, losses, close, dtype):
+    """Cross-entropy over the classes seen, and the old network's answers at temperature 2."""
+    case = golden("losses")
+
+    def with_answers(method: Any) -> None:
+        method.answers = case["replay_logits_then"].to(dtype)
+
+    terms = losses("lwf", {"alpha": 0.3, "tau": 2.0, "weight_decay": 0.0}, with_answers)
+    close(terms["distillation"] / 0.3, case["lwf_distillation_tau2"])
+    close(sum(terms.values()), case["lwf_alpha03"])
+
+
+def test_golden_icarl(golden, losses, close, dtype):
+    """Binary cross-entropy against labels, and the old network's answers for the old classes."""
+    case = golden("losses")
+
+    def with_old_network(method: Any) -> None:
+        method.old = LookUp(case["replay_logits_then"].to(dtype))
+
+    terms = losses("icarl", {"weight_decay": 0.0}, with_old_network)
+    close(sum(terms.values()), case["icarl_third_task"])
+
+
+def test_golden_icarl_in_its_first_task(golden, close, dtype):
+    """Without an old network the labels, here those of the first task, are all targets."""
+    case = golden("losses")
+    labels = case["labels"] % int(case["classes_per_task"])
+    per_task = int(case["classes_per_task"])
+    loss = distilling_bce(case["logits"].to(dtype), labels, None, 0, per_task)
+    close(loss, case["icarl_first_task"])
+
+
+def test_golden_co2l(golden, close, dtype):
+    case = golden("co2l")
+    now, then = (
+        torch.cat([case[f"{when}projections_view{view}"] for view in (1, 2)]).to(dtype)
+        for when in ("", "past_")
+    )
+    labels = case["labels"].repeat(2)
+    current = torch.isin(labels, case["current_classes"])
+    contrast = asymmetric_supcon(now, labels, current, float(case["temperature"]))
+    close(contrast, case["asymmetric_supcon"])
+    temperatures = float(case["current_temperature"]), float(case["past_temperature"])
+    relation = relation_distillation(now, then, *temperatures)
+    close(relation, case["instance_relation_distillation"])
+
+
+def test_golden_oewc(golden, close, dtype):
+    """The running Fisher information of a linear classifier after two tasks, and the penalty."""
+    case = golden("oewc")
+    network = nn.Linear(6, 4).to(dtype)
+
+    def at(name: str) -> None:
+        with torch.no_grad():
+            network.weight.copy_(case[f"{name}_weight"])
+            network.bias.copy_(case[f"{name}_bias"])
+
+    at("task0")
+    first = diagonal_fisher(network, case["task0_inputs"].to(dtype), case["task0_labels"])
+    close(first, case["fisher_after_task0"])
+    at("task1")
+    second = diagonal_fisher(network, case["task1_inputs"].to(dtype), case["task1_labels"])
+    running = case["gamma"] * first + second
+    close(running, case["fisher_after_task1"])
+    anchor = parameters_of(network).detach()
+    at("new")
+    close(penalty(network, running, anchor), case["penalty"])
+
+
+def test_golden_herding(golden):
+    case = golden("herding")
+    assert torch.equal(herd(case["features"], len(case["order"])), case["order"])
+
+
+# Which golden case pins each method; the last two are DER++ and something tested by itself.
+GOLDEN = {
+    "joint": test_golden_plain_cross_entropy,
+    "finetune": test_golden_plain_cross_entropy,
+    "oewc": test_golden_oewc,
+    "lwf": test_golden_lwf,
+    "er": test_golden_er,
+    "co2l": test_golden_co2l,
+    "icarl": test_golden_icarl,
+    "derpp": test_golden_derpp,
+    "er-ace": test_golden_er_ace,
+    "twf": test_golden_twf,
+    "derpp-ewc": test_golden_derpp,
+    "derpp-pretraining": test_golden_derpp,
+}
+
+
+def test_every_method_has_a_golden_case():
+    assert GOLDEN.keys() == METHODS.keys()
+
+
+@pytest.mark.parametrize("switch", ["published", "paper"])
+def test_twf_weights_its_propagation_by_f14(losses, monkeypatch, switch):
+    """Published: mask replay and diversity are multiplied by lambda_FP too."""
+    values = {"lambda_diversity": 0.3, "lambda_fp": 0.01, "lambda_fp_replay": 1.5}
+
+    def with_propagation(method: Any) -> None:
+        method.learner.fidelity["F14"] = switch
+        packed = torch.zeros(24, method.propagation.packer.bytes, dtype=torch.uint8)
+        found = *(torch.tensor(x) for x in (3.0, 30.0, 300.0)), packed
+        monkeypatch.setattr(Propagation, "forward", lambda *_: found)
+
+    terms = losses("twf", {"alpha": 0.1, "beta": 0.1} | values, with_propagation)
+    outer = 0.01 if switch == "published" else 1.0
+    assert terms["distance"].item() == pytest.approx(0.01 * 3.0)
+    assert terms["mask_replay"].item() == pytest.approx(outer * 1.5 * 30.0)
+    assert terms["diversity"].item() == pytest.approx(outer * 0.3 * 300.0)

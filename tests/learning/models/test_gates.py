@@ -1,0 +1,114 @@
+"""Feature propagation against the golden numbers, and the gates' own promises."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from twf.learning.models import gates
+from twf.learning.models.gates import FeaturePropagation
+from twf.learning.randomness import Random
+
+
+def golden_module(case: dict, dtype: torch.dtype) -> FeaturePropagation:
+    """A tap's module with the golden case's parameters."""
+    tasks, channels = int(case["n_tasks"]), case["student"].shape[1]
+    module = FeaturePropagation(tasks, channels).to(dtype)
+    with torch.no_grad():
+        for name in ("w1", "w2", "w3"):
+            getattr(module.channel, name).weight.copy_(case[f"channel_{name}"])
+        norms = {
+            "channel_bn1": module.channel.norm1,
+            "channel_bn2": module.channel.norm2,
+            **{f"spatial_bn{i + 1}": norm for i, norm in enumerate(module.spatial.norms)},
+        }
+        for name, norm in norms.items():
+            scale, shift = case[f"{name}_gamma_beta"].chunk(2, dim=1)
+            norm.scale.copy_(scale)
+            norm.shift.copy_(shift)
+        for i, convolution in enumerate(module.spatial.convolutions, start=1):
+            convolution.weight.copy_(case[f"spatial_conv{i}_w"])
+            convolution.bias.copy_(case[f"spatial_conv{i}_b"])
+        module.to_logits.weight.copy_(case["gate_w"])
+    return module
+
+
+@pytest.mark.parametrize("name", ["feature_propagation_small", "feature_propagation_halved"])
+def test_golden_feature_propagation(golden, name, dtype, close, monkeypatch):
+    case = golden(name)
+    module = golden_module(case, dtype)
+    teacher = case["teacher"].to(dtype)
+    student = case["student"].to(dtype).requires_grad_()
+    task = case["labels"] // int(case["classes_per_task"])
+    close(module.channel(teacher, task), case["channel_attention"])
+    close(module.spatial(teacher, task), case["spatial_attention"])
+    logits = module.logits(teacher, task)
+    close(logits, case["gate_logits"])
+    close(gates.likeliest_gate(logits), case["gate"])
+    close(
+        gates.margin_relu(teacher),
+        torch.maximum(case["teacher"], case["margin"]),
+    )
+
+    # the golden gate is the argmax, which has no gradient
+    monkeypatch.setattr(gates, "sample_gate", lambda apart, _: (apart >= 0).to(apart.dtype))
+    stream, current = 6, int(case["current_task"])
+    stored = case["stored_maps"].to(dtype)[stream:]
+    assert torch.equal((torch.arange(len(task)) >= stream) & (task != current), case["replay_old"])
+    loss = module(student, teacher, task, stream, current, stored, Random(0))
+    replay = case["lambda_replay"] * loss.mask_replay
+    diversity = case["lambda_diversity"] * loss.diversity
+    close(loss.distance, case["distance"])
+    close(replay, case["replay_bce"])
+    close(diversity, case["diversity"])
+    total = loss.distance + replay + diversity
+    close(total, case["total"])
+    close(gates.to_stored_size(loss.gate), case["maps_to_store"])
+    total.backward()
+    close(student.grad, case["grad_student"])
+    close(module.channel.w1.weight.grad, case["grad_channel_w1"])
+    close(module.to_logits.weight.grad, case["grad_gate_w"])
+
+
+def test_sampled_gates_are_binary_and_open_as_often_as_the_softmax_says():
+    gate = gates.sample_gate(torch.ones(1, 1, 200, 200), Random(0))
+    assert set(gate.unique().tolist()) == {0.0, 1.0}
+    assert gate.mean().item() == pytest.approx(torch.sigmoid(torch.tensor(1.0)).item(), abs=0.01)
+
+
+def test_gates_of_rounded_logits_open_as_rarely_as_the_softmax_says():
+    """What is rounded to bfloat16 still has noise with tails."""
+    closed = torch.full((1, 1, 500, 500), -7.0, dtype=torch.bfloat16)
+    share = gates.sample_gate(closed, Random(0)).mean().item()
+    assert share == pytest.approx(torch.sigmoid(torch.tensor(-7.0)).item(), rel=0.2)
+
+
+def test_sampled_gates_have_the_gradient_of_the_gumbel_softmax():
+    """Against `torch.nn.functional.gumbel_softmax`'s formula on the very same noise."""
+    logits = torch.randn(3, 2, 2, 4, 4, dtype=torch.float64, requires_grad=True)
+    gate = gates.sample_gate(logits[:, :, 0] - logits[:, :, 1], Random(1))
+    weights = torch.randn_like(gate)
+    (gate * weights).sum().backward()
+    uniform = torch.rand(
+        gate.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
+    noise = torch.stack([torch.log(uniform) - torch.log1p(-uniform), torch.zeros_like(uniform)], 2)
+    reference = logits.detach().clone().requires_grad_()
+    soft = torch.softmax((reference + noise) / gates.GUMBEL_TEMPERATURE, dim=2)[:, :, 0]
+    (soft * weights).sum().backward()
+    torch.testing.assert_close(logits.grad, reference.grad)
+
+
+def test_no_old_image_means_no_mask_replay():
+    logits = torch.randn(4, 3, 8, 8)
+    none = torch.zeros(4, dtype=torch.bool)
+    assert gates.mask_replay(logits, torch.ones(4, 3, 8, 8), none).item() == 0.0
+
+
+def test_diversity_leaves_out_replayed_images_of_past_tasks():
+    gate = (torch.rand(6, 5, 4, 4) > 0.5).float()
+    counts = torch.tensor([True, True, False, True, False, True])
+    everything = torch.ones(4, dtype=torch.bool)
+    torch.testing.assert_close(
+        gates.diversity(gate, counts), gates.diversity(gate[counts], everything)
+    )

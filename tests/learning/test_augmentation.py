@@ -1,0 +1,63 @@
+"""Batched augmentation against the golden numbers, and against torchvision one image at a time."""
+
+from __future__ import annotations
+
+import torch
+
+from twf.learning.augmentation import Augment, Placement
+from twf.learning.randomness import Random
+from twf.study.params import Augmentation
+
+CPU = torch.device("cpu")
+PLAIN = Augmentation(padding=4, mean=[0.0, 0.0, 0.0], std=[1 / 255, 1 / 255, 1 / 255])
+
+
+def placement(top: int, left: int, flip: bool = False) -> Placement:
+    return Placement(torch.tensor([top]), torch.tensor([left]), torch.tensor([flip]))
+
+
+def test_golden_paired_crop(golden, dtype, close):
+    case = golden("paired_crop")
+    augment = Augment(PLAIN, CPU)
+    for name in ("mean", "std"):
+        setattr(augment, name, getattr(augment, name).to(dtype))
+    sizes = [32, 32, 16, 8, 4]
+    for number in range(5):
+        where = placement(*case[f"case{number}_top_left"].tolist())
+        image = augment.at(case["image"].to(dtype)[None], where)
+        close(image[0], case[f"case{number}_image"])
+        for i, size in enumerate(sizes):
+            mask = augment.masks_at(case[f"map{i}"].to(dtype)[None], where, 32, size)
+            close(mask[0], case[f"case{number}_map{i}"])
+
+
+def test_each_image_is_cropped_and_flipped_as_torchvision_does_one_by_one(torchvision):
+    functional = torchvision.transforms.functional
+    augment = Augment(PLAIN, CPU)
+    images = torch.randint(0, 256, (16, 3, 20, 20), dtype=torch.uint8)
+    where = augment.place(16, Random(0))
+    expected = []
+    for i, image in enumerate(images):
+        one = functional.pad(image, 4)
+        one = functional.crop(one, int(where.top[i]), int(where.left[i]), 20, 20)
+        expected.append(functional.hflip(one) if where.flip[i] else one)
+    torch.testing.assert_close(augment.at(images, where), torch.stack(expected).float())
+
+
+def test_masks_are_flipped_with_their_image():
+    augment = Augment(PLAIN, CPU)
+    mask = torch.rand(1, 3, 8, 8)
+    plain = augment.masks_at(mask, placement(2, 6), 32, 16)
+    flipped = augment.masks_at(mask, placement(2, 6, flip=True), 32, 16)
+    torch.testing.assert_close(flipped, plain.flip(3))
+
+
+def test_every_placement_is_drawn_and_flips_can_be_off():
+    augment = Augment(PLAIN, CPU)
+    where = augment.place(5000, Random(0))
+    assert set(where.top.tolist()) == set(where.left.tolist()) == set(range(9))
+    assert 0.45 < where.flip.float().mean() < 0.55
+    still = Augment(PLAIN.model_copy(update={"flip": False, "padding": 0}), CPU)
+    images = torch.randint(0, 256, (4, 3, 16, 16), dtype=torch.uint8)
+    same = still(images, Random(0))
+    torch.testing.assert_close(same, images.float())

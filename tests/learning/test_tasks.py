@@ -1,0 +1,72 @@
+"""Tasks, the order of classes, and images held out for validation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from twf.errors import UserError
+from twf.learning import tasks
+
+
+def test_tasks_take_the_classes_in_their_official_order() -> None:
+    labels = torch.tensor([5, 0, 3, 1, 2, 4, 0, 5])
+    assert tasks.class_order(6).tolist() == [0, 1, 2, 3, 4, 5]
+    parts = [part.tolist() for part in tasks.split(labels, tasks=3, classes=6)]
+    assert parts == [[1, 3, 6], [2, 4], [0, 5, 7]]
+
+
+def test_tasks_follow_another_order_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "class_order", lambda classes: torch.tensor([3, 0, 2, 1]))
+    labels = torch.tensor([0, 1, 2, 3])
+    parts = [part.tolist() for part in tasks.split(labels, tasks=2, classes=4)]
+    assert parts == [[0, 3], [1, 2]]
+
+
+@given(st.integers(2, 300), st.floats(0.01, 0.99), st.integers(0, 2**32))
+def test_held_out_and_kept_images_are_disjoint_and_together_all(
+    count: int, share: float, seed: int
+) -> None:
+    labels = torch.zeros(count, dtype=torch.int64)
+    if not 0 < round(share * count) < count:
+        with pytest.raises(UserError, match=f"of {count} training images"):
+            tasks.hold_out(labels, share, seed)
+        return
+    train, held_out = tasks.hold_out(labels, share, seed)
+    assert len(held_out) == round(share * count)
+    assert train.dtype == held_out.dtype == torch.int64
+    assert train.tolist() == sorted(train.tolist())
+    assert held_out.tolist() == sorted(held_out.tolist())
+    assert sorted(train.tolist() + held_out.tolist()) == list(range(count))
+
+
+def test_the_seed_alone_decides_what_is_held_out() -> None:
+    labels = torch.arange(100)
+    first = tasks.hold_out(labels, 0.1, seed=0)[1]
+    torch.manual_seed(7)
+    assert torch.equal(tasks.hold_out(labels, 0.1, seed=0)[1], first)
+    assert not torch.equal(tasks.hold_out(labels, 0.1, seed=1)[1], first)
+    assert first.tolist() == [5, 16, 20, 36, 52, 72, 82, 90, 93, 94]  # on every machine
+
+
+def test_the_whole_training_set_is_drawn_from_not_each_class() -> None:
+    """Were it class by class, each would give exactly 10; every image has the same chance."""
+    labels = torch.arange(1000) % 10
+    counts = torch.stack(
+        [labels[tasks.hold_out(labels, 0.1, seed)[1]].bincount(minlength=10) for seed in range(200)]
+    ).double()
+    assert counts.sum(dim=1).eq(100).all()
+    assert counts.mean(dim=0).sub(10).abs().max() < 0.8  # its standard error is 0.2
+    assert 2.5 < counts.std(dim=0).mean() < 3.2  # hypergeometric: 2.85
+
+
+def test_a_search_evaluates_on_training_images_that_it_does_not_train_on(tiny_dataset) -> None:
+    searched = tasks.without_test_set(tiny_dataset, 0.25, seed=0)
+    known = {image.numpy().tobytes() for image in tiny_dataset.train_images}
+    trained = {image.numpy().tobytes() for image in searched.train_images}
+    evaluated = {image.numpy().tobytes() for image in searched.test_images}
+    assert trained | evaluated == known
+    assert not trained & evaluated
+    assert len(searched.test_labels) == 11

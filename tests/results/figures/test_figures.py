@@ -1,0 +1,419 @@
+"""Figures: their frames against hand-made records, and their files."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import warnings
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pandas as pd
+import pytest
+
+from twf import cli
+from twf.files import figure_file, figure_index
+from twf.results import figures, record, tables
+from twf.results.figures import style
+from twf.study import Plan
+from twf.study.hyperparameters import METHODS
+
+HOSTILE = "<script>alert(1)</script> $x_{$ & \"'"
+
+ONE = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"]}
+
+
+def matrix(*seen: float, unseen: float = 7.0) -> list[list[float]]:
+    """An accuracy matrix: after each task one value on all tasks seen, `unseen` on the others."""
+    tasks = len(seen)
+    return [[value] * (t + 1) + [unseen] * (tasks - t - 1) for t, value in enumerate(seen)]
+
+
+def frame_of(plan: Plan, kind: str, collect: Callable[[Plan], None]) -> pd.DataFrame:
+    """The frame of a kind of figure, of the plan's first table."""
+    collect(plan)
+    rows = tables.records(plan, record.read_collected(plan.study, history=True))
+    return figures.KINDS[kind].frame(plan, next(iter(plan.tables.values())), rows)
+
+
+def values(frame: pd.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    """Some columns as plain tuples, with None for what is empty."""
+    rows = frame[list(columns)].astype(object)
+    return [tuple(None if pd.isna(v) else v for v in row) for row in rows.to_numpy()]
+
+
+def test_accuracy_averages_the_tasks_seen_and_spans_the_seeds(
+    make_plan, write_record, collect
+) -> None:
+    plan = make_plan([0, 1, 2], methods=["joint", "er"], buffers=[500], protocols=["class-il"])
+    write = write_record
+    write(plan, "split-cifar10.er.500.s0", accuracy_class_il=matrix(90.0, 80.0, 70.0, 60.0, 50.0))
+    write(plan, "split-cifar10.er.500.s1", accuracy_class_il=matrix(100.0, 80.0, 60.0, 40.0, 20.0))
+    write(plan, "split-cifar10.er.500.s2", status="diverged", accuracy_class_il=[])
+    write(plan, "split-cifar10.joint.s0", accuracy_class_il=[[91.0, 92.0, 93.0, 94.0, 95.0]])
+    frame = frame_of(plan, "accuracy", collect)
+    assert values(frame, "method", "buffer", "tasks", "n", "mean", "low", "high") == [
+        ("joint", None, 5, 1, 93.0, None, None),
+        ("er", 500, 1, 2, 95.0, 90.0, 100.0),
+        ("er", 500, 2, 2, 80.0, 80.0, 80.0),
+        ("er", 500, 3, 2, 65.0, 60.0, 70.0),
+        ("er", 500, 4, 2, 50.0, 40.0, 60.0),
+        ("er", 500, 5, 2, 35.0, 20.0, 50.0),
+    ]
+
+
+def test_matrix_is_the_mean_over_seeds_without_joint(make_plan, write_record, collect) -> None:
+    plan = make_plan([0, 1], methods=["joint", "er"], buffers=[500], protocols=["task-il"])
+    for run in plan.runs.values():
+        if run.method == "joint":
+            write_record(plan, run.id)
+        else:
+            seen = [10.0 * (run.seed + 1)] * 5
+            write_record(plan, run.id, accuracy_task_il=matrix(*seen, unseen=float(run.seed)))
+    frame = frame_of(plan, "matrix", collect)
+    assert set(frame["method"]) == {"er"}
+    assert len(frame) == 25
+    at = frame.set_index(["trained", "evaluated"])["mean"]
+    assert (at[5, 1], at[1, 1], at[1, 5]) == (15.0, 15.0, 0.5)
+
+
+def test_final_counts_what_diverged_and_shows_a_cell_that_only_diverged(
+    make_plan, write_record, collect
+) -> None:
+    variants = {
+        "as-set": {"title": "all"},
+        "bold": {"title": "bold", "without_buffer": True, "hyperparameters": {"lr": 5.0}},
+    }
+    plan = make_plan([0, 1, 2], **ONE, variants=variants)
+    for seed, level in enumerate((60.0, 70.0)):
+        write_record(plan, f"split-cifar10.er.500.s{seed}", accuracy_class_il=[[level] * 5] * 5)
+    write_record(plan, "split-cifar10.er.500.s2", status="diverged", accuracy_class_il=[])
+    write_record(plan, "split-cifar10.er.0.bold.s0", status="diverged", accuracy_class_il=[])
+    write_record(plan, "split-cifar10.er.500.bold.s0", digest="of other parameters")
+    frame = frame_of(plan, "final", collect)
+    assert values(frame, "label", "buffer", "n", "mean", "low", "high", "diverged") == [
+        ("ER, all", 500, 2, 65.0, 60.0, 70.0, 1),
+        ("ER, bold", None, 0, None, None, None, 1),
+    ]
+
+
+@pytest.fixture
+def switches(make_plan) -> Plan:
+    variants = {
+        "as-set": {"title": "as set"},
+        "f6": {"title": "F6, all classes", "fidelity": {"F6": "paper"}},
+        "f7": {"title": "F7, squared norm", "fidelity": {"F7": "paper"}},
+        "same": {"title": "F6 as it is", "fidelity": {"F6": "published"}},
+    }
+    return make_plan([0, 1, 2], **ONE | {"methods": ["twf"]}, variants=variants)
+
+
+def test_fidelity_compares_seed_by_seed_with_the_base(switches, write_record, collect) -> None:
+    for run_id, level in {
+        "split-cifar10.twf.500.s0": 50.0,
+        "split-cifar10.twf.500.s1": 60.0,
+        "split-cifar10.twf.500.f6.s0": 51.0,
+        "split-cifar10.twf.500.f6.s1": 58.0,
+        "split-cifar10.twf.500.f6.s2": 99.0,  # its seed has no base
+    }.items():
+        write_record(switches, run_id, accuracy_class_il=[[level] * 5] * 5)
+    write_record(switches, "split-cifar10.twf.500.f7.s0", status="diverged", accuracy_class_il=[])
+    frame = frame_of(switches, "fidelity", collect)
+    assert values(frame, "title", "base", "n", "mean", "low", "high", "diverged") == [
+        ("F6, all classes", 55.0, 2, -0.5, -2.0, 1.0, 0),
+        ("F7, squared norm", 55.0, 0, None, None, None, 1),
+        ("F6 as it is", 55.0, 2, 0.0, 0.0, 0.0, 0),  # the base's own runs
+    ]
+
+
+def test_without_its_base_a_switch_changes_nothing_known(switches, write_record, collect) -> None:
+    write_record(switches, "split-cifar10.twf.500.f6.s0")
+    assert frame_of(switches, "fidelity", collect).empty
+
+
+PROBED = {
+    "cka": [[1.0] * 5, [0.9, 0.8, 0.7, 0.6, 0.5]],
+    "nearest_neighbours": [[60.0, 70.0], [50.0, 55.0]],
+}
+
+
+@pytest.fixture
+def probed(make_plan) -> Plan:
+    variants = {"pretrained": {"title": "from pretraining"}, "scratch": {"title": "from scratch"}}
+    variants["scratch"]["pretrained"] = False
+    return make_plan(
+        [0, 1], **ONE | {"protocols": ["class-il", "task-il"]}, variants=variants, probes=True
+    )
+
+
+def test_initialization_has_each_layer_once_for_both_protocols(
+    probed, write_record, collect
+) -> None:
+    write_record(probed, "split-cifar10.er.500.s0", **PROBED)
+    other = [[1.0] * 5, [0.7, 0.6, 0.5, 0.4, 0.3]]
+    write_record(probed, "split-cifar10.er.500.s1", **PROBED | {"cka": other})
+    write_record(probed, "split-cifar10.er.500.scratch.s0", **PROBED)
+    frame = frame_of(probed, "initialization", collect)
+    assert len(frame) == 2 * (2 * 5 + 2 * 2)  # rows, times before and after for each layer
+    at = frame.set_index(["label", "quantity", "layer", "tasks"])
+    last = at.loc[("ER, from pretraining", "cka", "Layer 4", 1)]
+    assert (last["n"], last["mean"], last["low"], last["high"]) == (2, pytest.approx(0.4), 0.3, 0.5)
+    scratch = at.loc[("ER, from scratch", "nearest_neighbours", "Layer 3", 1)]
+    assert (scratch["n"], scratch["mean"]) == (1, 50.0)
+    assert pd.isna(scratch["low"])
+
+
+def test_shares_have_the_level_of_twf_as_it_is(make_plan, write_record, collect) -> None:
+    variants = {
+        "none": {"title": "0 %", "methods": ["derpp"]},
+        "half": {
+            "title": "50 %",
+            "methods": ["derpp-pretraining"],
+            "hyperparameters": {"share": 0.5},
+        },
+        "level": {"title": "TwF", "methods": ["twf"]},
+        "other": {"title": "other", "methods": ["twf"], "hyperparameters": {"beta": 9.0}},
+    }
+    plan = make_plan(
+        [0],
+        benchmarks=["split-digits"],
+        methods=["derpp", "derpp-pretraining", "twf"],
+        buffers=[200],
+        protocols=["class-il"],
+        variants=variants,
+    )
+    for run in plan.runs.values():
+        level = {"derpp": 50.0, "derpp-pretraining": 40.0, "twf": 60.0}[run.method]
+        write_record(plan, run.id, accuracy_class_il=[[level] * 5] * 5)
+    frame = frame_of(plan, "shares", collect)
+    assert values(frame, "method", "share", "mean") == [
+        ("derpp", 0.0, 50.0),
+        ("derpp-pretraining", 50.0, 40.0),
+        ("twf", None, 60.0),
+    ]
+
+
+def test_costs_leave_the_time_of_probed_runs_out(make_plan, write_record, collect) -> None:
+    plan = make_plan([0, 1], **ONE)
+    memory = {"peak_memory_mib": 100.0, "seconds": 10.0, "device": "a GPU"}
+    write_record(plan, "split-cifar10.er.500.s0", **memory)
+    memory = {"peak_memory_mib": 300.0, "seconds": 99.0, "device": "a GPU"}
+    write_record(plan, "split-cifar10.er.500.s1", **memory, **PROBED)
+    frame = frame_of(plan, "cost", collect)
+    assert values(frame, "buffer", "n", "mean", "peak_memory_mib", "seconds", "device") == [
+        (500, 2, 80.0, 200.0, 10.0, "a GPU")
+    ]
+
+
+def history(*epochs: dict[str, float], phases: int = 2) -> list[dict[str, Any]]:
+    """Losses of some epochs, the same in each phase."""
+    return [
+        {"phase": p, "epoch": e, "seconds": 1.0, "loss": sum(terms.values()), "terms": terms}
+        for p in range(phases)
+        for e, terms in enumerate(epochs)
+    ]
+
+
+def test_losses_count_epochs_over_all_tasks(make_plan, write_record, collect) -> None:
+    plan = make_plan([0, 1], **ONE)
+    one, two = history({"stream": 1.0, "replay": 2.0}), history({"stream": 3.0, "replay": 2.0})
+    write_record(plan, "split-cifar10.er.500.s0", history=one)
+    write_record(plan, "split-cifar10.er.500.s1", history=two)
+    frame = frame_of(plan, "losses", collect)
+    assert values(frame, "task", "epoch", "term", "n", "mean") == [
+        (task, task, *of_term)
+        for task in (1, 2)
+        for of_term in (("stream", 2, 2.0), ("replay", 2, 2.0), ("loss", 2, 4.0))
+    ]
+
+
+def test_a_term_alone_has_no_sum_beside_it(make_plan, write_record, collect) -> None:
+    plan = make_plan([0], **ONE)
+    write_record(plan, "split-cifar10.er.500.s0", history=history({"cross_entropy": 1.0}))
+    assert set(frame_of(plan, "losses", collect)["term"]) == {"cross_entropy"}
+
+
+def names(plan: Plan) -> list[str]:
+    return [figure.name for figure in figures.planned(plan)]
+
+
+def test_a_table_has_the_figures_of_what_it_is_about(make_plan, switches, probed) -> None:
+    at = "main.split-cifar10"
+    assert names(switches) == [f"fidelity.{at}"]
+    assert names(probed) == [f"initialization.{at}"]
+    assert names(make_plan([0], methods=["joint", "er"])) == [
+        f"accuracy.{at}",
+        f"final.{at}",
+        f"cost.{at}",
+        f"matrix.{at}.er",
+        f"losses.{at}",
+    ]
+    ablation = {"cl": {"title": "CL", "hyperparameters": {"lambda_fp": 0.0}}}
+    assert names(make_plan([0], methods=["twf"], variants=ablation)) == [f"final.{at}"]
+
+
+def test_each_method_has_a_style_of_its_own() -> None:
+    assert list(style.METHOD_STYLES) == list(METHODS), (
+        "give it a style in twf.results.figures.style"
+    )
+    markers = {each.marker for each in style.METHOD_STYLES.values()}
+    assert len(markers) == len(METHODS)  # they alone tell methods apart in grey
+
+
+def write_all(plan: Plan, write_record: Callable[..., None]) -> None:
+    """A record of each run, all alike but for a little by seed; the last of several diverged."""
+    for run in plan.runs.values():
+        level = [90.0 - 7 * t - run.seed for t in range(run.tasks)]
+        accuracy = matrix(*level)[-1 if run.method == "joint" else 0 :]
+        terms = {"stream": 0.5, "replay": 0.01, "diversity": -0.01, "mask_replay": 0.0}
+        columns: dict[str, Any] = {
+            "accuracy_class_il": accuracy,
+            "accuracy_task_il": accuracy,
+            "history": history(terms, phases=run.tasks),
+            "seconds": 10_000.0,
+        }
+        if run.seed == 2:
+            columns = {"status": "diverged", "accuracy_class_il": [], "accuracy_task_il": []}
+        elif run.probes:
+            columns |= PROBED
+        write_record(plan, run.id, **columns)
+
+
+EXPERIMENTS = {
+    "methods": {"methods": ["joint", "lwf", "twf"]},
+    "one seed": {"methods": ["finetune", "derpp"], "seeds": [0], "buffers": [500]},
+    "ablation": {
+        "methods": ["twf"],
+        "protocols": ["class-il"],
+        "variants": {
+            "all": {"title": "all"},
+            "fp": {"title": "FP", "without_buffer": True, "hyperparameters": {"alpha": 0.0}},
+        },
+    },
+    "switches": {
+        "methods": ["lwf", "twf"],
+        "variants": {
+            "as-set": {"title": "as set"},
+            "f12": {"title": "F12", "methods": ["lwf"], "fidelity": {"F12": "paper"}},
+            "f6": {"title": "F6", "methods": ["twf"], "fidelity": {"F6": "paper"}},
+        },
+    },
+    "probes": {
+        "methods": ["er"],
+        "probes": True,
+        "variants": {
+            "pretrained": {"title": "from pretraining"},
+            "scratch": {"title": "from scratch", "pretrained": False},
+        },
+    },
+    "shares": {
+        "benchmarks": ["split-digits"],
+        "methods": ["derpp", "derpp-pretraining", "twf"],
+        "variants": {
+            "none": {"title": "0 %", "methods": ["derpp"]},
+            "half": {"title": "50 %", "methods": ["derpp-pretraining"]},
+            "twf": {"title": "TwF", "methods": ["twf"]},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_each_figure_is_drawn_without_a_warning_and_with_the_same_bytes(
+    make_plan, write_record, collect, experiment: dict[str, Any]
+) -> None:
+    plan = make_plan(**{"seeds": [0, 1, 2]} | experiment)
+    write_all(plan, write_record)
+    collect(plan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert figures.write(plan) == []
+    folder = figure_index("small").parent
+    first = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert first.keys() == {"index.csv"} | {
+        f"{name}.{ending}" for name in names(plan) for ending in ("svg", "png", "csv")
+    }
+    with matplotlib.rc_context({"font.size": 30, "svg.hashsalt": None}):  # a user's own settings
+        figures.write(plan)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == first
+    for name, content in first.items():
+        if name.endswith(".svg"):
+            assert b"<dc:date>" not in content
+            ET.fromstring(content)
+
+
+def test_several_processes_draw_the_same(make_plan, write_record, collect) -> None:
+    plan = make_plan([0], **ONE)
+    write_all(plan, write_record)
+    collect(plan)
+    figures.write(plan)
+    folder = figure_index("small").parent
+    first = {path.name: path.read_bytes() for path in folder.iterdir()}
+    shutil.rmtree(folder)
+    figures.write(plan, processes=2)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == first
+
+
+def test_the_data_beside_a_figure_are_what_it_shows(make_plan, write_record, collect) -> None:
+    plan = make_plan([0, 1], **ONE)
+    write_all(plan, write_record)
+    frame = frame_of(plan, "accuracy", collect)
+    figures.write(plan)
+    data = pd.read_csv(figure_file("small", "accuracy.main.split-cifar10", "csv"))
+    pd.testing.assert_frame_equal(data, frame, check_dtype=False)
+    index = pd.read_csv(figure_index("small")).set_index("figure")
+    first = index.loc["accuracy.main.split-cifar10"]
+    assert first["note"] == "Mean over 2 seeds; bands from the lowest to the highest."
+    assert "One seed" not in "".join(index["note"])
+
+
+def test_hostile_titles_are_escaped(make_plan, write_record, collect) -> None:
+    variants = {"a": {"title": HOSTILE}, "b": {"title": "b", "hyperparameters": {"lr": 0.5}}}
+    plan = make_plan([0], **ONE, title=HOSTILE, variants=variants)
+    write_all(plan, write_record)
+    collect(plan)
+    figures.write(plan)
+    svg = figure_file("small", "final.main.split-cifar10", "svg").read_text()
+    assert "<script" not in svg
+    root = ET.fromstring(svg)
+    assert not [element for element in root.iter() if element.tag.endswith("script")]
+    text = "\n".join("".join(element.itertext()) for element in root.iter())
+    assert f"{HOSTILE}: Split CIFAR-10" in text
+    assert f"ER, {HOSTILE}" in text
+    data = pd.read_csv(figure_file("small", "final.main.split-cifar10", "csv"))
+    assert data["label"][0] == f"ER, {HOSTILE}"
+
+
+def test_of_an_incomplete_study_what_is_there(
+    make_plan, write_record, collect, monkeypatch, capsys
+) -> None:
+    plan = make_plan([0], methods=["er", "derpp"], buffers=[500])
+    write_all(plan, write_record)
+    collect(plan)
+    figures.write(plan)
+    other = figure_file("small", "matrix.main.split-cifar10.derpp", "png")
+    assert other.exists()
+
+    Path("results/small/runs/split-cifar10.derpp.500.s0.parquet").unlink()
+    collect(plan)
+    monkeypatch.setattr(cli.results, "plan_of", lambda params, study: plan)
+    monkeypatch.setattr(sys, "argv", ["twf", "figures", "small"])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 0
+    said = capsys.readouterr().out
+    assert said == "without data yet, not written: matrix.main.split-cifar10.derpp\n"
+    assert not other.exists()
+    assert "DER++" not in figure_file("small", "accuracy.main.split-cifar10", "svg").read_text()
+
+
+def test_without_any_finished_run_the_list_is_empty(make_plan, write_record, collect) -> None:
+    plan = make_plan([0], **ONE)
+    write_record(plan, "split-cifar10.er.500.s0", status="diverged", accuracy_class_il=[])
+    collect(plan)
+    assert figures.write(plan) == names(plan)
+    assert [path.name for path in figure_index("small").parent.iterdir()] == ["index.csv"]
+    assert len(pd.read_csv(figure_index("small"))) == 0

@@ -1,0 +1,172 @@
+"""Records: what is read, what is refused, and collecting some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from twf.errors import UserError
+from twf.files import record_file, runs_file
+from twf.results import figures, record, tables
+from twf.results.documents import report
+from twf.study import Plan
+
+TORN, OLD, MISSING, DONE = (
+    f"split-cifar10.{name}.s0" for name in ("joint", "finetune", "er.500", "er.5120")
+)
+
+
+@pytest.fixture
+def plan(make_plan: Any, write_record: Any) -> Plan:
+    """Four runs: a torn record, one of an older schema, none, and a good one."""
+    plan: Plan = make_plan([0], methods=["joint", "finetune", "er"])
+    for run in plan.runs:
+        write_record(plan, run)
+    record_file("small", TORN).write_bytes(b"PAR1")
+    old = pq.read_table(record_file("small", OLD))
+    metadata = {"twf_record_version": "1"}
+    pq.write_table(old.replace_schema_metadata(metadata), record_file("small", OLD))
+    record_file("small", MISSING).unlink()
+    return plan
+
+
+def gather(plan: Plan) -> dict[str, str]:
+    files = [record_file(plan.study, run) for run in plan.runs]
+    return record.collect_partial(files, runs_file(plan.study))
+
+
+def test_collecting_all_names_the_first_that_is_not_there(plan: Plan) -> None:
+    files = [record_file(plan.study, run) for run in (DONE, MISSING)]
+    with pytest.raises(UserError, match=f"no record .*{MISSING}.parquet"):
+        record.collect(files, runs_file(plan.study))
+    assert not runs_file(plan.study).exists()
+
+
+@pytest.mark.parametrize(("run", "said"), [(OLD, "record version 1, this"), (TORN, "cannot be")])
+def test_an_unreadable_record_is_refused_and_named(plan: Plan, run: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        record.collect([record_file("small", run)], runs_file("small"))
+    assert f"{run}.parquet" in str(caught.value)
+    assert "delete it and run again" in " ".join(str(caught.value).split())
+
+
+def changed(change: Callable[[pa.Table], pa.Table]) -> Path:
+    """A good record, changed, that still says it is of this version."""
+    path = record_file("small", DONE)
+    version = {"twf_record_version": str(record.VERSION)}
+    pq.write_table(change(pq.read_table(path)).replace_schema_metadata(version), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t.drop_columns(["seconds"]), "lacks seconds"),
+        (lambda t: t.rename_columns({"seconds": "duration"}), "lacks seconds; has duration"),
+        (lambda t: t.append_column("more", pa.array([1])), "has more"),
+        (
+            lambda t: t.append_column("seed", t["seed"]),
+            "it has them twice, or in another order",
+        ),
+        (lambda t: t.set_column(7, "seed", pa.array(["0"])), "seed is string, not int64"),
+        (lambda t: t.set_column(7, "seed", pa.array([0], pa.int32())), "seed is int32, not int64"),
+        (lambda t: t.select(t.column_names[::-1]), "in another order"),
+    ],
+)
+def test_a_record_with_other_columns_is_refused(plan: Plan, change: Any, said: str) -> None:
+    path = changed(change)
+    for read in (record.read, record.read_digest):
+        with pytest.raises(UserError, match=said) as caught:
+            read(path)
+        assert f"{path} has not the columns of record version {record.VERSION}" in str(caught.value)
+        assert "delete it and run again" in str(caught.value)
+    assert said in gather(plan)[DONE]
+
+
+@pytest.mark.parametrize("version", ["1", "3", "2.0", "", "next"])
+def test_another_version_is_refused_whatever_its_columns(plan: Plan, version: str) -> None:
+    path = changed(lambda t: t)
+    metadata = {"twf_record_version": version}
+    pq.write_table(pq.read_table(path).replace_schema_metadata(metadata), path)
+    with pytest.raises(UserError, match=f"has record version {version}, this code reads"):
+        record.read(path)
+
+
+def test_a_parquet_file_of_something_else_is_refused(plan: Plan) -> None:
+    path = record_file("small", DONE)
+    pq.write_table(pa.table({"run": ["x"]}), path)
+    with pytest.raises(UserError, match="has record version none"):
+        record.read(path)
+
+
+def test_a_record_cut_anywhere_is_refused(plan: Plan) -> None:
+    path = record_file("small", DONE)
+    whole = path.read_bytes()
+    for length in (0, 3, len(whole) // 3, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UserError, match="cannot be read"):
+            record.read(path)
+
+
+def test_a_collected_table_with_other_columns_is_refused_by_what_reads_it(plan: Plan) -> None:
+    gather(plan)
+    path = runs_file("small")
+    pq.write_table(pq.read_table(path).drop_columns(["history"]), path)
+    for make in (report.write, figures.write, lambda p: tables.write(p, "main.split-cifar10")):
+        with pytest.raises(UserError, match="lacks history"):
+            make(plan)
+
+
+def test_collecting_some_says_why_others_are_not_there(plan: Plan) -> None:
+    reasons = gather(plan)
+    assert set(reasons) == {TORN, OLD, MISSING}
+    assert reasons[MISSING] == ""
+    assert "cannot be read" in reasons[TORN]
+    assert "record version 1" in reasons[OLD]
+    rows = {row["run"]: row for row in record.read(runs_file("small")).to_pylist()}
+    statuses = {run: row["status"] for run, row in rows.items()}
+    assert statuses == {TORN: "unreadable", OLD: "unreadable", DONE: "finished"}
+    assert rows[OLD]["reason"] == reasons[OLD]
+
+
+def test_an_unreadable_record_is_a_hole_in_tables_and_report(plan: Plan) -> None:
+    gather(plan)
+    long = tables.cells(plan, "main.split-cifar10", record.read(runs_file("small")))
+    counts = long[long["protocol"] == "class-il"].set_index(["method", "buffer"])["n"]
+    assert counts.tolist() == [0, 0, 0, 1]
+    tables.write(plan, "main.split-cifar10")
+    figures.write(plan)
+    report.write(plan)
+    page = (runs_file("small").parent / "report.html").read_text()
+    assert "4 planned: 1 finished, 2 unreadable, 1 missing" in page
+    assert "record version 1, this code reads" in page
+
+
+def test_nothing_to_collect_is_a_table_of_no_rows(make_plan: Any) -> None:
+    plan = make_plan([0])
+    assert set(gather(plan)) == set(plan.runs)
+    assert record.read(runs_file("small")).num_rows == 0
+
+
+def test_some_columns_are_read_alone(plan: Plan) -> None:
+    assert record.read(record_file("small", DONE), ["digest"]).column_names == ["digest"]
+    assert record.read_digest(record_file("small", DONE)) == plan.runs[DONE].digest
+
+
+def test_a_damaged_record_is_refused_or_says_the_same(plan: Plan) -> None:
+    """A bit anywhere: in a value it is found; what nobody reads, like an encoder's name, may be."""
+    path = record_file("small", DONE)
+    whole, said = path.read_bytes(), record.read(path)
+    found = 0
+    for at in range(0, len(whole), 23):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+        try:
+            assert record.read(path) == said, f"byte {at}"
+        except UserError:
+            found += 1
+    assert found > len(whole) / 23 / 3

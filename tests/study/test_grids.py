@@ -1,0 +1,183 @@
+"""A search for hyperparameters: what it plans, what is refused, and how another study takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from project import PROJECT
+
+from twf import files
+from twf.errors import UserError
+from twf.study import Plan, expand, params
+from twf.study.grids import points
+from twf.study.params import Search
+
+LOADED = params.load(PROJECT / files.PARAMS)
+
+Values = dict[str, Any]
+
+
+@pytest.fixture
+def values(tiny_values: Values) -> Values:
+    """The miniature study, searching for the rate of ER and two weights of DER++."""
+    tiny_values["studies"]["tiny"]["experiments"] = {
+        "search": {
+            "title": "Hyperparameters",
+            "benchmarks": ["split-target"],
+            "methods": ["er", "derpp"],
+            "search": {
+                "held_out": 0.25,
+                "grids": {
+                    "er": {"lr": [0.05, 0.1]},
+                    "derpp": {"alpha": [0.1, 0.5], "beta": [0.5, 1.0, 2.0]},
+                },
+            },
+        }
+    }
+    return tiny_values
+
+
+def search_of(values: Values) -> Values:
+    return values["studies"]["tiny"]["experiments"]["search"]["search"]
+
+
+def plan(values: Values) -> Plan:
+    return expand(params.check(values), "tiny")
+
+
+def test_every_combination_of_a_grid_is_a_trial_and_the_rest_stays_as_set(values):
+    planned = plan(values)
+    (cell,) = [c for c in planned.search if (c.method, c.protocol) == ("derpp", "class-il")]
+    tried = [trial.hyperparameters for trial in cell.trials]
+    expected = [
+        {"lr": 0.05, "alpha": alpha, "beta": beta} for alpha in (0.1, 0.5) for beta in (0.5, 1, 2)
+    ]
+    assert tried == expected
+    assert cell.as_set == {"lr": 0.05, "alpha": 0.5, "beta": 0.5}
+    for trial in cell.trials:
+        for seed, run in trial.runs.items():
+            assert planned.runs[run].hyperparameters == trial.hyperparameters
+            assert planned.runs[run].held_out == 0.25
+            assert planned.runs[run].seed == seed
+    assert planned.tables == {}
+
+
+def test_both_protocols_share_the_runs_of_a_trial(values):
+    planned = plan(values)
+    assert len(planned.search) == 4  # two methods, two protocols
+    assert len(planned.runs) == 2 + 6
+
+
+def test_a_trials_name_does_not_change_when_the_grid_grows(values):
+    before = plan(values).runs
+    search_of(values)["grids"]["er"]["lr"].insert(0, 0.01)
+    after = plan(values).runs
+    assert set(before) < set(after)
+    assert all(after[name].digest == before[name].digest for name in before)
+
+
+def test_a_run_of_a_search_is_never_that_of_a_table(values):
+    values["studies"]["tiny"]["experiments"]["main"] = {
+        "title": "Accuracy",
+        "benchmarks": ["split-target"],
+        "methods": ["er"],
+    }
+    planned = plan(values)
+    (table,) = planned.tables.values()
+    shown = {run for cell in table.cells for run in cell.runs.values()}
+    assert {planned.runs[run].held_out for run in shown} == {None}
+
+
+def test_a_limit_draws_always_the_same_points_with_the_set_one_among_them():
+    grid = {"lr": [0.1, 0.2, 0.3], "alpha": [float(i) for i in range(10)], "beta": [0.0, 1.0]}
+    base = {"lr": 0.2, "alpha": 3.0, "beta": 1.0}
+    search = Search(held_out=0.1, points=7, grids={"derpp": grid})
+    drawn = points(search, "derpp", base)
+    assert drawn == points(search, "derpp", base)
+    assert len({tuple(p.items()) for p in drawn}) == len(drawn) == 7
+    assert base in drawn
+    assert all(p[key] in grid[key] for p in drawn for key in grid)
+
+
+def test_each_grid_of_the_papers_search_has_several_points_and_the_published_values():
+    (experiment,) = LOADED.studies["paper-search"].experiments.values()
+    assert experiment.methods == LOADED.studies["paper"].experiments["main"].methods
+    planned = expand(LOADED, "paper-search")
+    for cell in planned.search:
+        grid = experiment.search.grids[cell.method]
+        assert all(cell.as_set[key] in tried for key, tried in grid.items()), cell
+        assert len(cell.trials) > 1
+        assert cell.as_set in [trial.hyperparameters for trial in cell.trials]
+        # the paper leaves these out of its search
+        assert not {"batch_size", "epochs"} & set(grid)
+    published = {
+        (table.benchmark, cell.method, cell.buffer, cell.protocol)
+        for table in expand(LOADED, "paper").tables.values()
+        if table.experiment == "main"
+        for cell in table.cells
+    }
+    assert {(c.benchmark, c.method, c.buffer, c.protocol) for c in planned.search} == published
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"grids": {"er": {"lr": [0.1]}}}, "search.grids: say which values of derpp to try"),
+        ({"held_out": 1.0}, "search.held_out: Input should be less than 1"),
+        ({"points": 0}, "search.points: Input should be greater than 0"),
+        (
+            {"grids": {"er": {"lr": [0.0]}, "derpp": {"beta": [1.0]}}},
+            "search.grids.er.lr: Input should be greater than 0 (is: 0.0)",
+        ),
+        (
+            {"grids": {"er": {"alpha": [1.0]}, "derpp": {"beta": [1.0]}}},
+            "search.grids.er: er has no 'alpha'; allowed: lr",
+        ),
+    ],
+)
+def test_a_mistake_is_refused_with_its_key(values, change, message):
+    search_of(values).update(change)
+    with pytest.raises(UserError) as refused:
+        params.check(values)
+    assert "studies.tiny.experiments.search." in str(refused.value)
+    assert message in str(refused.value)
+
+
+def test_a_search_has_no_variants(values):
+    values["studies"]["tiny"]["experiments"]["search"]["variants"] = {"a": {"title": "A"}}
+    with pytest.raises(UserError, match="has no variants and no probes"):
+        params.check(values)
+
+
+@pytest.fixture
+def tuned(tiny_values: Values, tmp_path: Path) -> Values:
+    """The miniature study with ER's rate for Task-IL from a file of winners."""
+    winners = tmp_path / "winners.yaml"
+    place = {"benchmark": "split-target", "method": "er", "buffer": 16, "protocol": "task-il"}
+    winners.write_text(yaml.safe_dump([place | {"hyperparameters": {"lr": 0.7}}]))
+    tiny_values["studies"]["tiny"]["winners"] = str(winners)
+    return tiny_values
+
+
+def test_a_study_takes_the_winners_of_a_search(tuned):
+    planned = plan(tuned)
+    rates = {name: run.hyperparameters["lr"] for name, run in planned.runs.items()}
+    assert rates["split-target.er.16.task-il.s0"] == 0.7
+    assert rates["split-target.er.16.s0"] == 0.05
+    assert set(rates.values()) == {0.7, 0.05}
+
+
+def test_winners_that_are_not_there_are_named_with_what_makes_them(tuned):
+    Path(tuned["studies"]["tiny"]["winners"]).unlink()
+    with pytest.raises(UserError, match=r"studies.tiny.winners: no .*winners.yaml.*snakemake"):
+        plan(tuned)
+
+
+@pytest.mark.parametrize("text", ["- {method: er}", "a: [", "{}"])
+def test_a_file_that_holds_no_winners_is_refused(tuned, text):
+    Path(tuned["studies"]["tiny"]["winners"]).write_text(text)
+    with pytest.raises(UserError, match="is not what `twf search` writes"):
+        plan(tuned)

@@ -1,0 +1,461 @@
+"""What may stand in `params.yaml`, what is said of a mistake, and that it is the paper's."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from project import PROJECT
+
+from twf import files
+from twf.errors import UserError
+from twf.study import params
+from twf.study.hyperparameters import METHODS
+
+PROJECT_VALUES = yaml.safe_load((PROJECT / files.PARAMS).read_text())
+REMOVE = object()
+
+Values = dict[str, Any]
+
+
+def put(values: Values, path: str, value: Any) -> Values:
+    """Set the key at a path like `studies.tiny.seeds`, or remove it."""
+    *parents, last = path.split(".")
+    place: Any = values
+    for part in parents:
+        place = place[int(part)] if isinstance(place, list) else place[part]
+    if value is REMOVE:
+        del place[last]
+    else:
+        place[int(last) if isinstance(place, list) else last] = value
+    return values
+
+
+def complaint(values: Any) -> str:
+    with pytest.raises(UserError) as caught:
+        params.check(values)
+    return str(caught.value)
+
+
+def test_the_projects_params_load():
+    loaded = params.load(PROJECT / files.PARAMS)
+    assert {"demo", "paper"} <= loaded.studies.keys()
+    assert loaded.study in loaded.studies
+
+
+SPLIT = "benchmarks.split-target"
+MAIN = "studies.tiny.experiments.main"
+
+# Where a value is changed, to what, and what the message must say of it.
+WRONG: list[tuple[str, Any, list[str]]] = [
+    # unknown keys, from the top to the deepest
+    ("benchmark", {}, ["unknown key 'benchmark' (did you mean 'benchmarks'?)", "allowed: study, "]),
+    ("zzz", 1, ["unknown key 'zzz'; allowed: study, gpu_slots, tracking, fidelity, "]),
+    ("tracking.mod", "off", ["tracking: unknown key 'mod' (did you mean 'mode'?)", "entity"]),
+    (f"{SPLIT}.epoch", 3, [f"{SPLIT}: unknown key 'epoch' (did you mean 'epochs'?)", "lr_decay"]),
+    (
+        "datasets.target.classses",
+        4,
+        ["datasets.target: unknown key 'classses' (did you mean 'classes'?)", "allowed: title, "],
+    ),
+    (
+        "datasets.target.augmentation.flips",
+        True,
+        ["datasets.target.augmentation: unknown key 'flips' (did you mean 'flip'?)", "padding"],
+    ),
+    (
+        "sources.origin.pretraining.epoch",
+        1,
+        ["sources.origin.pretraining: unknown key 'epoch' (did you mean 'epochs'?)", "momentum"],
+    ),
+    (
+        f"{SPLIT}.methods.joints",
+        {"lr": 0.1},
+        [f"{SPLIT}.methods: unknown key 'joints' (did you mean 'joint'?)", "finetune"],
+    ),
+    (
+        f"{SPLIT}.methods.twf.lambda_pf",
+        0.1,
+        [f"{SPLIT}.methods.twf: unknown key 'lambda_pf' (did you mean 'lambda_fp'?)", "beta"],
+    ),
+    (
+        f"{SPLIT}.methods.er.alpha",
+        0.1,
+        [f"{SPLIT}.methods.er: unknown key 'alpha'", "allowed: lr, overrides"],
+    ),
+    (
+        f"{SPLIT}.methods.twf.overrides",
+        [{"bufer": 16}],
+        [f"{SPLIT}.methods.twf.overrides.0: unknown key 'bufer' (did you mean 'buffer'?)"],
+    ),
+    (f"{MAIN}.method", ["er"], [f"{MAIN}: unknown key 'method' (did you mean 'methods'?)"]),
+    ("fidelity.F16", "paper", ["fidelity.F16: ", "'F1', 'F2'"]),
+    # wrong types
+    (f"{SPLIT}.epochs", "five", [f"{SPLIT}.epochs: ", "valid integer", "(is: 'five')"]),
+    (f"{SPLIT}.epochs", 2.5, [f"{SPLIT}.epochs: ", "valid integer", "(is: 2.5)"]),
+    (f"{SPLIT}.epochs", True, [f"{SPLIT}.epochs: ", "valid integer", "(is: True)"]),
+    (f"{SPLIT}.epochs", None, [f"{SPLIT}.epochs: ", "valid integer", "(is: None)"]),
+    (f"{SPLIT}.epochs", REMOVE, [f"{SPLIT}.epochs: ", "required"]),
+    (f"{SPLIT}.buffers", 16, [f"{SPLIT}.buffers: ", "valid list", "(is: 16)"]),
+    (f"{SPLIT}.methods.er.lr", "0.1", [f"{SPLIT}.methods.er.lr: ", "number", "(is: '0.1')"]),
+    (f"{SPLIT}.methods.er.lr", False, [f"{SPLIT}.methods.er.lr: ", "number", "(is: False)"]),
+    (f"{SPLIT}.methods.er", 0.1, [f"{SPLIT}.methods.er: ", "dictionary", "(is: 0.1)"]),
+    (
+        "datasets.target.augmentation.flip",
+        1,
+        ["datasets.target.augmentation.flip: ", "valid boolean", "(is: 1)"],
+    ),
+    (
+        "datasets.target.augmentation.mean",
+        [0.5, 0.5],
+        ["datasets.target.augmentation.mean: ", "at least 3 items", "(is: [0.5, 0.5])"],
+    ),
+    ("datasets.target.classes", "4", ["datasets.target.classes: ", "integer", "(is: '4')"]),
+    ("studies.tiny.seeds.0", -1, ["studies.tiny.seeds.0: ", "greater than or equal", "(is: -1)"]),
+    # numbers that mean nothing
+    (f"{SPLIT}.methods.er.lr", -0.1, [f"{SPLIT}.methods.er.lr: ", "greater than 0", "(is: -0.1)"]),
+    (f"{SPLIT}.methods.er.lr", 0, [f"{SPLIT}.methods.er.lr: ", "greater than 0", "(is: 0)"]),
+    (f"{SPLIT}.methods.er.lr", float("inf"), [f"{SPLIT}.methods.er.lr: ", "finite", "(is: inf)"]),
+    (f"{SPLIT}.methods.er.lr", float("nan"), [f"{SPLIT}.methods.er.lr: ", "finite", "(is: nan)"]),
+    (
+        f"{SPLIT}.methods.derpp.alpha",
+        -1,
+        [f"{SPLIT}.methods.derpp.alpha: ", "greater than or equal to 0", "(is: -1)"],
+    ),
+    (
+        f"{SPLIT}.methods.derpp.overrides",
+        [{"beta": -2.0}],
+        [f"{SPLIT}.methods.derpp.overrides.0.beta: ", "or equal to 0", "(is: -2.0)"],
+    ),
+    (f"{SPLIT}.batch_size", 0, [f"{SPLIT}.batch_size: ", "greater than 0", "(is: 0)"]),
+    (f"{SPLIT}.tasks", 1, [f"{SPLIT}.tasks: ", "greater than or equal to 2", "(is: 1)"]),
+    ("datasets.target.size", 8, ["datasets.target.size: ", "equal to 16", "(is: 8)"]),
+    # words that are not among those allowed
+    (
+        f"{MAIN}.methods",
+        ["er", "dreams"],
+        [f"{MAIN}.methods.1: ", "(is: 'dreams')", *(repr(name) for name in METHODS)],
+    ),
+    (
+        "sources.origin.network.architecture",
+        "resnet34",
+        ["sources.origin.network.architecture: ", "'resnet18' or 'resnet50'", "(is: 'resnet34')"],
+    ),
+    ("datasets.target.reader", "csv", ["datasets.target: ", "'csv'", "'archive'", "'digits'"]),
+    ("tracking.mode", "yes", ["tracking.mode: ", "'offline' or 'off'", "(is: 'yes')"]),
+    (
+        f"{SPLIT}.methods.er.overrides",
+        [{"protocol": "domain-il", "lr": 0.1}],
+        [f"{SPLIT}.methods.er.overrides.0.protocol: ", "'class-il' or 'task-il'", "'domain-il'"],
+    ),
+    (f"{SPLIT}.data", "My Set", [f"{SPLIT}.data: ", "'^[a-z0-9][a-z0-9-]*$'", "(is: 'My Set')"]),
+    # what only the whole can tell
+    (f"{SPLIT}.tasks", 3, [f"{SPLIT}.tasks: 3 ", "4 classes of target; allowed: 2, 4"]),
+    (f"{SPLIT}.data", "targets", [f"{SPLIT}.data: 'targets'", "allowed: target, origin"]),
+    (f"{SPLIT}.source", "orign", [f"{SPLIT}.source: 'orign'", "allowed: origin"]),
+    ("sources.origin.data", "nothing", ["sources.origin.data: 'nothing'", "allowed: target, ori"]),
+    ("study", "large", ["study: 'large' does not exist; allowed: tiny"]),
+    (f"{MAIN}.benchmarks", ["split"], [f"{MAIN}.benchmarks: 'split'", "allowed: split-target"]),
+    (f"{MAIN}.source", "svhn", [f"{MAIN}.source: 'svhn'", "allowed: origin"]),
+    (
+        f"{SPLIT}.methods.er.overrides",
+        [{"buffer": 32, "lr": 0.1}],
+        [f"{SPLIT}.methods.er.overrides.0.buffer: 32 ", f"{SPLIT}.buffers; allowed: 16"],
+    ),
+    (
+        f"{SPLIT}.methods.er",
+        REMOVE,
+        [f"{MAIN}.methods: 'er' has no hyperparameters; add {SPLIT}.methods.er"],
+    ),
+    (
+        "sources.origin.weights",
+        "file.safetensors",
+        ["sources.origin: ", "give either both 'data' and 'pretraining', or 'weights' alone"],
+    ),
+    ("sources.origin.data", REMOVE, ["sources.origin: ", "both 'data' and 'pretraining'"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"), WRONG, ids=[f"{path}={value!r:.20}" for path, value, _ in WRONG]
+)
+def test_a_wrong_value_is_named_with_its_place_and_what_is_allowed(path, value, said, tiny_values):
+    params.check(tiny_values)  # right before the change
+    text = complaint(put(tiny_values, path, value))
+    assert text.startswith("params.yaml is wrong:\n  ")
+    for part in said:
+        assert part in text
+    assert len(text.splitlines()) == 2, "one mistake, one line"
+
+
+@pytest.mark.parametrize("values", [None, [], "study", 3])
+def test_what_is_no_mapping_at_all_is_a_users_mistake(values):
+    assert "params.yaml is wrong" in complaint(values)
+
+
+def test_a_name_that_no_file_could_have_is_refused(tiny_values):
+    tiny_values["studies"]["a/b"] = tiny_values["studies"]["tiny"]
+    assert "studies.a/b: String should match pattern" in complaint(tiny_values)
+
+
+def test_several_mistakes_are_all_listed(tiny_values):
+    put(tiny_values, f"{SPLIT}.epochs", 0)
+    put(tiny_values, f"{SPLIT}.methods.twf.lambda_pf", 1.0)
+    put(tiny_values, f"{SPLIT}.methods.twf.lambda_f", 1.0)
+    put(tiny_values, "sources.origin.pretraining.lr", "fast")
+    put(tiny_values, "studies.tiny.seeds", [])
+    text = complaint(tiny_values)
+    for part in ("epochs", "'lambda_pf'", "'lambda_f'", "sources.origin.pretraining.lr", "seeds"):
+        assert part in text
+
+
+def test_several_mistakes_between_keys_are_all_listed(tiny_values):
+    put(tiny_values, f"{SPLIT}.tasks", 3)
+    put(tiny_values, f"{SPLIT}.source", "nowhere")
+    put(tiny_values, "study", "large")
+    assert len(complaint(tiny_values).splitlines()) == 4
+
+
+def paths(values: Any, prefix: str = "") -> list[str]:
+    """Every key path of nested values."""
+    if isinstance(values, dict):
+        items = list(values.items())
+    elif isinstance(values, list):
+        items = list(enumerate(values))
+    else:
+        return []
+    return [p for k, v in items for p in (f"{prefix}{k}", *paths(v, f"{prefix}{k}."))]
+
+
+odd = st.sampled_from([None, True, -1, 0, 10**30, 1.5, "", "x", [], [[1]], {}, {"x": 1}, {1: 2}])
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(paths(PROJECT_VALUES)), odd)
+def test_no_value_whatever_makes_the_check_itself_fail(path, value):
+    """A wrong value is a `UserError` that names a key on its way, never another exception."""
+    values = put(copy.deepcopy(PROJECT_VALUES), path, value)
+    message = ""
+    try:
+        params.check(values)
+    except UserError as error:
+        message = str(error)
+    if message:  # some values are right
+        assert message.startswith("params.yaml is wrong:\n  ")
+    if message and value != {}:  # which is right itself; then those miss it that name its keys
+        assert path.split(".")[0] in message
+
+
+def load_text(folder: Path, text: str) -> params.Params:
+    (folder / "params.yaml").write_text(text)
+    return params.load(folder / "params.yaml")
+
+
+def test_a_power_of_ten_that_yaml_reads_as_text_comes_with_the_remedy(tmp_path, tiny_values):
+    text = yaml.safe_dump(put(tiny_values, f"{SPLIT}.methods.er.lr", 0.0625))
+    load_text(tmp_path, text)
+    with pytest.raises(UserError) as caught:
+        load_text(tmp_path, text.replace("0.0625", "1e-4"))
+    assert f"{SPLIT}.methods.er.lr: " in str(caught.value)
+    assert "1.0e-4 rather than 1e-4" in str(caught.value)
+    assert "(is: '1e-4')" in str(caught.value)
+    loaded = load_text(tmp_path, text.replace("0.0625", "1.0e-4"))
+    assert loaded.benchmarks["split-target"].hyperparameters("er", 16, "class-il")["lr"] == 1e-4
+
+
+def test_a_key_given_twice_is_named_with_its_line(tmp_path, tiny_values):
+    text = yaml.safe_dump(tiny_values, sort_keys=False)
+    line = len(text.splitlines()) + 1
+    with pytest.raises(UserError, match=rf"params.yaml: line {line}: key 'study' twice"):
+        load_text(tmp_path, text + "study: other\n")
+    with pytest.raises(UserError, match=r"line 2: key 'lr' twice"):
+        load_text(tmp_path, "a:\n  b: [{lr: 1, lr: 2}]\n")
+
+
+def test_anchors_may_be_merged(tmp_path, tiny_values):
+    er = tiny_values["benchmarks"]["split-target"]["methods"].pop("er")
+    assert er == {"lr": 0.05}
+    text = yaml.safe_dump(tiny_values, sort_keys=False)
+    text = text.replace("      joint:\n", "      joint: &common\n", 1)
+    text = text.replace("      finetune:\n", "      er:\n        <<: *common\n      finetune:\n", 1)
+    methods = load_text(tmp_path, text).benchmarks["split-target"].methods
+    assert methods.er.lr == methods.joint.lr == 0.05
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"study: [tiny",
+        b"a: b: c",
+        b"\tstudy: tiny",
+        b"? [a]\n: b",
+        b"{{ x }}: 1",
+        b"a: \xff",
+        b"\0",
+    ],
+)
+def test_what_is_not_yaml_is_a_users_mistake(tmp_path, content):
+    (tmp_path / "params.yaml").write_bytes(content)
+    with pytest.raises(UserError, match=r"params.yaml is not valid YAML"):
+        params.load(tmp_path / "params.yaml")
+
+
+def test_an_empty_file_is_a_users_mistake(tmp_path):
+    with pytest.raises(UserError, match=r"params.yaml is wrong"):
+        load_text(tmp_path, "")
+
+
+def test_a_missing_file_is_named_with_the_remedy(tmp_path):
+    with pytest.raises(UserError, match=r"no file .*absent.yaml: .*--params"):
+        params.load(tmp_path / "absent.yaml")
+    with pytest.raises(UserError, match=r"--params"):
+        params.load(tmp_path)  # a folder
+
+
+def test_a_later_override_wins_and_others_do_not_touch_a_cell(tiny_values):
+    tiny_values["benchmarks"]["split-target"]["buffers"] = [16, 32]
+    put(
+        tiny_values,
+        f"{SPLIT}.methods.derpp",
+        {
+            "lr": 0.1,
+            "alpha": 1.0,
+            "beta": 1.0,
+            "overrides": [
+                {"buffer": 32, "alpha": 2.0, "beta": 2.0},
+                {"protocol": "task-il", "alpha": 3.0},
+                {"buffer": 16, "protocol": "task-il", "lr": 0.5, "beta": 0.0},
+            ],
+        },
+    )
+    benchmark = params.check(tiny_values).benchmarks["split-target"]
+    found = {
+        (buffer, protocol): tuple(benchmark.hyperparameters("derpp", buffer, protocol).values())
+        for buffer in (16, 32)
+        for protocol in params.PROTOCOLS
+    }
+    assert found == {
+        (16, "class-il"): (0.1, 1.0, 1.0),
+        (16, "task-il"): (0.5, 3.0, 0.0),
+        (32, "class-il"): (0.1, 2.0, 2.0),
+        (32, "task-il"): (0.1, 3.0, 2.0),
+    }
+
+
+def test_the_schema_file_is_in_step_with_the_types():
+    text = (PROJECT / files.SCHEMA).read_text()
+    assert text == params.schema(), f"run `twf schema` to write {files.SCHEMA} anew"
+
+
+def test_the_schema_accepts_the_projects_params_and_refuses_unknown_keys(tiny_values):
+    schema = json.loads((PROJECT / files.SCHEMA).read_text())
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    validator.check_schema(schema)
+    validator.validate(PROJECT_VALUES)
+    validator.validate(tiny_values)
+    for path in (
+        "zzz",
+        "tracking.zzz",
+        "datasets.target.zzz",
+        f"{SPLIT}.zzz",
+        f"{SPLIT}.methods.zzz",
+        f"{SPLIT}.methods.twf.zzz",
+        f"{MAIN}.zzz",
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            validator.validate(put(copy.deepcopy(tiny_values), path, 1))
+
+
+# The paper's hyperparameters, as printed. How many rows each method has is counted by hand:
+# benchmarks x protocols x buffers x hyperparameters (`shared` has no decay on Split CUB-200).
+PRINTED_ROWS = {
+    "shared": 2 * (4 + 5 + 3),
+    "joint": 6,
+    "finetune": 6,
+    "oewc": 18,
+    "lwf": 24,
+    "er": 12,
+    "co2l": 96,
+    "icarl": 24,
+    "derpp": 36,
+    "er-ace": 12,
+    "twf": 72,
+}
+OUR_NAMES = {  # others are called as in the paper
+    ("twf", "lambda"): "lambda_diversity",
+    ("oewc", "lambda"): "lambda_ewc",
+    ("co2l", "lambda"): "lambda_ird",
+}
+NOT_THE_PAPERS = ("derpp-ewc", "derpp-pretraining")  # of figures without a table of values
+
+
+def shared_in_params(benchmark: params.Benchmark, source: params.Source) -> dict[str, str]:
+    """A benchmark's `shared` rows, as params.yaml has them."""
+    rows = {
+        "epochs_per_task": str(benchmark.epochs),
+        "batch_size": str(benchmark.batch_size),
+        "lr_decay": "no" if benchmark.lr_decay is None else str(benchmark.lr_decay.factor),
+    }
+    if benchmark.lr_decay is not None:
+        rows["lr_decay_steps"] = str(benchmark.lr_decay.epochs)
+    if source.pretraining is not None:
+        rows["pretrain_epochs"] = str(source.pretraining.epochs)
+    return rows
+
+
+def test_the_hyperparameters_are_those_that_the_paper_prints():
+    loaded = params.load(PROJECT / files.PARAMS)
+    with (PROJECT / "tests/hyperparameters.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == sum(PRINTED_ROWS.values())
+    compared = 0
+    for row in rows:
+        method = row["method"]
+        if method not in METHODS and method != "shared":
+            continue
+        benchmark = loaded.benchmarks[row["benchmark"]]
+        source = loaded.sources[benchmark.source]
+        if method == "shared":
+            ours = shared_in_params(benchmark, source)
+            if row["hyperparameter"] == "pretrain_epochs" and benchmark.source == "imagenet":
+                assert source.weights is not None  # published weights stand for its 50 epochs
+            else:
+                assert ours[row["hyperparameter"]] == row["value"], row
+        else:
+            buffer = int(row["buffer_size"]) if row["buffer_size"] else None
+            name = OUR_NAMES.get((method, row["hyperparameter"]), row["hyperparameter"])
+            values = benchmark.hyperparameters(method, buffer, row["protocol"])
+            assert values[name] == float(row["value"]), row
+        compared += 1
+    present = {"shared", *METHODS}
+    assert compared == sum(count for name, count in PRINTED_ROWS.items() if name in present)
+
+
+def test_every_hyperparameter_of_the_papers_cells_is_printed():
+    """The other way round: nothing is set that the paper does not print."""
+    loaded = params.load(PROJECT / files.PARAMS)
+    with (PROJECT / "tests/hyperparameters.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    printed: dict[tuple[str, ...], set[str]] = {}
+    for row in rows:
+        name = OUR_NAMES.get((row["method"], row["hyperparameter"]), row["hyperparameter"])
+        cell = (row["benchmark"], row["method"], row["buffer_size"], row["protocol"])
+        printed.setdefault(cell, set()).add(name)
+    for name in ("split-cifar10", "split-cifar100", "split-cub200"):
+        benchmark = loaded.benchmarks[name]
+        for method, info in METHODS.items():
+            if method in NOT_THE_PAPERS:
+                continue
+            for buffer in benchmark.buffers if info.rehearsal else [None]:
+                for protocol in params.PROTOCOLS:
+                    values = benchmark.hyperparameters(method, buffer, protocol)
+                    cell = (name, method, str(buffer or ""), protocol)
+                    assert printed[cell] == set(values) - {"chunks"}, cell

@@ -1,0 +1,349 @@
+"""The runs and tables that a study stands for, and what decides that two runs are one."""
+
+from __future__ import annotations
+
+import copy
+import csv
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from project import PROJECT
+
+from twf import files
+from twf.errors import UserError
+from twf.study import Plan, expand, params
+from twf.study.hyperparameters import METHODS
+
+LOADED = params.load(PROJECT / files.PARAMS)
+FIVE = ["joint", "finetune", "er", "derpp", "twf"]
+
+Values = dict[str, Any]
+
+
+def plan(values: Values, name: str = "tiny") -> Plan:
+    return expand(params.check(values), name)
+
+
+@pytest.fixture
+def values(tiny_values: Values) -> Values:
+    """The miniature study of Joint and ER alone."""
+    tiny_values["studies"]["tiny"]["experiments"]["main"]["methods"] = ["joint", "er"]
+    return tiny_values
+
+
+def er(values: Values) -> Values:
+    return values["benchmarks"]["split-target"]["methods"]["er"]
+
+
+def experiments(values: Values) -> Values:
+    return values["studies"]["tiny"]["experiments"]
+
+
+def test_identifiers_say_benchmark_method_buffer_and_seed(values):
+    values["benchmarks"]["split-target"]["buffers"] = [16, 32]
+    values["studies"]["tiny"]["seeds"] = [0, 7]
+    assert list(plan(values).runs) == [
+        "split-target.joint.s0",
+        "split-target.joint.s7",
+        "split-target.er.16.s0",
+        "split-target.er.16.s7",
+        "split-target.er.32.s0",
+        "split-target.er.32.s7",
+    ]
+
+
+def test_a_run_that_both_protocols_share_is_there_once(values):
+    planned = plan(values)
+    cells = planned.tables["main.split-target"].cells
+    assert [(c.method, c.buffer, c.protocol) for c in cells] == [
+        ("joint", None, "class-il"),
+        ("joint", None, "task-il"),
+        ("er", 16, "class-il"),
+        ("er", 16, "task-il"),
+    ]
+    assert [c.runs[0] for c in cells] == ["split-target.joint.s0"] * 2 + [
+        "split-target.er.16.s0"
+    ] * 2
+    assert len(planned.runs) == 2
+
+
+def test_task_il_has_a_run_of_its_own_only_where_its_hyperparameters_differ(values):
+    values["benchmarks"]["split-target"]["buffers"] = [16, 32]
+    er(values)["overrides"] = [{"buffer": 32, "protocol": "task-il", "lr": 0.2}]
+    planned = plan(values)
+    assert set(planned.runs) == {
+        "split-target.joint.s0",
+        "split-target.er.16.s0",
+        "split-target.er.32.s0",
+        "split-target.er.32.task-il.s0",
+    }
+    assert planned.runs["split-target.er.32.s0"].hyperparameters == {"lr": 0.05}
+    assert planned.runs["split-target.er.32.task-il.s0"].hyperparameters == {"lr": 0.2}
+    runs = {
+        (c.buffer, c.protocol): c.runs[0]
+        for c in planned.tables["main.split-target"].cells
+        if c.method == "er"
+    }
+    assert runs == {
+        (16, "class-il"): "split-target.er.16.s0",
+        (16, "task-il"): "split-target.er.16.s0",
+        (32, "class-il"): "split-target.er.32.s0",
+        (32, "task-il"): "split-target.er.32.task-il.s0",
+    }
+
+
+@pytest.mark.parametrize("protocol", ["class-il", "task-il"])
+def test_class_ils_run_keeps_its_name_when_either_protocol_changes(values, protocol):
+    before = plan(values).runs["split-target.er.16.s0"]
+    er(values)["overrides"] = [{"protocol": protocol, "lr": 0.2}]
+    runs = plan(values).runs
+    assert set(runs) == {
+        "split-target.joint.s0",
+        "split-target.er.16.s0",
+        "split-target.er.16.task-il.s0",
+    }
+    same = "er.16.s0" if protocol == "task-il" else "er.16.task-il.s0"
+    assert runs[f"split-target.{same}"].digest == before.digest
+
+
+def test_an_override_that_changes_nothing_makes_no_run(values):
+    before = plan(values).runs
+    er(values)["overrides"] = [{"protocol": "task-il", "lr": 0.05}]
+    assert plan(values).runs == before
+
+
+def test_experiments_share_the_runs_that_both_need(values):
+    again = experiments(values)["main"] | {"title": "Again", "methods": ["er", "finetune"]}
+    experiments(values)["again"] = again | {"seeds": [0, 1]}
+    planned = plan(values)
+    assert list(planned.tables) == ["main.split-target", "again.split-target"]
+    assert sorted(planned.runs) == [
+        "split-target.er.16.s0",
+        "split-target.er.16.s1",
+        "split-target.finetune.s0",
+        "split-target.finetune.s1",
+        "split-target.joint.s0",
+    ]
+    cells = planned.tables["again.split-target"].cells
+    assert cells[0].runs == {0: "split-target.er.16.s0", 1: "split-target.er.16.s1"}
+
+
+def test_another_source_is_in_the_identifier_and_the_benchmarks_own_is_not(values):
+    values["sources"]["other"] = values["sources"]["origin"]
+    main = experiments(values).pop("main")
+    experiments(values)["named"] = main | {"source": "origin"}
+    experiments(values)["main"] = main
+    experiments(values)["dissimilar"] = main | {"source": "other"}
+    er(values)["overrides"] = [{"protocol": "task-il", "lr": 0.2}]
+    planned = plan(values)
+    assert set(planned.runs) == {
+        "split-target.joint.s0",
+        "split-target.er.16.s0",
+        "split-target.er.16.task-il.s0",
+        "split-target.joint.from-other.s0",
+        "split-target.er.16.from-other.s0",
+        "split-target.er.16.from-other.task-il.s0",
+    }
+    assert planned.runs["split-target.er.16.from-other.s0"].source == "other"
+    assert planned.sources == ["origin", "other"]
+    assert [t.source for t in planned.tables.values()] == ["origin", "origin", "other"]
+
+
+def test_an_experiments_own_seeds_replace_the_studys(values):
+    values["studies"]["tiny"]["seeds"] = [0, 1]
+    experiments(values)["main"]["seeds"] = [5]
+    assert {run.seed for run in plan(values).runs.values()} == {5}
+
+
+def test_a_run_carries_everything_of_its_cell(values):
+    values["benchmarks"]["split-target"]["lr_decay"] = {"factor": 0.1, "epochs": [1]}
+    run = plan(values).runs["split-target.er.16.s0"]
+    assert run.model_dump() == {
+        "id": "split-target.er.16.s0",
+        "study": "tiny",
+        "benchmark": "split-target",
+        "data": "target",
+        "classes": 4,
+        "tasks": 2,
+        "source": "origin",
+        "network": {"architecture": "resnet18", "width": 4},
+        "augmentation": {
+            "padding": 2,
+            "flip": True,
+            "mean": [0.5, 0.5, 0.5],
+            "std": [0.25, 0.25, 0.25],
+        },
+        "method": "er",
+        "buffer": 16,
+        "pretrained": True,
+        "probes": False,
+        "source_data": None,
+        "source_augmentation": None,
+        "fidelity": {},
+        "hyperparameters": {"lr": 0.05},
+        "epochs": 2,
+        "batch_size": 8,
+        "lr_decay": {"factor": 0.1, "epochs": [1]},
+        "precision": "tf32",
+        "held_out": None,
+        "seed": 0,
+    }
+
+
+def change(values: Values, path: str, value: Any) -> Values:
+    *parents, last = path.split(".")
+    place = values
+    for part in parents:
+        place = place[part]
+    place[last] = value
+    return values
+
+
+def digest(values: Values, name: str = "tiny") -> str:
+    (run,) = [run for run in plan(values, name).runs.values() if run.method == "er"]
+    return run.digest
+
+
+DECISIVE = {
+    "benchmarks.split-target.epochs": 3,
+    "benchmarks.split-target.batch_size": 4,
+    "benchmarks.split-target.tasks": 4,
+    "benchmarks.split-target.buffers": [8],
+    "benchmarks.split-target.lr_decay": {"factor": 0.1, "epochs": [1]},
+    "benchmarks.split-target.methods.er.lr": 0.06,
+    "datasets.target.augmentation.padding": 4,
+    "datasets.target.augmentation.flip": False,
+    "datasets.target.augmentation.mean": [0.5, 0.5, 0.4],
+    "datasets.target.augmentation.std": [0.5, 0.5, 0.5],
+    "sources.origin.network.width": 8,
+    "sources.origin.network.architecture": "resnet50",
+    "studies.tiny.seeds": [1],
+}
+INDIFFERENT = {
+    "tracking": {"mode": "online", "project": "other", "entity": "me"},
+    "studies.tiny.title": "Another title",
+    "studies.tiny.experiments.main.title": "Another title",
+    "studies.tiny.experiments.main.methods": ["er"],
+    "benchmarks.split-target.title": "Another title",
+    "benchmarks.split-target.methods.joint.lr": 0.9,
+    "datasets.target.title": "Another title",
+    "datasets.origin.augmentation.padding": 4,
+}
+
+
+@pytest.mark.parametrize("path", DECISIVE)
+def test_the_digest_changes_with_what_decides_the_result(values, path):
+    before = digest(values)
+    assert digest(change(values, path, DECISIVE[path])) != before
+
+
+@pytest.mark.parametrize("path", INDIFFERENT)
+def test_the_digest_does_not_change_with_what_does_not(values, path):
+    before = digest(values)
+    assert digest(change(values, path, INDIFFERENT[path])) == before
+
+
+def test_the_digest_does_not_depend_on_the_study_or_experiment_that_asks(values):
+    values["studies"]["other"] = copy.deepcopy(values["studies"]["tiny"])
+    mains = values["studies"]["other"]["experiments"]
+    mains["called-otherwise"] = mains.pop("main")
+    assert digest(values) == digest(values, "other")
+
+
+def test_writing_a_whole_number_without_its_point_is_no_change(values):
+    er(values)["lr"] = 1.0
+    before = digest(values)
+    er(values)["lr"] = 1
+    assert digest(values) == before
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_cells_name_exactly_the_runs_with_their_own_parameters(data):
+    """Whatever the overrides: each cell's run has its hyperparameters, and no run is left over."""
+    rates = st.sampled_from([0.1, 0.2])
+    override = st.fixed_dictionaries(
+        {"lr": rates},
+        optional={
+            "buffer": st.sampled_from([500, 2000]),
+            "protocol": st.sampled_from(params.PROTOCOLS),
+        },
+    )
+    values = LOADED.model_dump(exclude_none=True)
+    methods = values["benchmarks"]["split-cifar100"]["methods"]
+    for method in ("er", "finetune"):
+        methods[method] = {"lr": 0.1, "overrides": data.draw(st.lists(override, max_size=4))}
+    main = {"title": "", "benchmarks": ["split-cifar100"], "methods": ["finetune", "er"]}
+    values["studies"]["paper"]["experiments"] = {"main": main}
+    checked = params.check(values)
+    planned = expand(checked, "paper")
+    benchmark = checked.benchmarks["split-cifar100"]
+    used = set()
+    for cell in planned.tables["main.split-cifar100"].cells:
+        run = planned.runs[cell.runs[0]]
+        expected = benchmark.hyperparameters(cell.method, cell.buffer, cell.protocol)
+        assert run.hyperparameters == expected
+        assert (run.method, run.buffer, run.seed) == (cell.method, cell.buffer, 0)
+        used.add(run.id)
+    assert used == set(planned.runs)
+    assert len({run.parameters for run in planned.runs.values()}) == len(planned.runs)
+    assert all(key == run.id for key, run in planned.runs.items())
+
+
+def test_an_unknown_study_is_named_with_those_there_are(values):
+    with pytest.raises(UserError, match="no study 'large' in params.yaml; there is tiny"):
+        plan(values, "large")
+
+
+def printed_runs() -> Counter[tuple[str, str]]:
+    """The paper's distinct runs by benchmark and method, from its printed hyperparameters alone.
+
+    A cell's parameters are its method's rows; cells of one buffer that agree in all are one run.
+    """
+    cells: dict[tuple[str, str, str, str], set[tuple[str, str]]] = {}
+    with (PROJECT / "tests/hyperparameters.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["method"] != "shared":
+                cell = (row["benchmark"], row["method"], row["buffer_size"], row["protocol"])
+                cells.setdefault(cell, set()).add((row["hyperparameter"], row["value"]))
+    distinct = {
+        (name, method, buffer, frozenset(v)) for (name, method, buffer, _), v in cells.items()
+    }
+    return Counter((name, method) for name, method, _, _ in distinct)
+
+
+def test_the_papers_tables_have_the_runs_of_its_printed_hyperparameters():
+    printed = printed_runs()
+    assert sum(printed.values()) == 59  # the distinct runs of Tables 1 to 3
+    assert sum(n for (_, method), n in printed.items() if method in FIVE) == 31
+    planned = expand(LOADED, "paper")
+    first_seed = LOADED.studies["paper"].seeds[0]
+    shown = {
+        cell.runs[first_seed]
+        for table in planned.tables.values()
+        if table.experiment == "main"
+        for cell in table.cells
+    }
+    runs = Counter((planned.runs[run].benchmark, planned.runs[run].method) for run in shown)
+    assert runs == Counter({key: n for key, n in printed.items() if key[1] in METHODS})
+
+
+def test_the_demo_has_no_run_that_no_table_shows():
+    planned = expand(LOADED, "demo")
+    cells = [cell for table in planned.tables.values() for cell in table.cells]
+    trials = [trial for cell in planned.search for trial in cell.trials]
+    shown = {run for made in (*cells, *trials) for run in made.runs.values()}
+    assert shown == set(planned.runs)
+
+
+def test_f9_is_the_rate_of_one_cell(values):
+    """The later lambda_FP, on Split CIFAR-10 with buffer 500 alone."""
+    changed = LOADED.model_copy(update={"fidelity": LOADED.fidelity | {"F9": "published"}})
+    before, after = expand(LOADED, "paper").runs, expand(changed, "paper").runs
+    assert before["split-cifar10.twf.500.s0"].hyperparameters["lambda_fp"] == 0.005
+    assert after["split-cifar10.twf.500.s0"].hyperparameters["lambda_fp"] == 0.0005
+    main = [n for n in before if n in after and len(n.split(".")) <= 4]
+    assert [n for n in main if before[n].digest != after[n].digest] == ["split-cifar10.twf.500.s0"]
