@@ -55,6 +55,7 @@ lint: setup ## Formatting, types, and the workflow's style
 	ruff format --check
 	ruff check
 	mypy
+	lint-imports --no-cache --no-logo
 	snakefmt --check Snakefile workflow
 	snakemake --lint
 

@@ -10,7 +10,7 @@ import typer
 
 from benchmarks import command
 from twf import files
-from twf.study import params as parameters
+from twf.study import reading
 
 
 class Measurement(StrEnum):
@@ -72,7 +72,7 @@ def main(
     from twf.gpus.devices import device_for
 
     wanted = measurements or list(Measurement)
-    params = parameters.load(files.PARAMS)
+    params = reading.load(files.PARAMS)
     effort = Effort(calls, repeats)
     rows: list[Row] = []
     for count in threads or [1]:

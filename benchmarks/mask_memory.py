@@ -39,8 +39,7 @@ from twf.learning.randomness import Random
 from twf.learning.sgd import batches, sgd_step
 from twf.learning.step import Plain
 from twf.progress import progress
-from twf.study import Run, expand
-from twf.study import params as parameters
+from twf.study import Run, expand, reading
 from twf.study.params import Params
 
 CPU = torch.device("cpu")
@@ -121,7 +120,7 @@ def main(
     """Measure the masks of some runs' buffers; the demo's two by default."""
     torch.set_num_threads(1)
     with contextlib.chdir(project):
-        params = parameters.load(files.PARAMS)
+        params = reading.load(files.PARAMS)
         planned = expand(params, study).runs
         starts: dict[str, Checkpoint] = {}
         measured = []

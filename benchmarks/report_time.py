@@ -28,8 +28,7 @@ from twf import files
 from twf.results import figures, record, search, tables
 from twf.results.documents import report, statement
 from twf.results.paper import claim_evaluation, comparison
-from twf.study import Plan, Run, expand
-from twf.study import params as parameters
+from twf.study import Plan, Run, expand, reading
 from twf.study.params import Params
 
 TERMS = {"er": 1, "derpp": 3, "twf": 6}  # of a method's loss; 2 of others
@@ -50,7 +49,7 @@ def _seeded(params: Params, study: str, count: int) -> Params:
     values["studies"][study]["seeds"] = seeds
     for experiment in values["studies"][study]["experiments"].values():
         experiment["seeds"] = seeds
-    return parameters.check(values)
+    return reading.check(values)
 
 
 def row_of(run: Run, generator: np.random.Generator) -> dict[str, Any]:
@@ -150,7 +149,7 @@ def main(
     project: Annotated[Path, typer.Option(help="With params.yaml.")] = Path(),
 ) -> None:
     """Time tables, comparison, figures and report of many synthetic records."""
-    params = with_seeds(parameters.load(project / files.PARAMS), study, records)
+    params = with_seeds(reading.load(project / files.PARAMS), study, records)
     published = (project / files.PUBLISHED).resolve()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         files.PUBLISHED.parent.mkdir()

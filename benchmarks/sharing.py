@@ -14,8 +14,7 @@ import torch
 from benchmarks.steps import second_task_step
 from benchmarks.timing import Row, synchronise
 from twf.forecast.cost import batch_size
-from twf.study import Run
-from twf.study import params as parameters
+from twf.study import Run, reading
 from twf.study.params import Params
 
 SECONDS = 10.0  # of steps that are counted
@@ -86,7 +85,7 @@ def _job(
     seconds: float,
 ) -> float:
     torch.set_num_threads(threads)
-    step = second_task_step(parameters.check(values), run, execution, device)
+    step = second_task_step(reading.check(values), run, execution, device)
     for _ in range(WARM_UP):
         step()
     synchronise(device)

@@ -14,8 +14,7 @@ from twf.forecast.calibration import method_of, random_task, step_of
 from twf.forecast.cost import batch_size
 from twf.learning.precision import set_precision
 from twf.learning.step import executed
-from twf.study import Run
-from twf.study import params as parameters
+from twf.study import Run, reading
 from twf.study.params import Params
 
 FIRST_STEPS = 6  # in the first task, to fill the buffer; what is timed is in the second
@@ -57,7 +56,7 @@ def peak_memory_mib(params: Params, run: Run, execution: str, device: torch.devi
 
 def _peak_on_cpu(values: dict[str, Any], run: Run, execution: str, threads: int) -> float:
     torch.set_num_threads(threads)
-    second_task_step(parameters.check(values), run, execution, torch.device("cpu"))()
+    second_task_step(reading.check(values), run, execution, torch.device("cpu"))()
     return resident_mib(peak=True)
 
 

@@ -27,7 +27,7 @@ from twf.learning import loop
 from twf.learning.loop import Outcome
 from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import seeded
-from twf.study import Run, params
+from twf.study import Run, params, reading
 from twf.study.hyperparameters import METHODS, SWITCHES
 from twf.tracking.live import NoTracker
 
@@ -178,7 +178,7 @@ def tiny_run() -> Callable[..., Run]:
     """`tiny_run(method, **changes)`: the miniature study's run of a method; keywords change it."""
 
     def make(method: str, **changes: Any) -> Run:
-        planned = study.expand(params.check(TINY), "tiny")
+        planned = study.expand(reading.check(TINY), "tiny")
         (run,) = [run for run in planned.runs.values() if run.method == method]
         return run.model_copy(update=changes)
 
@@ -248,7 +248,7 @@ def tiny_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _tiny_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny") / "project"
     write_tiny_project(folder)
-    loaded = params.load(folder / "params.yaml")
+    loaded = reading.load(folder / "params.yaml")
     with contextlib.chdir(folder):
         for name, dataset in loaded.datasets.items():
             data.prepare(name, dataset, files.data_file(name))
@@ -265,7 +265,7 @@ def tiny_inputs(
     shutil.copytree(_tiny_inputs, folder)
     monkeypatch.chdir(folder)
     monkeypatch.delenv("TWF_TRACKING", raising=False)
-    return params.load(Path("params.yaml"))
+    return reading.load(Path("params.yaml"))
 
 
 class NvidiaSmi:

@@ -15,7 +15,7 @@ from project import PROJECT
 
 from twf import files, study
 from twf.results import record
-from twf.study import params
+from twf.study import reading
 
 ENVIRONMENT = {"TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
 
@@ -105,7 +105,7 @@ def pretend(folder: Path, size: int = 1000) -> None:
 
     Records have the digests that the plan asks for. The digits' arrays have `size` bytes.
     """
-    planned = study.expand(params.load(folder / "params.yaml"), "demo")
+    planned = study.expand(reading.load(folder / "params.yaml"), "demo")
     summary = call(folder, "snakemake", str(files.report_file("demo")), "--summary")
     for line in summary.splitlines():
         name, _, rest = line.partition("\t")

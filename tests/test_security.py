@@ -29,7 +29,7 @@ from twf.errors import UserError
 from twf.jobs import checkpoints, weights
 from twf.jobs.resume import Keeper
 from twf.results import record
-from twf.study import grids, params
+from twf.study import grids, params, reading
 from twf.study.params import Network
 
 # The source
@@ -139,7 +139,7 @@ READERS: dict[str, tuple[str, Callable[[Path, Path], None], Callable[[Path], obj
     "data": ("x.safetensors", pickled, store.load),
     "checkpoint": ("x.safetensors", saved_by_torch, lambda p: checkpoints.load(p, RESNET)),
     "record": ("x.parquet", pickled, record.read),
-    "params": ("x.yaml", tagged, params.load),
+    "params": ("x.yaml", tagged, reading.load),
     "winners": ("x.yaml", tagged, lambda path: grids.load_winners(str(path), "study")),
     "no winners": ("x.yaml", pickled, lambda path: grids.load_winners(str(path), "study")),
 }
@@ -224,7 +224,7 @@ def test_a_name_that_no_file_may_have_is_refused(tiny_values: dict[str, Any], na
         values = yaml.safe_load(before)
         renamed(values, path, name)
         with pytest.raises(UserError, match=r"String should match pattern") as caught:
-            params.check(values)
+            reading.check(values)
         where = path.replace("/", ".").rpartition(".")[0]
         assert f"\n  {where}." in str(caught.value)
         assert "\x1b" not in str(caught.value)
@@ -295,7 +295,7 @@ def test_hostile_texts_pass_the_pipeline_as_texts(
     for name in ("target", "origin"):
         twf("data", "prepare", name)
     twf("pretrain", "train", "origin")
-    for run in study.expand(params.load(files.PARAMS), "tiny").runs:
+    for run in study.expand(reading.load(files.PARAMS), "tiny").runs:
         twf("run", "tiny", run)
     for node in ("collect", "table", "compare", "metrics", "figures", "describe", "report"):
         twf(node, "tiny")

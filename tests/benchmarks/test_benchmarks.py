@@ -27,8 +27,7 @@ from project import PROJECT
 
 from twf.errors import UserError
 from twf.learning.models.attention import TaskLinear
-from twf.study import Run
-from twf.study import params as parameters
+from twf.study import Run, reading
 from twf.study.hyperparameters import METHODS
 from twf.study.params import Params
 
@@ -85,7 +84,7 @@ class Sgd:
 
 @pytest.fixture
 def params(tiny_values) -> Params:
-    return parameters.check(tiny_values)
+    return reading.check(tiny_values)
 
 
 @pytest.fixture

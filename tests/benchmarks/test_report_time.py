@@ -10,7 +10,7 @@ from project import PROJECT
 
 from twf import files
 from twf.results import figures, record
-from twf.study import expand, params
+from twf.study import expand, reading
 
 
 @pytest.fixture(autouse=True)
@@ -20,14 +20,14 @@ def _quick(monkeypatch):
 
 
 def test_there_are_as_many_runs_as_asked_for():
-    loaded = params.load(PROJECT / files.PARAMS)
+    loaded = reading.load(PROJECT / files.PARAMS)
     alone = len(expand(report_time.with_seeds(loaded, "demo", 1), "demo").runs)
     more = report_time.with_seeds(loaded, "demo", alone + 1)
     assert len(expand(more, "demo").runs) == 2 * alone
 
 
 def test_synthetic_records_are_finished_runs_of_the_plan(tmp_path):
-    loaded = report_time.with_seeds(params.load(PROJECT / files.PARAMS), "demo", 1)
+    loaded = report_time.with_seeds(reading.load(PROJECT / files.PARAMS), "demo", 1)
     (tmp_path / "results").mkdir()
     (tmp_path / files.PUBLISHED).write_bytes((PROJECT / files.PUBLISHED).read_bytes())
     with contextlib.chdir(tmp_path):

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from twf import cli, files, study
 from twf.errors import GpuError
 from twf.gpus import nvidia, visible
-from twf.study import params
+from twf.study import reading
 from twf.study.params import Params
 
 RUN = "split-target.er.16.s0"
@@ -519,7 +519,7 @@ def test_a_report_of_the_records_that_are_there_needs_nothing_else(twf, tiny_inp
         path.unlink()
     said = twf("report tiny --partial")
     assert said.code == 0 and said.err == ""
-    missing = len(study.expand(params.load(files.PARAMS), "tiny").runs) - 1
+    missing = len(study.expand(reading.load(files.PARAMS), "tiny").runs) - 1
     assert f"1 of {missing + 1} records; {missing} missing, 0 unreadable" in said.out
     text = files.report_file("tiny").read_text()
     assert RUN in text and "missing" in text

@@ -8,9 +8,9 @@ from twf import data, files
 from twf.data import registry
 from twf.data.counts import count
 from twf.data.registry import Splits
-from twf.study import params
+from twf.study import reading
 
-PROJECT = params.load(files.PARAMS)  # the tests are called in the project's folder
+PROJECT = reading.load(files.PARAMS)  # the tests are called in the project's folder
 
 
 @pytest.mark.parametrize("name", ["digits", "letters", "textures"])
@@ -33,7 +33,7 @@ def test_an_official_set_is_as_large_as_the_registry_says(tmp_path, monkeypatch)
 
 
 def test_a_users_archive_is_counted_and_then_what_was_made_of_it(tiny_project, tiny_values) -> None:
-    dataset = params.check(tiny_values).datasets["target"]
+    dataset = reading.check(tiny_values).datasets["target"]
     assert count("target", dataset) == Splits(train=44, test=16)
     data.prepare("target", dataset, files.data_file("target"))
     (tiny_project / "archives/target.npz").unlink()

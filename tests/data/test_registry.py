@@ -12,7 +12,7 @@ from project import PROJECT
 from twf import study
 from twf.data import registry
 from twf.errors import UserError
-from twf.study import params
+from twf.study import reading
 
 OWN = {
     "birds": {
@@ -63,7 +63,7 @@ def test_every_packaged_file_has_a_checksum_a_size_and_an_address(monkeypatch):
 
 def test_the_packaged_data_sets_are_as_params_yaml_has_them(monkeypatch):
     monkeypatch.delenv("TWF_REGISTRY", raising=False)
-    datasets = params.load(PROJECT / "params.yaml").datasets
+    datasets = reading.load(PROJECT / "params.yaml").datasets
     for name, entry in registry.load().items():
         if entry.kind == "images":
             assert (entry.classes, entry.size) == (datasets[name].classes, datasets[name].size)
@@ -71,7 +71,7 @@ def test_the_packaged_data_sets_are_as_params_yaml_has_them(monkeypatch):
 
 def test_a_study_needs_its_benchmarks_data_its_sources_data_and_their_weights(monkeypatch):
     monkeypatch.delenv("TWF_REGISTRY", raising=False)
-    loaded = params.load(PROJECT / "params.yaml")
+    loaded = reading.load(PROJECT / "params.yaml")
     assert registry.needed(loaded, study.expand(loaded, "paper")) == list(registry.load())
     assert registry.needed(loaded, study.expand(loaded, "demo")) == []
 

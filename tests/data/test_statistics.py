@@ -11,7 +11,7 @@ from project import PROJECT
 
 from twf.data import store
 from twf.data.statistics import channel_statistics
-from twf.study import params
+from twf.study import reading
 
 
 @pytest.mark.parametrize("piece", [1, 1000, 10**6])
@@ -44,7 +44,7 @@ def test_the_published_statistics_are_those_of_the_training_images(name: str) ->
     folder = os.environ.get("TWF_REAL_DATA")
     if not folder:
         pytest.skip("TWF_REAL_DATA names no folder with cifar10.npz, cifar100.npz, ...")
-    dataset = params.load(PROJECT / "params.yaml").datasets[name]
+    dataset = reading.load(PROJECT / "params.yaml").datasets[name]
     file = "tiny-imagenet-32" if name == "tiny-imagenet" else name
     with np.load(Path(folder) / f"{file}.npz") as arrays:
         mean, std = channel_statistics(arrays["x_train"])

@@ -14,11 +14,11 @@ from project import PROJECT
 from twf import files, study
 from twf.data import registry
 from twf.results import figures
-from twf.study import params
+from twf.study import params, reading
 
 DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
 STAGES = DVC["stages"]
-PARAMS = params.load(PROJECT / "params.yaml")
+PARAMS = reading.load(PROJECT / "params.yaml")
 IN_GIT = "measured"  # the study whose records are committed: DVC keeps no file that git has
 STUDIES = [name for name in PARAMS.studies if name != IN_GIT]
 

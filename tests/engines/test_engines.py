@@ -21,7 +21,7 @@ from miniature import PROJECT, call, checkout, make_pull
 from twf import files, study
 from twf.data import registry
 from twf.results import record
-from twf.study import params
+from twf.study import reading
 
 REPORT = "results/demo/report.html"
 METRICS = "results/demo/metrics.json"
@@ -67,7 +67,7 @@ def change(folder: Path, **hyperparameters: float) -> None:
 
 def what_follows_from_twf(folder: Path) -> set[str]:
     """TwF's runs, and everything made of all runs."""
-    planned = study.expand(params.load(folder / "params.yaml"), "demo")
+    planned = study.expand(reading.load(folder / "params.yaml"), "demo")
     runs = {
         f"results/demo/runs/{run.id}.parquet"
         for run in planned.runs.values()

@@ -12,7 +12,7 @@ from project import PROJECT
 from twf import files
 from twf.engines import frozen
 from twf.errors import UserError
-from twf.study import params
+from twf.study import reading
 
 
 @pytest.fixture(autouse=True)
@@ -22,20 +22,20 @@ def _variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("path", [PROJECT / files.PARAMS, files.PARAMS], ids=["ours", "tiny"])
 def test_jobs_read_what_was_planned_whatever_the_file_says_later(tiny_project, path) -> None:
-    loaded = params.load(path)
+    loaded = reading.load(path)
     frozen.keep(loaded, Path("kept"))
     frozen.keep(loaded, Path("kept"))  # by another Snakemake
     files.PARAMS.write_text("study: none\n")
     (kept,) = Path("kept").iterdir()
     assert os.environ[frozen.VARIABLE] == str(kept)
-    assert params.load(kept) == loaded
+    assert reading.load(kept) == loaded
     assert frozen.file(remote=True) == kept
     assert frozen.file(remote=False) == files.PARAMS
 
 
 @pytest.mark.parametrize("end", ["gpu_slots: 3\n", "gpu_slots: [\n"], ids=["other", "broken"])
 def test_a_change_is_told_and_a_comment_is_none(tiny_project, end) -> None:
-    loaded = params.load(files.PARAMS)
+    loaded = reading.load(files.PARAMS)
     frozen.require_unchanged(loaded, files.PARAMS)
     text = files.PARAMS.read_text()
     files.PARAMS.write_text(f"# mine\n{yaml.safe_dump(yaml.safe_load(text))}")

@@ -22,7 +22,7 @@ from twf.jobs.checkpoints import Checkpoint
 from twf.jobs.pretraining import export_weights, import_weights, pretrain
 from twf.learning.models.resnet import ResNet
 from twf.learning.pretraining import Supervised, supervised
-from twf.study import params
+from twf.study import params, reading
 from twf.study.params import Network
 
 CPU = torch.device("cpu")
@@ -33,7 +33,7 @@ NETWORK = Network(architecture="resnet18", width=4)  # the miniature's
 def train_source(values: dict[str, Any], **recipe: Any) -> Checkpoint:
     """Pretrain the miniature's source by a changed recipe."""
     values["sources"]["origin"]["pretraining"] |= recipe
-    pretrain(params.check(values), "origin", CPU)
+    pretrain(reading.check(values), "origin", CPU)
     network = Network(**values["sources"]["origin"]["network"])
     return checkpoints.load(files.checkpoint_file("origin"), network)
 
@@ -94,7 +94,7 @@ def rates(tiny_values) -> Callable[..., list[float]]:
     def one(**changes: Any) -> list[float]:
         recipe = {"epochs": 10, "batch_size": 8, "lr": 0.4, "schedule": "cosine"} | changes
         tiny_values["sources"]["origin"]["pretraining"] = recipe
-        checked = params.check(tiny_values)
+        checked = reading.check(tiny_values)
         method = supervised(checked.sources["origin"], checked.datasets["origin"], CPU)
         return [method.learning_rate(epoch / 4) for epoch in range(40)]
 
@@ -131,7 +131,7 @@ def test_the_rate_falls_in_every_step(tiny_inputs, tiny_values, monkeypatch):
 def with_weights(values: dict[str, Any], file: str) -> params.Params:
     """The miniature, whose source takes the weights in `file`."""
     values["sources"]["origin"] = {"network": WIDE.model_dump(), "weights": file}
-    return params.check(values)
+    return reading.check(values)
 
 
 def torchvisions(network: ResNet) -> dict[str, torch.Tensor]:
@@ -187,7 +187,7 @@ def test_imported_weights_are_as_good_as_where_they_were_trained(tiny_inputs, ti
     torch.save(torchvisions(network), "mine.pth")
     output = files.checkpoint_file("origin")
     output.unlink()
-    import_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)
+    import_weights(reading.check(tiny_values), "origin", Path("mine.pth"), CPU)
     loaded = checkpoints.load(output, Network(architecture="resnet18", width=4))
     assert loaded.about["test_accuracy"] == expected > 80
     assert loaded.about["data"] == "origin"
@@ -202,7 +202,7 @@ def test_an_accuracy_that_cannot_be_measured_is_null_and_said_to_be(
 ):
     torch.save(ResNet(Network(architecture="resnet18", width=4), 3).state_dict(), "mine.pth")
     files.data_file("origin").unlink()
-    import_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)
+    import_weights(reading.check(tiny_values), "origin", Path("mine.pth"), CPU)
     loaded = checkpoints.load(
         files.checkpoint_file("origin"), Network(architecture="resnet18", width=4)
     )
@@ -217,14 +217,14 @@ def test_classes_in_another_order_show_in_the_accuracy(tiny_inputs, tiny_values,
         for parameter in network.classifier.parameters():
             parameter.copy_(parameter.roll(1, dims=0))
     torch.save(network.state_dict(), "mine.pth")
-    import_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)
+    import_weights(reading.check(tiny_values), "origin", Path("mine.pth"), CPU)
     assert "by chance: its classes may stand in another order" in capsys.readouterr().out
 
 
 def test_weights_for_another_number_of_classes_are_refused(tiny_inputs, tiny_values):
     torch.save(ResNet(Network(architecture="resnet18", width=4), 5).state_dict(), "mine.pth")
     with pytest.raises(UserError, match=r"with 3 classes:\n.*classifier.weight \[5, 32\] instead"):
-        import_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)
+        import_weights(reading.check(tiny_values), "origin", Path("mine.pth"), CPU)
 
 
 # Weights to be shared
@@ -237,7 +237,7 @@ def test_exported_weights_are_half_the_size_and_say_what_they_are(tiny_inputs, t
     network, _ = trained(tiny_values)
     output = files.checkpoint_file("origin")
     before = checkpoints.load(output, NETWORK)
-    export_weights(params.check(tiny_values), "origin", SHARED, CPU)
+    export_weights(reading.check(tiny_values), "origin", SHARED, CPU)
     assert SHARED.stat().st_size < 0.6 * output.stat().st_size
     tensors, _ = checkpoints.read_safetensors(SHARED, remedy="")
     assert tensors.keys() == before.tensors.keys()
@@ -252,7 +252,7 @@ def test_exported_weights_are_half_the_size_and_say_what_they_are(tiny_inputs, t
     assert about["exported_from"] == before.sha256
     network.half().float()
     dataset = store.load(files.data_file("origin"))
-    checked = params.check(tiny_values)
+    checked = reading.check(tiny_values)
     right = pretraining._test_accuracy(checked, "origin", network, dataset, CPU)
     assert about["test_accuracy"] == right
     assert f"{right:.2f} % right" in capsys.readouterr().out
@@ -262,7 +262,7 @@ def test_exported_weights_give_the_same_checkpoint_with_and_without_data(
     tiny_inputs, tiny_values, capsys
 ):
     trained(tiny_values)
-    checked = params.check(tiny_values)
+    checked = reading.check(tiny_values)
     output = files.checkpoint_file("origin")
     export_weights(checked, "origin", SHARED, CPU)
     import_weights(checked, "origin", SHARED, CPU)
@@ -286,13 +286,13 @@ def test_weights_beyond_half_precision_are_not_exported(tiny_inputs, tiny_values
         network.classifier.bias[0] = 1e5
     checkpoints.save(output, network, about)
     with pytest.raises(UserError, match=r"classifier\.bias is not finite in half precision"):
-        export_weights(params.check(tiny_values), "origin", SHARED, CPU)
+        export_weights(reading.check(tiny_values), "origin", SHARED, CPU)
     assert not SHARED.exists()
 
 
 def test_exported_weights_that_are_damaged_are_not_imported(tiny_inputs, tiny_values):
     trained(tiny_values)
-    checked = params.check(tiny_values)
+    checked = reading.check(tiny_values)
     export_weights(checked, "origin", SHARED, CPU)
     before = files.checkpoint_file("origin").read_bytes()
     content = bytearray(SHARED.read_bytes())
@@ -305,12 +305,12 @@ def test_exported_weights_that_are_damaged_are_not_imported(tiny_inputs, tiny_va
 
 def test_exported_weights_are_named_for_what_they_are(tiny_inputs, tiny_values):
     with pytest.raises(UserError, match=r"mine\.pth would be a safetensors file"):
-        export_weights(params.check(tiny_values), "origin", Path("mine.pth"), CPU)
+        export_weights(reading.check(tiny_values), "origin", Path("mine.pth"), CPU)
 
 
 def test_weights_are_not_exported_over_their_checkpoint(tiny_inputs, tiny_values):
     output = files.checkpoint_file("origin")
     before = output.read_bytes()
     with pytest.raises(UserError, match="is the checkpoint itself"):
-        export_weights(params.check(tiny_values), "origin", output.absolute(), CPU)
+        export_weights(reading.check(tiny_values), "origin", output.absolute(), CPU)
     assert output.read_bytes() == before

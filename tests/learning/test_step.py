@@ -24,7 +24,7 @@ from twf.learning.pretraining import supervised
 from twf.learning.replay.buffer import ReservoirBuffer
 from twf.learning.state import capture, flatten, restore
 from twf.learning.step import Captured, Compiled, Plain, executed
-from twf.study import Run, params
+from twf.study import Run, reading
 from twf.study.hyperparameters import METHODS
 
 STATES = 20  # along a run
@@ -173,7 +173,7 @@ def make_supervised(tiny_values: dict[str, Any], tiny_source: Dataset) -> Make:
     """`make_supervised(device)`: what pretrains the miniature's source, and its phase."""
 
     def one(device: torch.device = CPU) -> Any:
-        checked = params.check(tiny_values)
+        checked = reading.check(tiny_values)
         method = supervised(checked.sources["origin"], checked.datasets["origin"], device)
         images = to_device(tiny_source.train_images, device)
         return method, [Task(0, images, tiny_source.train_labels.to(device))]

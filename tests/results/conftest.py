@@ -16,7 +16,7 @@ from project import PROJECT
 from twf import study
 from twf.files import PARAMS, PUBLISHED, record_file, runs_file
 from twf.results import record
-from twf.study import Plan, params
+from twf.study import Plan, reading
 
 Write = Callable[..., None]
 
@@ -44,7 +44,7 @@ def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
             }
         }
         PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
-        return study.expand(params.load(PARAMS), "small")
+        return study.expand(reading.load(PARAMS), "small")
 
     return make
 

@@ -11,11 +11,11 @@ from project import PROJECT
 
 from twf import files
 from twf.errors import UserError
-from twf.study import Plan, expand, params
+from twf.study import Plan, expand, reading
 from twf.study.grids import points
 from twf.study.params import Search
 
-LOADED = params.load(PROJECT / files.PARAMS)
+LOADED = reading.load(PROJECT / files.PARAMS)
 
 Values = dict[str, Any]
 
@@ -45,7 +45,7 @@ def search_of(values: Values) -> Values:
 
 
 def plan(values: Values) -> Plan:
-    return expand(params.check(values), "tiny")
+    return expand(reading.check(values), "tiny")
 
 
 def test_every_combination_of_a_grid_is_a_trial_and_the_rest_stays_as_set(values):
@@ -141,7 +141,7 @@ def test_each_grid_of_the_papers_search_has_several_points_and_the_published_val
 def test_a_mistake_is_refused_with_its_key(values, change, message):
     search_of(values).update(change)
     with pytest.raises(UserError) as refused:
-        params.check(values)
+        reading.check(values)
     assert "studies.tiny.experiments.search." in str(refused.value)
     assert message in str(refused.value)
 
@@ -149,7 +149,7 @@ def test_a_mistake_is_refused_with_its_key(values, change, message):
 def test_a_search_has_no_variants(values):
     values["studies"]["tiny"]["experiments"]["search"]["variants"] = {"a": {"title": "A"}}
     with pytest.raises(UserError, match="has no variants and no probes"):
-        params.check(values)
+        reading.check(values)
 
 
 @pytest.fixture

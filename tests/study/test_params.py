@@ -17,7 +17,7 @@ from project import PROJECT
 
 from twf import files
 from twf.errors import UserError
-from twf.study import params
+from twf.study import params, reading
 from twf.study.hyperparameters import METHODS
 
 PROJECT_VALUES = yaml.safe_load((PROJECT / files.PARAMS).read_text())
@@ -41,12 +41,12 @@ def put(values: Values, path: str, value: Any) -> Values:
 
 def complaint(values: Any) -> str:
     with pytest.raises(UserError) as caught:
-        params.check(values)
+        reading.check(values)
     return str(caught.value)
 
 
 def test_the_projects_params_load():
-    loaded = params.load(PROJECT / files.PARAMS)
+    loaded = reading.load(PROJECT / files.PARAMS)
     assert {"demo", "paper"} <= loaded.studies.keys()
     assert loaded.study in loaded.studies
 
@@ -188,7 +188,7 @@ WRONG: list[tuple[str, Any, list[str]]] = [
     ("path", "value", "said"), WRONG, ids=[f"{path}={value!r:.20}" for path, value, _ in WRONG]
 )
 def test_a_wrong_value_is_named_with_its_place_and_what_is_allowed(path, value, said, tiny_values):
-    params.check(tiny_values)  # right before the change
+    reading.check(tiny_values)  # right before the change
     text = complaint(put(tiny_values, path, value))
     assert text.startswith("params.yaml is wrong:\n  ")
     for part in said:
@@ -245,7 +245,7 @@ def test_no_value_whatever_makes_the_check_itself_fail(path, value):
     values = put(copy.deepcopy(PROJECT_VALUES), path, value)
     message = ""
     try:
-        params.check(values)
+        reading.check(values)
     except UserError as error:
         message = str(error)
     if message:  # some values are right
@@ -256,7 +256,7 @@ def test_no_value_whatever_makes_the_check_itself_fail(path, value):
 
 def load_text(folder: Path, text: str) -> params.Params:
     (folder / "params.yaml").write_text(text)
-    return params.load(folder / "params.yaml")
+    return reading.load(folder / "params.yaml")
 
 
 def test_a_power_of_ten_that_yaml_reads_as_text_comes_with_the_remedy(tmp_path, tiny_values):
@@ -305,7 +305,7 @@ def test_anchors_may_be_merged(tmp_path, tiny_values):
 def test_what_is_not_yaml_is_a_users_mistake(tmp_path, content):
     (tmp_path / "params.yaml").write_bytes(content)
     with pytest.raises(UserError, match=r"params.yaml is not valid YAML"):
-        params.load(tmp_path / "params.yaml")
+        reading.load(tmp_path / "params.yaml")
 
 
 def test_an_empty_file_is_a_users_mistake(tmp_path):
@@ -315,9 +315,9 @@ def test_an_empty_file_is_a_users_mistake(tmp_path):
 
 def test_a_missing_file_is_named_with_the_remedy(tmp_path):
     with pytest.raises(UserError, match=r"no file .*absent.yaml: .*--params"):
-        params.load(tmp_path / "absent.yaml")
+        reading.load(tmp_path / "absent.yaml")
     with pytest.raises(UserError, match=r"--params"):
-        params.load(tmp_path)  # a folder
+        reading.load(tmp_path)  # a folder
 
 
 def test_a_later_override_wins_and_others_do_not_touch_a_cell(tiny_values):
@@ -336,7 +336,7 @@ def test_a_later_override_wins_and_others_do_not_touch_a_cell(tiny_values):
             ],
         },
     )
-    benchmark = params.check(tiny_values).benchmarks["split-target"]
+    benchmark = reading.check(tiny_values).benchmarks["split-target"]
     found = {
         (buffer, protocol): tuple(benchmark.hyperparameters("derpp", buffer, protocol).values())
         for buffer in (16, 32)
@@ -352,7 +352,7 @@ def test_a_later_override_wins_and_others_do_not_touch_a_cell(tiny_values):
 
 def test_the_schema_file_is_in_step_with_the_types():
     text = (PROJECT / files.SCHEMA).read_text()
-    assert text == params.schema(), f"run `twf schema` to write {files.SCHEMA} anew"
+    assert text == reading.schema(), f"run `twf schema` to write {files.SCHEMA} anew"
 
 
 def test_the_schema_accepts_the_projects_params_and_refuses_unknown_keys(tiny_values):
@@ -412,7 +412,7 @@ def shared_in_params(benchmark: params.Benchmark, source: params.Source) -> dict
 
 
 def test_the_hyperparameters_are_those_that_the_paper_prints():
-    loaded = params.load(PROJECT / files.PARAMS)
+    loaded = reading.load(PROJECT / files.PARAMS)
     with (PROJECT / "tests/hyperparameters.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == sum(PRINTED_ROWS.values())
@@ -441,7 +441,7 @@ def test_the_hyperparameters_are_those_that_the_paper_prints():
 
 def test_every_hyperparameter_of_the_papers_cells_is_printed():
     """The other way round: nothing is set that the paper does not print."""
-    loaded = params.load(PROJECT / files.PARAMS)
+    loaded = reading.load(PROJECT / files.PARAMS)
     with (PROJECT / "tests/hyperparameters.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     printed: dict[tuple[str, ...], set[str]] = {}

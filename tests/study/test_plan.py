@@ -14,17 +14,17 @@ from project import PROJECT
 
 from twf import files
 from twf.errors import UserError
-from twf.study import Plan, expand, params
+from twf.study import Plan, expand, params, reading
 from twf.study.hyperparameters import METHODS
 
-LOADED = params.load(PROJECT / files.PARAMS)
+LOADED = reading.load(PROJECT / files.PARAMS)
 FIVE = ["joint", "finetune", "er", "derpp", "twf"]
 
 Values = dict[str, Any]
 
 
 def plan(values: Values, name: str = "tiny") -> Plan:
-    return expand(params.check(values), name)
+    return expand(reading.check(values), name)
 
 
 @pytest.fixture
@@ -278,7 +278,7 @@ def test_cells_name_exactly_the_runs_with_their_own_parameters(data):
         methods[method] = {"lr": 0.1, "overrides": data.draw(st.lists(override, max_size=4))}
     main = {"title": "", "benchmarks": ["split-cifar100"], "methods": ["finetune", "er"]}
     values["studies"]["paper"]["experiments"] = {"main": main}
-    checked = params.check(values)
+    checked = reading.check(values)
     planned = expand(checked, "paper")
     benchmark = checked.benchmarks["split-cifar100"]
     used = set()

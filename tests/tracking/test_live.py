@@ -17,7 +17,7 @@ from twf import files, study
 from twf.jobs.resume import Stopped
 from twf.jobs.run import execute
 from twf.results import record
-from twf.study import Run, params
+from twf.study import Run, params, reading
 from twf.study.params import Params
 from twf.tracking import live, view
 from twf.tracking.live import NoTracker, WandbTracker, start_tracking
@@ -37,7 +37,7 @@ def record_of(run: Run) -> dict[str, Any]:
 
 def test_an_offline_run_holds_what_the_record_holds(tiny_inputs, no_key, tiny_values):
     tiny_values["tracking"] = {"mode": "auto", "project": "mine"}
-    loaded = params.check(tiny_values)
+    loaded = reading.check(tiny_values)
     run = planned(loaded, "derpp", seed=3, id="split-target.derpp.16.s3")
     execute(loaded, run, CPU)
     row = record_of(run)
@@ -70,7 +70,7 @@ def test_off_in_the_environment_writes_no_wandb_folder(
     tiny_values["tracking"] = {"mode": "offline"}
     monkeypatch.setenv(live.SWITCH, "off")
     monkeypatch.setattr("wandb.init", lambda **_: pytest.fail("tracking is off"))
-    loaded = params.check(tiny_values)
+    loaded = reading.check(tiny_values)
     run = planned(loaded, "finetune")
     execute(loaded, run, CPU)
     assert files.record_file("tiny", run.id).exists()
@@ -130,7 +130,7 @@ def test_a_failing_tracker_warns_once_and_the_run_goes_on(init, tiny_values, cap
     fake = FakeRun(fails_at=word)
     init(fake)
     tiny_values["tracking"] = {"mode": "offline"}
-    loaded = params.check(tiny_values)
+    loaded = reading.check(tiny_values)
     run = planned(loaded, "finetune")
     execute(loaded, run, CPU)
     (row,) = record.read(files.record_file("tiny", run.id)).to_pylist()
@@ -148,7 +148,7 @@ def test_a_tracker_that_cannot_start_warns_and_the_run_goes_on(
 
     monkeypatch.setattr("wandb.init", refuse)
     tiny_values["tracking"] = {"mode": "online"}
-    loaded = params.check(tiny_values)
+    loaded = reading.check(tiny_values)
     run = planned(loaded, "finetune")
     execute(loaded, run, CPU)
     assert record.read(files.record_file("tiny", run.id))["status"].to_pylist() == ["finished"]
@@ -234,7 +234,7 @@ def test_a_run_that_goes_on_is_told_again_from_its_first_row(init, tiny_values):
                 os.kill(os.getpid(), signal.SIGTERM)
 
     tiny_values["tracking"] = {"mode": "offline"}
-    loaded = params.check(tiny_values)
+    loaded = reading.check(tiny_values)
     run = planned(loaded, "er")
     before, after = Interrupted(), FakeRun()
     init(before)

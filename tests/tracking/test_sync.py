@@ -18,7 +18,7 @@ from twf import files, study
 from twf.errors import UserError
 from twf.jobs.run import execute
 from twf.results import record
-from twf.study import Run, params
+from twf.study import Run, reading
 from twf.study.params import Params, Tracking
 from twf.tracking import client, view
 from twf.tracking.sync import Synced, sync
@@ -30,7 +30,7 @@ SETTINGS = Tracking()
 @pytest.fixture
 def runs(tiny_project: Path, row: Callable[..., dict[str, Any]]) -> dict[str, Run]:
     """The planned runs of the miniature study by method; ER and Joint have a record."""
-    loaded = params.load(files.PARAMS)
+    loaded = reading.load(files.PARAMS)
     found = {run.method: run for run in study.expand(loaded, "tiny").runs.values()}
     for method in ("er", "joint"):
         write(row(found[method]))
@@ -69,7 +69,7 @@ def rows_of(stored: StoredRun) -> list[dict[str, Any]]:
 
 def test_a_run_told_later_is_the_same_as_one_told_live(tiny_inputs, no_key, tiny_values):
     tiny_values["tracking"] = {"mode": "offline"}
-    loaded: Params = params.check(tiny_values)
+    loaded: Params = reading.check(tiny_values)
     (run,) = [r for r in study.expand(loaded, "tiny").runs.values() if r.method == "twf"]
     execute(loaded, run, CPU)
     (folder,) = Path("wandb").glob("offline-run-*")
@@ -99,7 +99,7 @@ def test_offline_each_run_is_written_once(runs, no_key):
 
 def test_a_run_tracked_live_is_not_told_again(tiny_inputs, no_key, tiny_values):
     tiny_values["tracking"] = {"mode": "offline"}
-    loaded = params.check(tiny_values)
+    loaded = reading.check(tiny_values)
     (run,) = [r for r in study.expand(loaded, "tiny").runs.values() if r.method == "er"]
     execute(loaded, run, CPU)
     assert counts(sync_all({"er": run}, "offline")) == (0, 1, 0)

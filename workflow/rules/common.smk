@@ -15,7 +15,7 @@ from twf.engines import environment, frozen, object_storage, slurm
 from twf.errors import UserError
 from twf.forecast import disk
 from twf.gpus import visible
-from twf.study import params
+from twf.study import reading
 
 environment.put_own_command_on_path()
 if workflow.remote_exec:
@@ -24,9 +24,9 @@ if workflow.remote_exec:
 try:
     environment.refuse_copies_by_dvc()
     environment.refuse_braces()
-    PARAMS = params.load(frozen.file(workflow.remote_exec))
+    PARAMS = reading.load(frozen.file(workflow.remote_exec))
     # `--config study=demo` chooses a study; anything else the commands would not hear of
-    if params.check(config | {"study": PARAMS.study}) != PARAMS:
+    if reading.check(config | {"study": PARAMS.study}) != PARAMS:
         raise UserError(
             "--config takes study=NAME alone; change anything else in params.yaml"
         )

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from twf.study import Plan, expand
-from twf.study import params as parameters
+from twf.study import Plan, expand, reading
 from twf.study.params import Execution
 
 app = typer.Typer(
@@ -65,4 +64,4 @@ DefaultStudyArgument = Annotated[
 
 def plan_of(params: Path, study: str) -> Plan:
     """The plan of a study in a file of parameters."""
-    return expand(parameters.load(params), study)
+    return expand(reading.load(params), study)

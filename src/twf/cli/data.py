@@ -10,8 +10,7 @@ import typer
 from twf import files
 from twf.cli.base import ArchiveArgument, ParamsFile, app
 from twf.errors import UserError
-from twf.study import expand
-from twf.study import params as parameters
+from twf.study import expand, reading
 from twf.study.params import Dataset
 
 data_app = typer.Typer(
@@ -62,7 +61,7 @@ def data_fetch(
 
     wanted = list(names or [])
     if study is not None:
-        loaded = parameters.load(params)
+        loaded = reading.load(params)
         wanted += registry.needed(loaded, expand(loaded, study))
     elif not wanted:
         raise UserError("say which archives, or --study STUDY; `twf data list` names them")
@@ -101,7 +100,7 @@ def data_import(
 
 
 def _dataset(params: Path, name: str) -> Dataset:
-    datasets = parameters.load(params).datasets
+    datasets = reading.load(params).datasets
     if name not in datasets:
         raise UserError(f"no data set {name!r} in {params}; there is {', '.join(datasets)}")
     return datasets[name]

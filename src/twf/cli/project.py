@@ -10,8 +10,7 @@ import typer
 
 from twf import files
 from twf.cli.base import DefaultStudyArgument, ParamsFile, StudyArgument, app
-from twf.study import expand
-from twf.study import params as parameters
+from twf.study import expand, reading
 
 track_app = typer.Typer(no_args_is_help=True, help="Weights & Biases, as a view of the records.")
 app.add_typer(track_app, name="track")
@@ -26,7 +25,7 @@ def pull(study: DefaultStudyArgument = None) -> None:
     """
     from twf.engines import settle as settling
 
-    loaded = parameters.load(files.PARAMS)  # the engines' own
+    loaded = reading.load(files.PARAMS)  # the engines' own
     settling.pull(loaded, study or loaded.study)
 
 
@@ -39,7 +38,7 @@ def settle(study: DefaultStudyArgument = None) -> None:
     """
     from twf.engines import settle as settling
 
-    loaded = parameters.load(files.PARAMS)  # the engines' own
+    loaded = reading.load(files.PARAMS)  # the engines' own
     settling.settle(loaded, study or loaded.study)
 
 
@@ -59,7 +58,7 @@ def track_sync(
     from twf.tracking import view
     from twf.tracking.sync import sync
 
-    loaded = parameters.load(params)
+    loaded = reading.load(params)
     records = [files.record_file(study, run) for run in expand(loaded, study).runs]
     done = sync(loaded.tracking, study, records, mode)
     where = view.project(loaded.tracking, study) if done.mode == "online" else "wandb/"
@@ -85,7 +84,7 @@ def doctor(
     """
     from twf.upkeep import doctor as examining
 
-    loaded = parameters.load(params)
+    loaded = reading.load(params)
     name = study or loaded.study
     loaded.named_study(name)
     if not examining.show(examining.examine(loaded, name)):
@@ -113,7 +112,7 @@ def clean(
     """
     from twf.upkeep import clean as cleaning
 
-    found = cleaning.find(parameters.load(params), study, kind or ())
+    found = cleaning.find(reading.load(params), study, kind or ())
     if yes:
         cleaning.remove(found)
     cleaning.show(found, removed=yes)
@@ -125,4 +124,4 @@ def schema(
 ) -> None:
     """Write the JSON schema of params.yaml, after a change of the types in twf.study.params."""
     with files.atomic(output) as partial:
-        partial.write_text(parameters.schema())
+        partial.write_text(reading.schema())

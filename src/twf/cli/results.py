@@ -11,8 +11,7 @@ from twf import files
 from twf.cli.base import ParamsFile, StudyArgument, ThreadsOption, app, plan_of
 from twf.errors import UserError
 from twf.gpus import cpu
-from twf.study import expand
-from twf.study import params as parameters
+from twf.study import expand, reading
 
 
 @app.command()
@@ -69,7 +68,7 @@ def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     """
     from twf.results.paper import claim_evaluation, comparison
 
-    loaded = parameters.load(params)
+    loaded = reading.load(params)
     planned = expand(loaded, study)
     comparison.write(loaded, planned)
     claim_evaluation.write(planned)
@@ -123,7 +122,7 @@ def describe(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     """
     from twf.results.documents import statement
 
-    loaded = parameters.load(params)
+    loaded = reading.load(params)
     statement.write(loaded, expand(loaded, study))
 
 

@@ -30,8 +30,7 @@ from twf.engines import environment
 from twf.errors import GpuError, UserError
 from twf.gpus import visible
 from twf.gpus.devices import device_for, watched
-from twf.study import expand
-from twf.study import params as parameters
+from twf.study import expand, reading
 
 pretrain_app = typer.Typer(no_args_is_help=True, help="Pretrained networks: where runs start.")
 app.add_typer(pretrain_app, name="pretrain")
@@ -63,7 +62,7 @@ def plan(
     """
     from twf.results import status
 
-    loaded = parameters.load(params)
+    loaded = reading.load(params)
     planned = expand(loaded, study or loaded.study)
     found = status.of_plan(loaded, planned)
     if todo:
@@ -104,7 +103,7 @@ def pretrain_train(
         environment.stop_with_parent()
     from twf.jobs.pretraining import pretrain
 
-    loaded = parameters.load(params)
+    loaded = reading.load(params)
     with resumable("pretrain", source, attempt), watched():
         on = device_for(device, threads, loaded.gpu_slots, deterministic)
         pretrain(loaded, source, on, save_every, execution)
@@ -125,7 +124,7 @@ def pretrain_import(
     """
     from twf.jobs.pretraining import import_weights
 
-    loaded = parameters.load(params)
+    loaded = reading.load(params)
     with watched():
         import_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
 
@@ -144,7 +143,7 @@ def pretrain_export(
     """
     from twf.jobs.pretraining import export_weights
 
-    loaded = parameters.load(params)
+    loaded = reading.load(params)
     with watched():
         export_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
 
@@ -173,7 +172,7 @@ def run(
         raise typer.Exit(status)
     from twf.jobs.run import execute
 
-    loaded = parameters.load(params)
+    loaded = reading.load(params)
     planned = expand(loaded, study)
     if run not in planned.runs:
         raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")

@@ -14,7 +14,7 @@ import yaml
 
 from twf.errors import UserError
 from twf.files import PARAMS, atomic
-from twf.study import params
+from twf.study import reading
 from twf.study.params import Params
 
 VARIABLE = "TWF_PARAMS"  # the file that commands read where they are not told another
@@ -38,7 +38,7 @@ def keep(planned: Params, folder: Path) -> None:
 def require_unchanged(planned: Params, path: Path) -> None:
     """Raise `UserError` where the file that `planned` was read from says something else now."""
     try:
-        same = params.load(path) == planned
+        same = reading.load(path) == planned
     except UserError:
         same = False
     if not same:

@@ -30,7 +30,7 @@ from twf.files import (
 from twf.results import figures, record, tables
 from twf.results.documents import report, report_runs, report_summary, statement
 from twf.results.paper import claim_evaluation, comparison
-from twf.study import Plan, params
+from twf.study import Plan, reading
 
 HEADINGS = {"h1", "h2", "h3", "h4"}
 HOSTILE = (
@@ -78,13 +78,13 @@ def report_of(plan: Plan) -> str:
 
 def describe(plan: Plan) -> None:
     """Write the statement and the model cards."""
-    statement.write(params.load(PARAMS), plan)
+    statement.write(reading.load(PARAMS), plan)
 
 
 def compare(plan: Plan) -> None:
     """Hold the study against the paper."""
     project = PROJECT
-    comparison.write(params.load(project / "params.yaml"), plan)
+    comparison.write(reading.load(project / "params.yaml"), plan)
     claim_evaluation.write(plan)
 
 

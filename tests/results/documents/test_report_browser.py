@@ -18,7 +18,7 @@ from twf.files import record_file, report_file
 from twf.results import figures, record, tables
 from twf.results.documents import report
 from twf.results.paper import claim_evaluation, comparison
-from twf.study import params
+from twf.study import reading
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
@@ -156,7 +156,7 @@ def page(make_plan: Any, write_record: Any, collect: Any, monkeypatch: pytest.Mo
     collect(plan)
     for table in plan.tables:
         tables.write(plan, table)
-    comparison.write(params.load(PROJECT / "params.yaml"), plan)
+    comparison.write(reading.load(PROJECT / "params.yaml"), plan)
     claim_evaluation.write(plan)
     figures.write(plan)
     report.write(plan)

@@ -18,7 +18,7 @@ from twf.errors import UserError
 from twf.files import PARAMS, checkpoint_file, model_card_file, statement_file
 from twf.results.documents import statement
 from twf.results.paper import claim_evaluation, comparison
-from twf.study import Plan, expand, params
+from twf.study import Plan, expand, reading
 from twf.study.hyperparameters import SWITCHES
 
 ABOUT = {
@@ -46,7 +46,7 @@ def write_checkpoint(**about: Any) -> str:
 
 def made(plan: Plan) -> tuple[str, str]:
     """The statement and the card of its network, made of what is there."""
-    statement.write(params.load(PARAMS), plan)
+    statement.write(reading.load(PARAMS), plan)
     return statement_file("small").read_text(), model_card_file("small", "cifar100").read_text()
 
 
@@ -74,7 +74,7 @@ def test_statement_counts_what_was_done(plan: Plan, write_record: Any, collect: 
             write_record(plan, run)
     write_record(plan, "split-cifar10.twf.500.s0", status="diverged", reason="loss is nan")
     collect(plan)
-    comparison.write(params.load(PARAMS), plan)
+    comparison.write(reading.load(PARAMS), plan)
     claim_evaluation.write(plan)
     text, _ = made(plan)
     assert "Of 8 planned runs 2 finished, 1 diverged, 5 missing." in text
@@ -117,7 +117,7 @@ def test_winners_of_a_search_are_named_as_such(make_plan: Any, collect: Any) -> 
     winner = {"benchmark": "split-cifar10", "method": "er", "buffer": 500, "protocol": "class-il"}
     Path("winners.yaml").write_text(json.dumps([winner | {"hyperparameters": {"lr": 0.25}}]))
     PARAMS.write_text(PARAMS.read_text().replace("  small:", "  small:\n    winners: winners.yaml"))
-    plan = expand(params.load(PARAMS), "small")
+    plan = expand(reading.load(PARAMS), "small")
     collect(plan)
     text, _ = made(plan)
     assert "| split-cifar10 | ER | 500 | Class-IL | lr=0.25 | search |" in text

@@ -17,9 +17,9 @@ from twf.results import record, tables
 from twf.results.paper import claim_evaluation, comparison
 from twf.results.paper.cells import CellKey, planned
 from twf.results.paper.claims import CLAIMS, REHEARSAL
-from twf.study import Plan, params
+from twf.study import Plan, reading
 
-PARAMS = params.load(PROJECT / "params.yaml")
+PARAMS = reading.load(PROJECT / "params.yaml")
 BY_NAME = {claim.name: claim for claim in CLAIMS}
 
 # Value on the paper's numbers, and the number of cells, each worked out from its tables.

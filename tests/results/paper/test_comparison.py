@@ -16,10 +16,10 @@ from twf.files import COMPARISON_FORMATS, comparison_file, runs_file
 from twf.results import record
 from twf.results.paper import comparison
 from twf.results.statistics import Interval
-from twf.study import Plan, params
+from twf.study import Plan, reading
 from twf.study.params import Params
 
-PARAMS = params.load(PROJECT / "params.yaml")
+PARAMS = reading.load(PROJECT / "params.yaml")
 
 
 def flat(final: float, tasks: int = 5) -> list[list[float]]:
@@ -141,7 +141,7 @@ def test_the_papers_two_values_of_one_cell_have_a_row_each(
             "ablation": ablation | {"variants": variants, "protocols": ["class-il"]},
         },
     }
-    plan = study.expand(params.check(values), "small")
+    plan = study.expand(reading.check(values), "small")
     for seed, final in enumerate((57.7, 57.8)):
         run = f"split-cub200.twf.400.s{seed}"
         write_record(plan, run, accuracy_class_il=flat(final, 10))

@@ -1,0 +1,84 @@
+"""Reading `params.yaml`: its values become types, and a mistake is said with its key and remedy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from twf.errors import UserError
+from twf.study import consistency
+from twf.study.params import Params
+
+
+class UniqueKeyLoader(yaml.SafeLoader):
+    """Refuses a key that stands twice: plain YAML would let the second replace the first."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue  # `<<: *anchor` is no key
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                continue  # an error, which the loader below words
+            if key in seen:
+                raise UserError(f"line {key_node.start_mark.line + 1}: key {key!r} twice")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load(path: Path) -> Params:
+    """Read and check `params.yaml`. Each problem is a `UserError` line: key path, value, remedy."""
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=UniqueKeyLoader)  # noqa: S506
+    except (FileNotFoundError, IsADirectoryError):
+        where = f"file {path}" if path.is_absolute() else f"{path} in {Path.cwd()}"
+        raise UserError(
+            f"no {where}: go to the project's folder, or name it with --params"
+        ) from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from None
+    return check(values, str(path))
+
+
+def check(values: Any, path: str = "params.yaml") -> Params:
+    """Make `Params` of plain values, or raise a `UserError` that lists the problems.
+
+    Names that must exist are looked at once every value is of its kind.
+    """
+    try:
+        params = Params.model_validate(values)
+    except ValidationError as error:
+        problems = [_explain(e) for e in error.errors(include_url=False)]
+        raise UserError(f"{path} is wrong:\n  " + "\n  ".join(dict.fromkeys(problems))) from None
+    problems = consistency.problems(params)
+    if problems:
+        raise UserError(f"{path} is wrong:\n  " + "\n  ".join(problems))
+    return params
+
+
+def _explain(error: Any) -> str:
+    """`key.path: what is wrong (is: value)`; what is allowed is part of pydantic's message."""
+    # none where the whole is wrong; pydantic puts [key] behind a key that is wrong itself
+    parts = [str(part) for part in error["loc"] if part != "[key]"]
+    if parts[:1] == ["datasets"] and len(parts) > 2:
+        del parts[2]  # the reader, which pydantic puts in to say which kind it checked against
+    where = ".".join(parts) + ": " if parts else ""
+    message = error["msg"].removeprefix("Value error, ")
+    if error["type"] in ("float_type", "int_type") and isinstance(error["input"], str):
+        message += "; without quotes, and 1.0e-4 rather than 1e-4, which YAML reads as text"
+    shown = "" if isinstance(error["input"], dict) else f" (is: {error['input']!r})"
+    return f"{where}{message}{shown}"
+
+
+def schema() -> str:
+    """The JSON schema of `params.yaml`, for Snakemake's `validate` and for editors."""
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(dialect | Params.model_json_schema(), indent=2) + "\n"
