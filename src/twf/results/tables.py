@@ -20,7 +20,7 @@ from twf.errors import UserError
 from twf.files import table_file
 from twf.learning.evaluation import metrics
 from twf.results import output, record, statistics
-from twf.results.paper.cells import PUBLISHED_VARIANTS, CellKey, Published, key_of, published
+from twf.results.published import PUBLISHED_VARIANTS, CellKey, Published, key_of, published
 from twf.study import Cell, Plan, Table
 from twf.study.hyperparameters import METHODS, Fidelity
 from twf.study.params import Protocol

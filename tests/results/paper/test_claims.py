@@ -15,8 +15,8 @@ from twf import study
 from twf.files import COMPARISON_FORMATS, claims_file, runs_file
 from twf.results import record, tables
 from twf.results.paper import claim_evaluation, comparison
-from twf.results.paper.cells import CellKey, planned
 from twf.results.paper.claims import CLAIMS, REHEARSAL
+from twf.results.published import CellKey, planned
 from twf.study import Plan, reading
 
 PARAMS = reading.load(PROJECT / "params.yaml")

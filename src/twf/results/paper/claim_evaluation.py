@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from twf.files import claims_file
 from twf.learning.evaluation import metrics
 from twf.results import output, record, statistics, tables
-from twf.results.paper.cells import CellKey, planned, published
 from twf.results.paper.claims import CLAIMS, Claim, Contest
+from twf.results.published import CellKey, planned, published
 from twf.results.statistics import Interval
 from twf.study import Plan
 

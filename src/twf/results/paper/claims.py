@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from twf.results.paper.cells import CellKey
+from twf.results.published import CellKey
 from twf.study.params import Protocol
 
 

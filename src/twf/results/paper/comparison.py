@@ -30,7 +30,7 @@ import pyarrow as pa
 from twf.files import comparison_file, record_file
 from twf.learning.evaluation import metrics
 from twf.results import output, record, statistics, tables
-from twf.results.paper.cells import PUBLISHED_VARIANTS, CellKey, planned, published
+from twf.results.published import PUBLISHED_VARIANTS, CellKey, planned, published
 from twf.results.statistics import Interval
 from twf.study import Plan, expand
 from twf.study.hyperparameters import METHODS
