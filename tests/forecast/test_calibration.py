@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 import torch
 
-from twf.forecast import calibration
+from twf.forecast import calibration, cost
 from twf.forecast.cost import Timing
 from twf.learning.step import Plain
 from twf.study.hyperparameters import METHODS
-from twf.study.params import check
+from twf.study.reading import check
 
 CPU = torch.device("cpu")
 
@@ -39,8 +39,8 @@ def test_every_method_can_be_timed_without_its_data(
     timing = calibration.calibrate(check(tiny_values), tiny_run(method), CPU)
     assert dict(tasks) == ({0: 3} if method == "joint" else {0: 3, 1: 3})
     assert min(timing.setup, timing.first_steps, timing.later_steps, timing.evaluation) > 0
-    assert (timing.begin > 0) == bool(METHODS[method].begins_with)
-    assert (timing.end > 0) == bool(METHODS[method].ends_with)
+    assert (timing.begin > 0) == bool(cost.PASSES[method].begins_with)
+    assert (timing.end > 0) == bool(cost.PASSES[method].ends_with)
     assert timing.memory_mib > timing.state_mib >= timing.checkpoint_mib > 0
     assert timing.device_mib is None
 

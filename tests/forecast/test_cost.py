@@ -17,7 +17,7 @@ from twf.learning import loop
 from twf.learning.methods import load
 from twf.learning.step import Plain
 from twf.study.hyperparameters import METHODS
-from twf.study.params import check
+from twf.study.reading import check
 from twf.tracking.live import NoTracker
 
 TINY = Splits(train=44, test=16)
@@ -122,7 +122,7 @@ def test_what_hooks_go_through_is_what_a_method_says(
             said = getattr(work, piece)
             assert (said == 0) == (found[piece] == 0), (piece, said, found)
             values.append(found[piece] / said if said else 1.0)
-        if METHODS[method].setup_images is not None:
+        if cost.PASSES[method].setup_images is not None:
             assert work.setup == found["setup"]
     spread = 1.5 if method == "twf" else 1.0
     assert all(max(values) <= spread * min(values) for values in ratios.values()), ratios

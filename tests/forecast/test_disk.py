@@ -104,7 +104,8 @@ def test_folders_on_other_disks_are_held_against_these(tiny_project, tiny_values
 
 def test_asking_needs_no_torch(tiny_project) -> None:
     code = (
-        "import sys; from pathlib import Path; from twf import disk, params, study;"
+        "import sys; from pathlib import Path; from twf.forecast import disk;"
+        "from twf import study; from twf.study import reading;"
         "loaded = reading.load(Path('params.yaml'));"
         "disk.check(loaded, study.expand(loaded, 'tiny'));"
         "assert 'torch' not in sys.modules"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from twf.data.store import Dataset
-from twf.forecast.cost import Timing, batch_size, passed, setup_images
+from twf.forecast.cost import PASSES, Timing, batch_size, passed, setup_images
 from twf.jobs.checkpoints import Checkpoint
 from twf.jobs.run import peak_memory_mib
 from twf.learning import loop
@@ -29,7 +29,6 @@ from twf.learning.randomness import seeded
 from twf.learning.state import Tensors, capture, flatten
 from twf.learning.step import Plain, executed
 from twf.study import Run
-from twf.study.hyperparameters import METHODS
 from twf.study.params import Execution, Params
 
 BUDGET = 0.5  # seconds of timed calls, after a first
@@ -101,7 +100,7 @@ def calibrate(
     What a process held before counts for its memory on a CPU, so call it in a fresh one.
     """
     set_precision(run.precision)
-    info, run = METHODS[run.method], run.model_copy(update={"epochs": 1})
+    info, run = PASSES[run.method], run.model_copy(update={"epochs": 1})
     _warm_up(device)
     setup, method = _once(lambda: method_of(params, run, device), device)
     way = executed(execution, method)

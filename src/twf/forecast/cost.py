@@ -8,12 +8,37 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from twf.data.registry import Splits
 from twf.study import Run
-from twf.study.hyperparameters import METHODS, Passed, Strict
+from twf.study.hyperparameters import METHODS, Strict
 from twf.study.params import Network, Params, Pretraining
+
+Passed = Literal["task", "task each epoch", "buffer"]  # images
+
+
+class Passes(NamedTuple):
+    """What an epoch goes through beside the task's images, and what hooks pass through a network.
+
+    `setup` passes as many images as a hyperparameter says, `begin_task` (from the second task on)
+    and `end_task` the sum of these.
+    """
+
+    joins_buffer: bool = False  # epochs go through the buffer's images too
+    setup_images: str | None = None
+    begins_with: tuple[Passed, ...] = ()
+    ends_with: tuple[Passed, ...] = ()
+
+
+PASSES = dict.fromkeys(METHODS, Passes()) | {
+    "oewc": Passes(ends_with=("task",)),
+    "lwf": Passes(begins_with=("task", "task each epoch")),
+    "co2l": Passes(joins_buffer=True, ends_with=("buffer",)),
+    "icarl": Passes(joins_buffer=True, ends_with=("task", "buffer")),
+    "derpp-ewc": Passes(setup_images="fisher_images"),
+    "twf": Passes(ends_with=("buffer",)),
+}
 
 # Values of each network at width 64 without its head; their number grows as the width's square.
 VALUES = {"resnet18": 11.17e6, "resnet50": 23.5e6}
@@ -57,7 +82,7 @@ def batch_size(run: Run) -> int:
 
 def setup_images(run: Run) -> int:
     """The images that a method's setup passes through a network; 1 where that does not matter."""
-    name = METHODS[run.method].setup_images
+    name = PASSES[run.method].setup_images
     return 1 if name is None else int(run.hyperparameters[name])
 
 
@@ -84,7 +109,7 @@ def work(run: Run, images: Splits, source: Splits | None = None) -> Work:
 
     `source` are the images of the source, which probes go through.
     """
-    info, found, size = METHODS[run.method], splits(run, images), batch_size(run)
+    info, found, size = PASSES[run.method], splits(run, images), batch_size(run)
     each = found.train // run.phases
     kept = [min(run.buffer or 0, phase * each) for phase in range(run.phases + 1)]  # before each
     in_epoch = [each + (kept[phase] if info.joins_buffer else 0) for phase in range(run.phases)]
@@ -182,7 +207,7 @@ def data_on_device(run: Run, images: Splits, size: int, cpu: bool) -> int:
     """
     found = splits(run, images)
     trained = found.train * (3 if run.method == "joint" else 2)
-    if METHODS[run.method].joins_buffer:
+    if PASSES[run.method].joins_buffer:
         trained += 2 * (run.buffer or 0)
     held = Splits(train=trained, test=found.test)
     return pixels(held, size) + (pixels(images, size) if cpu else 0)

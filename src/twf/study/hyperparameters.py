@@ -207,9 +207,6 @@ SWITCHES: dict[str, Deviation] = {
 }
 
 
-Passed = Literal["task", "task each epoch", "buffer"]  # images
-
-
 @dataclass(frozen=True)
 class MethodInfo:
     """What planning and tables need to know of a method; `twf.learning.methods` has its code."""
@@ -219,39 +216,26 @@ class MethodInfo:
     rehearsal: bool = False
     switches: tuple[str, ...] = ()  # of `SWITCHES`: those that its code asks for
     source_data: bool = False  # it needs the source's images while it learns
-    # What tells how long a run takes: its epochs go through the buffer's images too, and what its
-    # hooks pass through a network: `setup` as many images as a hyperparameter says, `begin_task`
-    # (from the second task on) and `end_task` the sum of these.
-    joins_buffer: bool = False
-    setup_images: str | None = None
-    begins_with: tuple[Passed, ...] = ()
-    ends_with: tuple[Passed, ...] = ()
 
 
 # In the order of the paper's tables.
 METHODS: dict[str, MethodInfo] = {
     "joint": MethodInfo("Joint (UB)", Hyperparameters),
     "finetune": MethodInfo("Finetune", Hyperparameters),
-    "oewc": MethodInfo("oEWC", OewcHyperparameters, switches=("F15",), ends_with=("task",)),
-    "lwf": MethodInfo(
-        "LwF", LwfHyperparameters, switches=("F12",), begins_with=("task", "task each epoch")
-    ),
+    "oewc": MethodInfo("oEWC", OewcHyperparameters, switches=("F15",)),
+    "lwf": MethodInfo("LwF", LwfHyperparameters, switches=("F12",)),
     "er": MethodInfo("ER", Hyperparameters, rehearsal=True),
     "co2l": MethodInfo(
         "CO2L",
         Co2lHyperparameters,
         rehearsal=True,
         switches=("F11",),
-        joins_buffer=True,
-        ends_with=("buffer",),
     ),
     "icarl": MethodInfo(
         "iCaRL",
         IcarlHyperparameters,
         rehearsal=True,
         switches=("F13",),
-        joins_buffer=True,
-        ends_with=("task", "buffer"),
     ),
     "derpp": MethodInfo("DER++", DerppHyperparameters, rehearsal=True),
     "derpp-ewc": MethodInfo(
@@ -259,7 +243,6 @@ METHODS: dict[str, MethodInfo] = {
         DerppEwcHyperparameters,
         rehearsal=True,
         source_data=True,
-        setup_images="fisher_images",
     ),
     "derpp-pretraining": MethodInfo(
         "DER++ with pretraining images",
@@ -273,6 +256,5 @@ METHODS: dict[str, MethodInfo] = {
         TwfHyperparameters,
         rehearsal=True,
         switches=("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F10", "F14"),
-        ends_with=("buffer",),
     ),
 }
