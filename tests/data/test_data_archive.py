@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,3 +133,18 @@ def test_a_damaged_archive_is_named(
     (tmp_path / "mine.npz").write_bytes(content)
     with pytest.raises(UserError, match=r"mine\.npz cannot be read"):
         archive.read(described(tmp_path / "mine.npz"))
+
+
+@pytest.mark.parametrize("key", ["x_train", "y_test"])
+def test_a_header_that_claims_more_than_memory_holds_names_file_and_key(
+    tmp_path: Path, arrays: Arrays, key: str
+) -> None:
+    with zipfile.ZipFile(tmp_path / "mine.npz", "w") as packed:
+        for name, array in arrays.items():
+            shape = (10**15 if name == key else len(array), *array.shape[1:])
+            with packed.open(f"{name}.npy", "w") as member:
+                header = {"descr": array.dtype.str, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(member, header)
+                member.write(array.tobytes())
+    with pytest.raises(UserError, match=rf"mine\.npz: {key} "):
+        prepare("mine", described(tmp_path / "mine.npz"), tmp_path / "mine.safetensors")

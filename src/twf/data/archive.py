@@ -55,9 +55,17 @@ def _open(file: Path) -> dict[str, Array]:
                     f"{file}: no {', '.join(missing)}; needed: {', '.join(KEYS)}; "
                     f"found: {', '.join(archive) or 'nothing'}"
                 )
-            arrays = {key: archive[key] for key in (*KEYS, "class_names") if key in archive}
+            arrays = {}
+            for key in (*KEYS, "class_names"):
+                if key in archive:
+                    arrays[key] = archive[key]
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{file} cannot be read as plain arrays ({error}); {make}") from None
+    except MemoryError as error:  # of an array that is large, or whose header claims to be
+        raise UserError(
+            f"{file}: {key} does not fit into memory ({error}); if its shape is wrong, {make}; if "
+            "it is right, use a machine with more memory"
+        ) from None
     for key, array in arrays.items():
         if not isinstance(array, np.ndarray):  # NumPy gives the bytes of what is none
             raise UserError(f"{file}: {key} is no array; {make}")
