@@ -10,7 +10,9 @@ from twf.study.params import Params
 def planned(params: Params, benchmark: str, method: str) -> Run:
     """The first run of a method on a benchmark in any study, with one epoch per task."""
     for name, study in params.studies.items():
-        if study.winners is not None:  # a search gives its hyperparameters, never its shapes
+        if (
+            study.best_hyperparameters is not None
+        ):  # a search gives its hyperparameters, never its shapes
             continue
         for run in expand(params, name).runs.values():
             if run.benchmark == benchmark and run.method == method:

@@ -29,7 +29,7 @@ from twf.errors import UserError
 from twf.jobs import checkpoints, weights
 from twf.jobs.resume import Keeper
 from twf.results import record
-from twf.study import grids, params, reading
+from twf.study import grids, reading
 from twf.study.params import Network
 
 # The source
@@ -140,8 +140,16 @@ READERS: dict[str, tuple[str, Callable[[Path, Path], None], Callable[[Path], obj
     "checkpoint": ("x.safetensors", saved_by_torch, lambda p: checkpoints.load(p, RESNET)),
     "record": ("x.parquet", pickled, record.read),
     "params": ("x.yaml", tagged, reading.load),
-    "winners": ("x.yaml", tagged, lambda path: grids.load_winners(str(path), "study")),
-    "no winners": ("x.yaml", pickled, lambda path: grids.load_winners(str(path), "study")),
+    "best hyperparameters": (
+        "x.yaml",
+        tagged,
+        lambda path: grids.load_best_hyperparameters(str(path), "s"),
+    ),
+    "no hyperparameters": (
+        "x.yaml",
+        pickled,
+        lambda path: grids.load_best_hyperparameters(str(path), "s"),
+    ),
 }
 
 

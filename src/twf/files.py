@@ -38,10 +38,10 @@ FIGURES = "results/{study}/figures"
 STATEMENT = "results/{study}/reproducibility.md"
 MODEL_CARDS = "results/{study}/model-cards"
 REPORT = "results/{study}/report.html"
-SEARCH = (  # every trial, the winners to read, the winners as input of another study
+SEARCH = (  # every trial, the best of each cell, to read and as input of another study
     "results/{study}/tables/trials.csv",
-    "results/{study}/tables/winners.md",
-    "results/{study}/tables/winners.yaml",
+    "results/{study}/tables/best-hyperparameters.md",
+    "results/{study}/tables/best-hyperparameters.yaml",
 )
 STATE = "states/{study}/{run}/state.safetensors"  # of a run that goes on; no output of a rule
 CALIBRATION = Path("states/calibration.json")  # what forecasts have timed on this machine

@@ -79,12 +79,12 @@ def test_the_report_stage_keeps_all_that_is_made_of_records() -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_each_study_has_a_stage_for_its_runs_that_depends_on_their_inputs(name: str) -> None:
-    winners = PARAMS.studies[name].winners
-    plan = study.expand(_without_winners(), name)  # they change no input
+    best = PARAMS.studies[name].best_hyperparameters
+    plan = study.expand(_without_searches(), name)  # they change no input
     inputs = [files.data_file(d) for d in plan.data]
     inputs += [files.checkpoint_file(s) for s in plan.sources]
-    if winners is not None:
-        inputs.append(Path(winners).parent)
+    if best is not None:
+        inputs.append(Path(best).parent)
     assert f"runs-{name}" in STAGES, f"add a stage runs-{name} to dvc.yaml, like runs-demo"
     stage = STAGES[f"runs-{name}"]
     assert set(stage["deps"]) == {str(path) for path in inputs}, f"mend runs-{name} in dvc.yaml"
@@ -129,7 +129,7 @@ def test_each_plot_is_of_a_figures_data_by_a_template_that_is_there(name: str) -
     plot = PLOTS[name]
     ((source, y),) = plot["y"].items()
     study_name = Path(source).parts[1]
-    plan = study.expand(_without_winners(), study_name)
+    plan = study.expand(_without_searches(), study_name)
     known = {str(files.figure_file(study_name, f.name, "csv")): f for f in figures.planned(plan)}
     assert source in known, f"mend {name!r} under plots in dvc.yaml"
     columns = set(known[source].kind.frame(plan, known[source].table, {}).columns)
@@ -140,7 +140,9 @@ def test_each_plot_is_of_a_figures_data_by_a_template_that_is_there(name: str) -
     assert {"panel", "rev"} <= used <= columns | {"panel", "place", "rev"}
 
 
-def _without_winners() -> params.Params:
-    """The parameters as if no study took a search's winners, which may still be to find."""
-    studies = {n: s.model_copy(update={"winners": None}) for n, s in PARAMS.studies.items()}
+def _without_searches() -> params.Params:
+    """The parameters as if no study took the best hyperparameters of a search, still to be done."""
+    studies = {
+        n: s.model_copy(update={"best_hyperparameters": None}) for n, s in PARAMS.studies.items()
+    }
     return PARAMS.model_copy(update={"studies": studies})

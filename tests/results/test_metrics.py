@@ -81,7 +81,7 @@ def test_variants_have_a_level_of_their_own(make_plan, write_record, collect):
     }
 
 
-def test_a_search_has_its_winner(make_plan, write_record, collect):
+def test_a_search_has_its_best_trial(make_plan, write_record, collect):
     search = {"held_out": 0.1, "grids": {"er": {"lr": [0.01, 0.1]}}}
     plan = make_plan(
         [0], methods=["er"], protocols=["class-il"], buffers=[500, 5120], search=search

@@ -1,4 +1,4 @@
-"""Winners of a search from its records."""
+"""The best hyperparameters of a search from its records."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def write_trials(plan, write_record, method, accuracies, status="finished"):
             write_record(plan, run, accuracy_class_il=matrix, status=status)
 
 
-def winner_of(plan, method):
+def best_of(plan, method):
     table = pd.read_csv(search_files(plan.study)[0])
-    return table[(table["method"] == method) & table["winner"]].to_dict("records")
+    return table[(table["method"] == method) & table["best"]].to_dict("records")
 
 
-def test_the_highest_mean_over_seeds_wins(plan, write_record, collect):
+def test_the_highest_mean_over_seeds_is_the_best(plan, write_record, collect):
     write_trials(plan, write_record, "er", [[90.0, 10.0], [60.0, 50.0]])
     write_trials(plan, write_record, "derpp", [[70.0, 70.0], [60.0, 50.0]])
     collect(plan)
     search.write(plan)
-    (er,) = winner_of(plan, "er")
+    (er,) = best_of(plan, "er")
     assert er["hyperparameters"] == '{"lr": 0.1}'
     assert (er["accuracy_mean"], er["n"], er["as_set"]) == (55.0, 2, True)
-    (derpp,) = winner_of(plan, "derpp")
+    (derpp,) = best_of(plan, "derpp")
     assert derpp["hyperparameters"] == '{"lr": 0.03, "alpha": 0.2, "beta": 0.5}'
 
 
@@ -52,30 +52,30 @@ def test_equals_leave_the_hyperparameters_as_they_are(plan, write_record, collec
     write_trials(plan, write_record, "er", [[50.0, 50.0], [50.0, 50.0]])
     collect(plan)
     search.write(plan)
-    (er,) = winner_of(plan, "er")
+    (er,) = best_of(plan, "er")
     assert er["as_set"]
-    assert winner_of(plan, "derpp") == []  # nothing has run
+    assert best_of(plan, "derpp") == []  # nothing has run
 
 
-def test_a_trial_that_diverged_once_does_not_win(plan, write_record, collect):
+def test_a_trial_that_diverged_once_is_not_the_best(plan, write_record, collect):
     (cell,) = [cell for cell in plan.search if cell.method == "er"]
     write_trials(plan, write_record, "er", [[90.0, 90.0], [60.0, 50.0]])
     write_record(plan, cell.trials[0].runs[1], status="diverged", accuracy_class_il=[])
     collect(plan)
     search.write(plan)
-    (er,) = winner_of(plan, "er")
+    (er,) = best_of(plan, "er")
     assert er["hyperparameters"] == '{"lr": 0.1}'
     table = pd.read_csv(search_files(plan.study)[0])
-    lost = table[(table["method"] == "er") & ~table["winner"]].to_dict("records")
+    lost = table[(table["method"] == "er") & ~table["best"]].to_dict("records")
     assert (lost[0]["n"], lost[0]["n_diverged"], lost[0]["accuracy_mean"]) == (1, 1, 90.0)
 
 
-def test_the_winners_are_input_of_another_study(plan, write_record, collect):
+def test_the_best_are_input_of_another_study(plan, write_record, collect):
     write_trials(plan, write_record, "er", [[70.0, 70.0], [60.0, 50.0]])
     collect(plan)
     search.write(plan)
     _, page, study = search_files(plan.study)
-    found = searching.load_winners(str(study), "another")
+    found = searching.load_best_hyperparameters(str(study), "another")
     assert found == {("split-cifar10", "er", 500, "class-il"): {"lr": 0.01}}
     assert "| Split" not in page.read_text()
     assert "| split-cifar10 | ER | 500 | Class-IL | 2 | lr=0.01 | 70.00 | lr=0.1 | 55.00 |" in (

@@ -154,15 +154,15 @@ def test_a_search_has_no_variants(values):
 
 @pytest.fixture
 def tuned(tiny_values: Values, tmp_path: Path) -> Values:
-    """The miniature study with ER's rate for Task-IL from a file of winners."""
-    winners = tmp_path / "winners.yaml"
+    """The miniature study with ER's rate for Task-IL from a file of best hyperparameters."""
+    best = tmp_path / "best.yaml"
     place = {"benchmark": "split-target", "method": "er", "buffer": 16, "protocol": "task-il"}
-    winners.write_text(yaml.safe_dump([place | {"hyperparameters": {"lr": 0.7}}]))
-    tiny_values["studies"]["tiny"]["winners"] = str(winners)
+    best.write_text(yaml.safe_dump([place | {"hyperparameters": {"lr": 0.7}}]))
+    tiny_values["studies"]["tiny"]["best_hyperparameters"] = str(best)
     return tiny_values
 
 
-def test_a_study_takes_the_winners_of_a_search(tuned):
+def test_a_study_takes_the_best_of_a_search(tuned):
     planned = plan(tuned)
     rates = {name: run.hyperparameters["lr"] for name, run in planned.runs.items()}
     assert rates["split-target.er.16.task-il.s0"] == 0.7
@@ -170,14 +170,16 @@ def test_a_study_takes_the_winners_of_a_search(tuned):
     assert set(rates.values()) == {0.7, 0.05}
 
 
-def test_winners_that_are_not_there_are_named_with_what_makes_them(tuned):
-    Path(tuned["studies"]["tiny"]["winners"]).unlink()
-    with pytest.raises(UserError, match=r"studies.tiny.winners: no .*winners.yaml.*snakemake"):
+def test_hyperparameters_that_are_not_there_are_named_with_what_makes_them(tuned):
+    Path(tuned["studies"]["tiny"]["best_hyperparameters"]).unlink()
+    with pytest.raises(
+        UserError, match=r"studies.tiny.best_hyperparameters: no .*best.yaml.*snakemake"
+    ):
         plan(tuned)
 
 
 @pytest.mark.parametrize("text", ["- {method: er}", "a: [", "{}"])
-def test_a_file_that_holds_no_winners_is_refused(tuned, text):
-    Path(tuned["studies"]["tiny"]["winners"]).write_text(text)
+def test_a_file_that_holds_no_hyperparameters_is_refused(tuned, text):
+    Path(tuned["studies"]["tiny"]["best_hyperparameters"]).write_text(text)
     with pytest.raises(UserError, match="is not what `twf search` writes"):
         plan(tuned)

@@ -56,7 +56,9 @@ def test_records_that_no_study_plans_may_go(params, put) -> None:
 def test_a_study_whose_runs_are_not_known_yet_keeps_its_records_and_states(
     tiny_project, tiny_values, put
 ) -> None:
-    tiny_values["studies"]["tuned"] = tiny_values["studies"]["tiny"] | {"winners": "winners.yaml"}
+    tiny_values["studies"]["tuned"] = tiny_values["studies"]["tiny"] | {
+        "best_hyperparameters": "best.yaml"
+    }
     params = Params.model_validate(tiny_values)
     put(files.record_file("tuned", "split-target.er.99.s0"))
     put(files.state_file("tuned", "split-target.er.99.s0"))

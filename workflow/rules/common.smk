@@ -56,7 +56,7 @@ def unless_refused(function, *words):
 
 @cache
 def plan(name):
-    """A study's plan, made when something of it is asked for: its winners may still be to find."""
+    """A study's plan, made when something of it is asked for: its best hyperparameters may still be to find."""
     return unless_refused(study.expand, PARAMS, name)
 
 

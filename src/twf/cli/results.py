@@ -76,9 +76,10 @@ def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 
 @app.command()
 def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
-    """Say what a study's searches for hyperparameters found: tables/trials.csv, winners.md.
+    """Say what a study's searches for hyperparameters found: every trial, and the best.
 
-    Another study takes results/STUDY/tables/winners.yaml as its `winners`. Next: `twf report`.
+    Another study takes results/STUDY/tables/best-hyperparameters.yaml as its
+    `best_hyperparameters`. Next: `twf report`.
     """
     from twf.results import search
 

@@ -21,8 +21,8 @@ def metrics(plan: Plan, runs: pa.Table) -> dict[str, Any]:
     """What each cell's finished runs give, per cent, nested by the parts of its key.
 
     `faa` and `ff` are the means that the table shows; under `search`, `held_out_faa` is the
-    winner's. What has no value is left out. `missing` is the number of planned runs without one,
-    where there are any: a change of such a mean may be a change of its runs.
+    best trial's. What has no value is left out. `missing` is the number of planned runs without
+    one, where there are any: a change of such a mean may be a change of its runs.
     """
     found: dict[str, Any] = {}
     for name, table in plan.tables.items():
@@ -32,8 +32,8 @@ def metrics(plan: Plan, runs: pa.Table) -> dict[str, Any]:
             key = tables.cell_name(cell.method, cell.variant, cell.buffer, cell.protocol)
             _put(found, f"{name}.{key}", means, row["n_planned"] - row["n"])
     for result in search.results(plan, runs):
-        searched, winner = result.cell, result.winner
-        faa = None if winner is None else statistics.mean(winner.accuracies)
+        searched, best = result.cell, result.best
+        faa = None if best is None else statistics.mean(best.accuracies)
         missing = sum(len(t.trial.runs) - len(t.accuracies) for t in result.trials)
         key = tables.cell_name(searched.method, None, searched.buffer, searched.protocol)
         _put(found, f"search.{searched.benchmark}.{key}", {"held_out_faa": faa}, missing)

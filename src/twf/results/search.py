@@ -1,4 +1,4 @@
-"""What a search for hyperparameters found: every trial, and the winner of each cell."""
+"""What a search for hyperparameters found: every trial, and the best trial of each cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.results import output, record, statistics, tables
 from twf.study import Plan, SearchCell, Trial
 from twf.study.hyperparameters import METHODS
-from twf.study.params import Winner
+from twf.study.params import BestHyperparameters
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class CellResult:
     trials: list[TrialResult]
 
     @property
-    def winner(self) -> TrialResult | None:
+    def best(self) -> TrialResult | None:
         """The highest mean accuracy among complete trials; of equals the one as set, the first."""
         complete = [trial for trial in self.trials if trial.complete]
         return max(
@@ -101,7 +101,7 @@ def trials(found: list[CellResult]) -> pd.DataFrame:
             "protocol": result.cell.protocol,
             "hyperparameters": json.dumps(trial.trial.hyperparameters),
             "as_set": trial.as_set,
-            "winner": trial is result.winner,
+            "best": trial is result.best,
             "n": len(trial.accuracies),
             "n_planned": len(trial.trial.runs),
             "n_diverged": trial.diverged,
@@ -113,31 +113,31 @@ def trials(found: list[CellResult]) -> pd.DataFrame:
     ).astype({"buffer": "Int64"})
 
 
-def winners(found: list[CellResult]) -> list[Winner]:
-    """What a study takes as its `winners`: a cell without a complete trial is not among them."""
+def best(found: list[CellResult]) -> list[BestHyperparameters]:
+    """Those of each cell that has a complete trial, as another study takes them."""
     return [
-        Winner(
+        BestHyperparameters(
             benchmark=result.cell.benchmark,
             method=result.cell.method,
             buffer=result.cell.buffer,
             protocol=result.cell.protocol,
-            hyperparameters=result.winner.trial.hyperparameters,
+            hyperparameters=result.best.trial.hyperparameters,
         )
         for result in found
-        if result.winner is not None
+        if result.best is not None
     ]
 
 
 def write(plan: Plan) -> None:
-    """Write every trial as CSV, and the winners as Markdown and as input of another study."""
+    """Write every trial as CSV, and the best as Markdown and as input of another study."""
     found = results(plan, record.read_collected(plan.study))
     table, page, study = search_files(plan.study)
     with atomic(table) as partial:
         partial.write_text(output.csv(trials(found)))
-    output.write_text("winners.md.j2", {"results": found}, page)
+    output.write_text("best_hyperparameters.md.j2", {"results": found}, page)
     with atomic(study) as partial:
-        values = [winner.model_dump() for winner in winners(found)]
+        values = [place.model_dump() for place in best(found)]
         partial.write_text(
-            f"# Found by the searches of the study {plan.study}; a study takes them as `winners`.\n"
-            + yaml.safe_dump(values, sort_keys=False)
+            f"# Found by the searches of the study {plan.study}; input of another study's\n"
+            "# `best_hyperparameters`.\n" + yaml.safe_dump(values, sort_keys=False)
         )

@@ -46,7 +46,7 @@ def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
 
 
 def plans(params: Params) -> dict[str, Plan]:
-    """The plans of all studies, but for those that wait for the winners of a search."""
+    """The plans of all studies, but for those that wait for a search to end."""
     found = {}
     for name in params.studies:
         with contextlib.suppress(UserError):

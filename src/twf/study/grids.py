@@ -10,7 +10,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from twf.errors import UserError
-from twf.study.params import Protocol, Search, Winner
+from twf.study.params import BestHyperparameters, Protocol, Search
 
 Values = dict[str, int | float]
 Place = tuple[str, str, int | None, Protocol]  # benchmark, method, buffer, protocol
@@ -33,17 +33,17 @@ def points(search: Search, method: str, base: Values) -> list[Values]:
     return [base, *random.Random(0).sample(others, search.points - 1)]
 
 
-def load_winners(path: str | None, study: str) -> dict[Place, Values]:
+def load_best_hyperparameters(path: str | None, study: str) -> dict[Place, Values]:
     """The hyperparameters that a search found, by cell; none where the study names no file.
 
     Raises `UserError` where the file is missing or is not what `twf search` writes.
     """
     if path is None:
         return {}
-    at = f"studies.{study}.winners"
+    at = f"studies.{study}.best_hyperparameters"
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        winners = TypeAdapter(list[Winner]).validate_python(values)
+        best = TypeAdapter(list[BestHyperparameters]).validate_python(values)
     except OSError as error:
         raise UserError(
             f"{at}: no {path} ({error.strerror}); it is made by the study that searches: "
@@ -51,4 +51,4 @@ def load_winners(path: str | None, study: str) -> dict[Place, Values]:
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
         raise UserError(f"{at}: {path} is not what `twf search` writes: {error}") from None
-    return {(w.benchmark, w.method, w.buffer, w.protocol): w.hyperparameters for w in winners}
+    return {(b.benchmark, b.method, b.buffer, b.protocol): b.hyperparameters for b in best}

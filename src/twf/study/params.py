@@ -224,7 +224,7 @@ class Search(Strict):
 class Experiment(Strict):
     """One question: methods, or variants of them, on benchmarks; one table per benchmark.
 
-    With `search` it asks for hyperparameters, and gives no table but the winners.
+    With `search` it asks for hyperparameters, and gives no table but of the best hyperparameters.
     """
 
     title: str
@@ -239,7 +239,7 @@ class Experiment(Strict):
     search: Search | None = None
 
 
-class Winner(Strict):
+class BestHyperparameters(Strict):
     """The hyperparameters that a search found for one cell."""
 
     benchmark: Name
@@ -255,7 +255,9 @@ class Study(Strict):
     title: str
     seeds: Annotated[list[Seed], Field(min_length=1)]
     precision: Precision = "tf32"
-    winners: str | None = None  # a file of a search's winners, in place of the benchmarks' values
+    best_hyperparameters: str | None = (
+        None  # the file of a search, in place of the benchmarks' values
+    )
     experiments: Annotated[dict[Name, Experiment], Field(min_length=1)]
 
 

@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from twf.errors import UserError
-from twf.study.grids import load_winners, points
+from twf.study.grids import load_best_hyperparameters, points
 from twf.study.hyperparameters import METHODS, Fidelity, Strict
 from twf.study.params import (
     Augmentation,
@@ -164,7 +164,7 @@ def expand(params: Params, study_name: str) -> Plan:
     `task-il` where it has Task-IL's hyperparameters and they differ from Class-IL's, and seed.
     """
     study = params.named_study(study_name)
-    winners = load_winners(study.winners, study_name)
+    searched = load_best_hyperparameters(study.best_hyperparameters, study_name)
     runs: dict[str, Run] = {}
     known: dict[str, str] = {}  # parameters -> identifier
     tables: dict[str, Table] = {}
@@ -194,8 +194,8 @@ def expand(params: Params, study_name: str) -> Plan:
                         "buffer": buffer,
                         "protocol": protocol,
                     }
-                    won = winners.get((name, method, buffer, protocol), {})
-                    run = _run(params, study_name, experiment, name, variant, won, **place)
+                    best = searched.get((name, method, buffer, protocol), {})
+                    run = _run(params, study_name, experiment, name, variant, best, **place)
                     if experiment.search is not None:
                         trials = [
                             Trial(
@@ -284,13 +284,13 @@ def _run(
     experiment: Experiment,
     benchmark_name: str,
     variant_name: str | None,
-    won: dict[str, int | float],
+    best: dict[str, int | float],
     *,
     method: str,
     buffer: int | None,
     protocol: Protocol,
 ) -> Run:
-    """The run that one cell needs, its seed still to be set; `won` are a search's findings."""
+    """The run that one cell needs, its seed still to be set; `best` are from a search."""
     benchmark = params.benchmarks[benchmark_name]
     source = experiment.source or benchmark.source
     variant = _variant(experiment, variant_name)
@@ -325,7 +325,7 @@ def _run(
         probes=False,
         **source_data,
         fidelity={switch: fidelity[switch] for switch in METHODS[method].switches},
-        hyperparameters=hyperparameters | won | variant.hyperparameters,
+        hyperparameters=hyperparameters | best | variant.hyperparameters,
         epochs=benchmark.epochs,
         batch_size=benchmark.batch_size,
         lr_decay=benchmark.lr_decay,

@@ -68,7 +68,7 @@ class Item(NamedTuple):
 def find(params: Params, study: str | None, kinds: Collection[str] = ()) -> list[Item]:
     """What may go, of these kinds, or of all but archives: of one study, or of any and of none.
 
-    A study that cannot be planned, as its search has found no winners yet, keeps its records and
+    A study that cannot be planned, as its search has not ended yet, keeps its records and
     states. Raises `UserError` where there is no such study or kind.
     """
     if study is not None:

@@ -112,11 +112,12 @@ def test_hyperparameters_say_where_they_are_from(plan: Plan, collect: Any) -> No
     assert "lambda\\_fp=0.0005 lambda\\_fp\\_replay=0.1 | variant main.f9 |" in text
 
 
-def test_winners_of_a_search_are_named_as_such(make_plan: Any, collect: Any) -> None:
+def test_hyperparameters_of_a_search_are_named_as_such(make_plan: Any, collect: Any) -> None:
     make_plan([0], methods=["er"], buffers=[500], protocols=["class-il"])
-    winner = {"benchmark": "split-cifar10", "method": "er", "buffer": 500, "protocol": "class-il"}
-    Path("winners.yaml").write_text(json.dumps([winner | {"hyperparameters": {"lr": 0.25}}]))
-    PARAMS.write_text(PARAMS.read_text().replace("  small:", "  small:\n    winners: winners.yaml"))
+    place = {"benchmark": "split-cifar10", "method": "er", "buffer": 500, "protocol": "class-il"}
+    Path("best.yaml").write_text(json.dumps([place | {"hyperparameters": {"lr": 0.25}}]))
+    study = "  small:\n    best_hyperparameters: best.yaml"
+    PARAMS.write_text(PARAMS.read_text().replace("  small:", study))
     plan = expand(reading.load(PARAMS), "small")
     collect(plan)
     text, _ = made(plan)

@@ -23,7 +23,7 @@ from twf.results.documents.report_summary import Rows
 from twf.results.paper import claim_evaluation
 from twf.results.paper.comparison import MARGIN, VERDICTS
 from twf.study import Cell, Plan, Table
-from twf.study.grids import load_winners
+from twf.study.grids import load_best_hyperparameters
 from twf.study.hyperparameters import METHODS, SWITCHES
 from twf.study.params import Params
 
@@ -173,7 +173,9 @@ def _streams(params: Params, plan: Plan) -> list[dict[str, str]]:
 
 def hyperparameters(params: Params, plan: Plan) -> list[dict[str, str]]:
     """The hyperparameters of each cell of the study's tables, and where each has them from."""
-    winners = load_winners(params.named_study(plan.study).winners, plan.study)
+    best = load_best_hyperparameters(
+        params.named_study(plan.study).best_hyperparameters, plan.study
+    )
     protocols: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for table in plan.tables.values():
         for cell in table.cells:
@@ -181,8 +183,8 @@ def hyperparameters(params: Params, plan: Plan) -> list[dict[str, str]]:
             values = " ".join(f"{key}={value:g}" for key, value in run.hyperparameters.items())
             buffer = "—" if cell.buffer is None else str(cell.buffer)
             place = (table.benchmark, METHODS[cell.method].title, buffer)
-            won = winners.get((table.benchmark, cell.method, cell.buffer, cell.protocol))
-            source = _origin(params, table, cell, run.hyperparameters, won)
+            searched = best.get((table.benchmark, cell.method, cell.buffer, cell.protocol))
+            source = _origin(params, table, cell, run.hyperparameters, searched)
             protocols[*place, values, source].append(tables.PROTOCOL_TITLES[cell.protocol])
     return [
         {
@@ -202,11 +204,11 @@ def _origin(
     table: Table,
     cell: Cell,
     values: dict[str, int | float],
-    won: dict[str, int | float] | None,
+    searched: dict[str, int | float] | None,
 ) -> str:
     benchmark = params.benchmarks[table.benchmark]
     as_set = benchmark.hyperparameters(cell.method, cell.buffer, cell.protocol, params.fidelity)
-    if won is not None and values == as_set | won:
+    if searched is not None and values == as_set | searched:
         return "search"
     if values == as_set:
         return "params.yaml"
@@ -218,9 +220,9 @@ def _searches(plan: Plan) -> dict[str, Any] | None:
     if not plan.search:
         return None
     trials = sum(len(cell.trials) for cell in plan.search)
-    trials_file, winners_page, _ = search_files(plan.study)
+    trials_file, best_page, _ = search_files(plan.study)
     found = {"cells": len(plan.search), "trials": trials}
-    return found | {"all": trials_file.name, "winners": winners_page.name}
+    return found | {"all": trials_file.name, "best": best_page.name}
 
 
 def _data(params: Params, plan: Plan, rows: Rows, networks: Networks) -> dict[str, Any]:

@@ -97,7 +97,9 @@ def compare(params: Params, plan: Plan, runs: pa.Table) -> pd.DataFrame:
     in the cost of each.
     """
     rows = tables.records(plan, runs)
-    others = [n for n, s in params.studies.items() if n != plan.study and s.winners is None]
+    others = [
+        n for n, s in params.studies.items() if n != plan.study and s.best_hyperparameters is None
+    ]
     studies = [(plan.study, planned(plan)), *((o, planned(expand(params, o))) for o in others)]
     long = []
     for cell in published():
