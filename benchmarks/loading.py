@@ -50,7 +50,7 @@ def _write(path: Path, train: int, test: int) -> float:
     images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     labels = np.arange(len(images)) % CLASSES
     names = [str(label) for label in range(CLASSES)]
-    parts = images[:train], labels[:train], images[train:], labels[train:]
+    parts = store.Split(images[:train], labels[:train]), store.Split(images[train:], labels[train:])
     store.save(path, "random", store.DataArrays(*parts, names))
     return (images.nbytes + labels.nbytes) / 2**20
 

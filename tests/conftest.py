@@ -18,8 +18,9 @@ import pytest
 import torch
 import yaml
 
-from twf import data, files, study
+from twf import files, study
 from twf.data import store
+from twf.data.prepare import prepare
 from twf.jobs.checkpoints import Checkpoint
 from twf.jobs.pretraining import pretrain
 from twf.jobs.resume import Keeper
@@ -251,7 +252,7 @@ def _tiny_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     loaded = reading.load(folder / "params.yaml")
     with contextlib.chdir(folder):
         for name, dataset in loaded.datasets.items():
-            data.prepare(name, dataset, files.data_file(name))
+            prepare(name, dataset, files.data_file(name))
         pretrain(loaded, "origin", CPU)
     return folder
 

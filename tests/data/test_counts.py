@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from twf import data, files
+from twf import files
 from twf.data import registry
 from twf.data.counts import count
+from twf.data.prepare import prepare
 from twf.data.registry import Splits
 from twf.study import reading
 
@@ -18,7 +19,7 @@ def test_what_is_told_before_is_what_is_prepared(name, tmp_path, monkeypatch) ->
     monkeypatch.chdir(tmp_path)
     dataset = PROJECT.datasets[name]
     before = count(name, dataset)
-    data.prepare(name, dataset, files.data_file(name))
+    prepare(name, dataset, files.data_file(name))
     after = count(name, dataset)
     assert before.train + before.test == after.train + after.test
     assert abs(before.test - after.test) <= dataset.classes  # digits are split class by class
@@ -35,6 +36,6 @@ def test_an_official_set_is_as_large_as_the_registry_says(tmp_path, monkeypatch)
 def test_a_users_archive_is_counted_and_then_what_was_made_of_it(tiny_project, tiny_values) -> None:
     dataset = reading.check(tiny_values).datasets["target"]
     assert count("target", dataset) == Splits(train=44, test=16)
-    data.prepare("target", dataset, files.data_file("target"))
+    prepare("target", dataset, files.data_file("target"))
     (tiny_project / "archives/target.npz").unlink()
     assert count("target", dataset) == Splits(train=44, test=16)

@@ -76,7 +76,7 @@ def data_prepare(
     params: ParamsFile = files.PARAMS,
 ) -> None:
     """Make the arrays of a data set: data/NAME.safetensors. Next: `twf pretrain train`."""
-    from twf.data import prepare
+    from twf.data.prepare import prepare
 
     prepare(name, _dataset(params, name), files.data_file(name))
 
@@ -94,7 +94,7 @@ def data_import(
 
     The images are checked to be the official ones. Next: `twf pretrain train`.
     """
-    from twf.data import import_data
+    from twf.data.prepare import import_data
 
     import_data(name, _dataset(params, name), file)
 

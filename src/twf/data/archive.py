@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twf.data.store import DataArrays, Images, Labels
+from twf.data.store import DataArrays, Split
 from twf.errors import UserError
 from twf.study.params import ArchiveData
 
@@ -31,14 +31,12 @@ def read(dataset: ArchiveData) -> DataArrays:
 def read_npz(file: Path, classes: int) -> DataArrays:
     """The archive's arrays, checked. Raises `UserError` that names file, key, found and needed."""
     arrays = _open(file)
-    train_images, train_labels = _split(file, arrays, "train", classes)
-    test_images, test_labels = _split(file, arrays, "test", classes)
-    names = _class_names(file, arrays.get("class_names"), classes)
-    return DataArrays(train_images, train_labels, test_images, test_labels, names)
+    train, test = (_split(file, arrays, split, classes) for split in ("train", "test"))
+    return DataArrays(train, test, _class_names(file, arrays.get("class_names"), classes))
 
 
 def _open(file: Path) -> dict[str, Array]:
-    """The arrays of `KEYS`, and of `class_names` where there is one, as they stand in the file."""
+    """The arrays of `KEYS`, and `class_names` where the file has it, not yet checked."""
     if not file.exists():
         raise UserError(
             f"no archive {file}: put a NumPy archive with {', '.join(KEYS)} there, or name "
@@ -72,8 +70,8 @@ def _open(file: Path) -> dict[str, Array]:
     return arrays
 
 
-def _split(file: Path, arrays: dict[str, Array], split: str, classes: int) -> tuple[Images, Labels]:
-    """Images uint8 [N, H, W, 3] and labels int64 [N] of `train` or `test`."""
+def _split(file: Path, arrays: dict[str, Array], split: str, classes: int) -> Split:
+    """The images of `train` or `test`."""
     images, labels = arrays[f"x_{split}"], arrays[f"y_{split}"]
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
         raise _wrong(file, f"x_{split}", images, "uint8 [N, H, W, 3]")
@@ -85,7 +83,7 @@ def _split(file: Path, arrays: dict[str, Array], split: str, classes: int) -> tu
             f"{file}: y_{split} has the label {outside[0]}; needed: 0 to {classes - 1}, for "
             f"{classes} classes"
         )
-    return images, labels.astype(np.int64)
+    return Split(images, labels.astype(np.int64))
 
 
 def _class_names(file: Path, names: Array | None, classes: int) -> list[str]:

@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100 from their Python batches (https://www.cs.toronto.edu/~kriz/cifar.html).
 
-The batches are pickles of Python 2, and a pickle can run any code: this reader lets it make NumPy
-arrays, text and containers of them, and nothing else.
+The batches are pickles of Python 2, and a pickle can run any code: this reader lets them make NumPy
+arrays, text and containers of these, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from twf.data.images import resize_images
-from twf.data.official import as_images, as_labels, broken
-from twf.data.store import DataArrays, Images, Labels
-from twf.errors import UserError
+from twf.data.official import BrokenFileError, as_images, as_labels
+from twf.data.store import DataArrays, Split
 
 SIDE = 32
 
@@ -25,81 +24,66 @@ SIDE = 32
 class _Layout:
     """Where one of the two archives keeps what."""
 
-    name: str  # in the registry
     folder: str
     train: tuple[str, ...]
-    test: tuple[str, ...]
-    labels: str  # the key in each batch
-    meta: str
-    class_names: str  # the key in `meta`
+    test: str
+    meta: str  # the file with the names of the classes
+    prefix: str  # of the keys of labels and of their names
     classes: int
 
 
 LAYOUTS = (
     _Layout(
-        name="cifar10",
         folder="cifar-10-batches-py",
         train=tuple(f"data_batch_{i}" for i in range(1, 6)),
-        test=("test_batch",),
-        labels="labels",
+        test="test_batch",
         meta="batches.meta",
-        class_names="label_names",
+        prefix="",
         classes=10,
     ),
     _Layout(
-        name="cifar100",
         folder="cifar-100-python",
         train=("train",),
-        test=("test",),
-        labels="fine_labels",
+        test="test",
         meta="meta",
-        class_names="fine_label_names",
+        prefix="fine_",
         classes=100,
     ),
 )
 
 
 def read(folder: Path, size: int) -> DataArrays:
-    """The images of the one that `folder` holds, `cifar-10-batches-py` or `cifar-100-python`.
+    """The images of `cifar-10-batches-py` or `cifar-100-python`, whichever is in `folder`.
 
-    CIFAR-100 has its fine labels. Raises `UserError` that names a missing or damaged file.
+    CIFAR-100 has its fine labels. Raises `BrokenFileError`.
     """
-    found = [layout for layout in LAYOUTS if (folder / layout.folder).is_dir()]
-    if not found:
-        wanted = " or ".join(f"{layout.folder}/ (`{layout.name}`)" for layout in LAYOUTS)
-        raise UserError(f"{folder} has no {wanted}; fetch the archive again: `twf data fetch NAME`")
-    layout = found[0]
-    train_images, train_labels = _split(folder / layout.folder, layout.train, layout)
-    test_images, test_labels = _split(folder / layout.folder, layout.test, layout)
-    return DataArrays(
-        train_images=resize_images(train_images, size),
-        train_labels=train_labels,
-        test_images=resize_images(test_images, size),
-        test_labels=test_labels,
-        classes=_class_names(folder / layout.folder / layout.meta, layout),
-    )
+    for layout in LAYOUTS:
+        place = folder / layout.folder
+        if place.is_dir():
+            train = _split([place / name for name in layout.train], layout, size)
+            test = _split([place / layout.test], layout, size)
+            return DataArrays(train, test, _class_names(place / layout.meta, layout))
+    raise BrokenFileError(folder, f"has no {' or '.join(layout.folder for layout in LAYOUTS)}")
 
 
-def _split(folder: Path, members: tuple[str, ...], layout: _Layout) -> tuple[Images, Labels]:
-    """Images uint8 [N, 32, 32, 3] and labels int64 [N] of some batches, one after the other."""
+def _split(files: list[Path], layout: _Layout, size: int) -> Split:
+    """The images of some batches, one after the other."""
     images, labels = [], []
-    for member in members:
-        file = folder / member
-        batch = _load(file, layout.name)
-        rows = as_images(file, "data", batch.get("data"), (None, 3 * SIDE * SIDE), layout.name)
-        known = range(layout.classes)
-        key = layout.labels
-        labels.append(as_labels(file, key, batch.get(key), len(rows), known, layout.name))
+    key = f"{layout.prefix}labels"
+    for file in files:
+        batch = _load(file)
+        rows = as_images(file, "data", batch.get("data"), (None, 3 * SIDE * SIDE))
+        labels.append(as_labels(file, key, batch.get(key), len(rows), range(layout.classes)))
         images.append(rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1))
-    return np.concatenate(images), np.concatenate(labels)
+    return Split(resize_images(np.concatenate(images), size), np.concatenate(labels))
 
 
 def _class_names(file: Path, layout: _Layout) -> list[str]:
     """The text for each label."""
-    names = _load(file, layout.name).get(layout.class_names)
+    names = _load(file).get(f"{layout.prefix}label_names")
     texts = [_text(name) for name in names] if isinstance(names, list) else []
     if len(texts) != layout.classes or not all(isinstance(text, str) for text in texts):
-        raise broken(file, f"does not name {layout.classes} classes", layout.name)
+        raise BrokenFileError(file, f"does not name {layout.classes} classes")
     return texts
 
 
@@ -126,23 +110,23 @@ class _Unpickler(pickle.Unpickler):
         return _ALLOWED[module, name]
 
 
-def _load(file: Path, name: str) -> dict[str, Any]:
+def _load(file: Path) -> dict[str, Any]:
     """The dictionary in a batch; its keys as text."""
     try:
         with file.open("rb") as stream:
             content = _Unpickler(stream, encoding="bytes").load()
     except FileNotFoundError:
-        raise broken(file, "is missing", name) from None
+        raise BrokenFileError(file, "is missing") from None
     except _RefusedError as refused:
         problem = f"asks for {refused}, which image batches never need and could run code"
-        raise broken(file, problem, name) from None
+        raise BrokenFileError(file, problem) from None
     except Exception as error:  # a damaged pickle can raise anything
-        raise broken(file, f"cannot be read ({error})", name) from None
+        raise BrokenFileError(file, f"cannot be read ({error})") from None
     if not isinstance(content, dict):
-        raise broken(file, "is not a batch", name)
+        raise BrokenFileError(file, "is not a batch")
     return {_text(key): value for key, value in content.items()}
 
 
 def _text(value: Any) -> Any:
-    """What Python 2 wrote as `str` is bytes here."""
+    """Text that Python 2 wrote as `str`, which unpickles as bytes; any other value as it is."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -30,7 +30,7 @@ def count(name: str, dataset: params.Dataset) -> Splits:
         return registry.images_entry(dataset.archive).images
     if dataset.reader == "archive":
         arrays = archive.read_npz(Path(dataset.file), dataset.classes)
-        return Splits(train=len(arrays.train_labels), test=len(arrays.test_labels))
+        return Splits(train=len(arrays.train.labels), test=len(arrays.test.labels))
     if dataset.reader == "digits":
         test = round(dataset.test_share * DIGITS)  # of each class apart, so it may be some more
         return Splits(train=DIGITS - test, test=test)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from twf.data.store import DataArrays, Images
+from twf.data.store import DataArrays, Images, Split
 from twf.study.params import DigitsData
 
 BRIGHTEST = 16  # the digits' pixels are 0 to 16
@@ -20,10 +20,8 @@ def read(dataset: DigitsData) -> DataArrays:
     images = _enlarge(digits.images, dataset.size)
     test = _is_test(labels, dataset.test_share, dataset.seed)
     return DataArrays(
-        train_images=images[~test],
-        train_labels=labels[~test],
-        test_images=images[test],
-        test_labels=labels[test],
+        train=Split(images[~test], labels[~test]),
+        test=Split(images[test], labels[test]),
         classes=[str(name) for name in digits.target_names],
     )
 

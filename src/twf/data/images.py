@@ -8,20 +8,19 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from twf.data.official import BrokenFileError
 from twf.data.store import Images
-from twf.errors import UserError
 
 # What is decoded. Pillow would hand Encapsulated PostScript, a program, to Ghostscript to run.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 
-def read_images(files: Sequence[Path], size: int, remedy: str) -> Images:
+def read_images(files: Sequence[Path], size: int) -> Images:
     """The images as uint8 [N, size, size, 3], in the order of `files`; grey ones become RGB.
 
     An image of another size is squashed by Pillow's bilinear filter, which is also what
     torchvision's `Resize((size, size))` does to a Pillow image. One image at a time is decoded.
-    A file is of one of `FORMATS`, whatever its name. Raises `UserError` that names the file, what
-    is wrong with it, and `remedy`.
+    Its content, not its name, decides which of `FORMATS` a file is. Raises `BrokenFileError`.
     """
     images = np.empty((len(files), size, size, 3), dtype=np.uint8)
     for place, file in zip(images, files, strict=True):
@@ -29,9 +28,9 @@ def read_images(files: Sequence[Path], size: int, remedy: str) -> Images:
             with Image.open(file, formats=FORMATS) as image:
                 place[...] = _resize(image.convert("RGB"), size)
         except FileNotFoundError:
-            raise UserError(f"{file} is missing; {remedy}") from None
+            raise BrokenFileError(file, "is missing") from None
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise UserError(f"{file} cannot be read as an image ({error}); {remedy}") from None
+            raise BrokenFileError(file, f"cannot be read as an image ({error})") from None
     return images
 
 

@@ -10,33 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from twf.data.store import DataArrays, Images, Labels
+from twf.data.store import DataArrays, Split
 from twf.study.params import DrawnData
 
 # By name, not by listing the folder, so that a release of matplotlib with another font changes
 # nothing. Its other fonts have no Latin capitals, or mathematical and calligraphic ones.
 FONTS = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSans-Oblique",
-    "DejaVuSans-BoldOblique",
-    "DejaVuSansMono",
-    "DejaVuSansMono-Bold",
-    "DejaVuSansMono-Oblique",
-    "DejaVuSansMono-BoldOblique",
-    "DejaVuSerif",
-    "DejaVuSerif-Bold",
-    "DejaVuSerif-Italic",
-    "DejaVuSerif-BoldItalic",
-    "STIXGeneral",
-    "STIXGeneralBol",
-    "STIXGeneralItalic",
-    "STIXGeneralBolIta",
-    "cmb10",
-    "cmr10",
-    "cmss10",
-    "cmti10",
-    "cmtt10",
+    *(f"DejaVuSans{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+    *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+    *(f"DejaVuSerif{style}" for style in ("", "-Bold", "-Italic", "-BoldItalic")),
+    *(f"STIXGeneral{style}" for style in ("", "Bol", "Italic", "BolIta")),
+    *(f"cm{style}10" for style in ("b", "r", "ss", "ti", "tt")),
 )
 LETTERS = string.ascii_uppercase
 OVERSAMPLING = 4  # a letter is drawn on a canvas this many times the image's side
@@ -55,14 +39,10 @@ def read(dataset: DrawnData) -> DataArrays:
         for outline in OUTLINES
     ]
     train, test = np.random.default_rng(dataset.seed).spawn(2)
-    train_labels = np.repeat(np.arange(len(LETTERS)), dataset.train_per_class)
-    test_labels = np.repeat(np.arange(len(LETTERS)), dataset.test_per_class)
     return DataArrays(
-        train_images=_draw(glyphs, train_labels, dataset.size, train),
-        train_labels=train_labels,
-        test_images=_draw(glyphs, test_labels, dataset.size, test),
-        test_labels=test_labels,
-        classes=list(LETTERS),
+        _draw(glyphs, dataset.train_per_class, dataset.size, train),
+        _draw(glyphs, dataset.test_per_class, dataset.size, test),
+        list(LETTERS),
     )
 
 
@@ -79,9 +59,10 @@ def _glyph(font: str, letter: str, points: int, outline: int) -> Image.Image:
 
 
 def _draw(
-    glyphs: list[list[Image.Image]], labels: Labels, size: int, generator: np.random.Generator
-) -> Images:
-    """Images uint8 [N, size, size, 3] of `labels`; `glyphs` by font and weight, then by letter."""
+    glyphs: list[list[Image.Image]], per_class: int, size: int, generator: np.random.Generator
+) -> Split:
+    """`per_class` images of each letter; `glyphs` are by font and weight, then by letter."""
+    labels = np.repeat(np.arange(len(LETTERS)), per_class)
     count = len(labels)
     faces = generator.integers(len(glyphs), size=count)
     heights = generator.uniform(0.7, 0.95, count)  # of the upright letter, in sides of the image
@@ -97,7 +78,8 @@ def _draw(
         grey[i] = np.asarray(soft.reduce(OVERSAMPLING))
     grey *= generator.uniform(0.7, 1.0, (count, 1, 1))
     grey += generator.uniform(0, 12, (count, 1, 1)) * generator.standard_normal(grey.shape)
-    return np.repeat(np.round(grey).clip(0, 255).astype(np.uint8)[..., None], 3, axis=-1)
+    images = np.round(grey).clip(0, 255).astype(np.uint8)
+    return Split(np.repeat(images[..., None], 3, axis=-1), labels)
 
 
 def _place(

@@ -73,8 +73,8 @@ def _check_prepared(name: str, path: Path, dataset: params.Dataset) -> None:
     if dataset.reader != "official":
         return
     entry = registry.images_entry(dataset.archive)
-    for split, expected in entry.expected(dataset.size)[1].items():
-        if expected is not None and fingerprints[split] != expected:
+    for split, expected in entry.fingerprints_at(dataset.size).items():
+        if fingerprints[split] != expected:
             raise UserError(
                 f"{path} is not {entry.title}: its {split} images have the fingerprint "
                 f"{fingerprints[split]}, expected {expected}; {remedy}"

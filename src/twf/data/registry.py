@@ -122,10 +122,9 @@ class ImagesEntry(_Entry):
     size: Count  # pixels along a side of the images that the fingerprints are of
     fingerprints: Fingerprints = Fingerprints()
 
-    def expected(self, size: int) -> tuple[dict[str, int], dict[str, str | None], int]:
-        """Images and fingerprint of each split at `size` pixels, and the number of classes."""
-        fingerprints = self.fingerprints.model_dump() if size == self.size else {}
-        return self.images.model_dump(), fingerprints, self.classes
+    def fingerprints_at(self, size: int) -> dict[str, str]:
+        """The fingerprint of each split at `size` pixels, where known."""
+        return self.fingerprints.model_dump(exclude_none=True) if size == self.size else {}
 
 
 class WeightsEntry(_Entry):

@@ -1,8 +1,8 @@
-"""The one form that every data set takes: a safetensors file of images, labels and a fingerprint.
+"""The file of every prepared data set: safetensors with images, labels and fingerprints.
 
-`train_images`, `test_images` uint8 [N, H, W, 3]; `train_labels`, `test_labels` int64 [N]. A split's
-images stand in canonical order, that of their digests: the same data give the same file, whatever
-route they came by. Preparing data imports no torch; only `load` does.
+`train_images`, `test_images` uint8 [N, H, W, 3]; `train_labels`, `test_labels` int64 [N]. Each
+split is sorted by the images' digests, so the same data give the same file, wherever they come
+from. Preparing data imports no torch; only `load` does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from twf.files import atomic
 if TYPE_CHECKING:
     from torch import Tensor
 
-VERSION = "2"  # of the file's form; raised by each change of it
+VERSION = "2"  # of the file's format; raised by each change of it
 PIECE = 2**24  # bytes of images that are gathered, hashed and written at once
 TYPES = {np.dtype("<i8"): "I64", np.dtype("u1"): "U8"}  # the names that safetensors has for them
 
@@ -34,27 +34,50 @@ Labels = NDArray[np.int64]  # [N]
 
 
 @dataclass(frozen=True)
-class DataArrays:
-    """A data set as a reader gives it: images uint8 [N, H, W, 3], labels int64 [N].
+class Split:
+    """Labelled images: uint8 [N, H, W, 3], which may be a view of any layout, and int64 [N].
 
-    The arrays may be views of any layout. Nobody changes them once a digest was asked for.
+    Nothing changes them once a digest was computed.
     """
 
-    train_images: Images
-    train_labels: Labels
-    test_images: Images
-    test_labels: Labels
+    images: Images
+    labels: Labels
+
+    @cached_property
+    def digests(self) -> list[bytes]:
+        """The SHA-256 of each label (2 little-endian bytes) and its image (RGB, row after row)."""
+        found = []
+        for piece in pieces(self.images):
+            contiguous = np.ascontiguousarray(self.images[piece])
+            for image, label in zip(contiguous, self.labels[piece].astype("<u2"), strict=True):
+                digest = hashlib.sha256(label.tobytes())
+                digest.update(image.data)
+                found.append(digest.digest())
+        return found
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """The positions of the images sorted by digest. Equal digests are equal images."""
+        return np.array(sorted(range(len(self.digests)), key=self.digests.__getitem__), np.int64)
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the sorted digests in hexadecimal: the same for every order of images."""
+        return hashlib.sha256(b"".join(sorted(self.digests))).hexdigest()
+
+
+@dataclass(frozen=True)
+class DataArrays:
+    """A data set as a reader returns it."""
+
+    train: Split
+    test: Split
     classes: list[str]  # the name of each label
 
-    @cached_property
-    def train_digests(self) -> list[bytes]:
-        """`digests` of the training images, computed once."""
-        return digests(self.train_images, self.train_labels)
-
-    @cached_property
-    def test_digests(self) -> list[bytes]:
-        """`digests` of the test images, computed once."""
-        return digests(self.test_images, self.test_labels)
+    @property
+    def splits(self) -> dict[str, Split]:
+        """The splits by name."""
+        return {"train": self.train, "test": self.test}
 
 
 @dataclass(frozen=True)
@@ -77,76 +100,20 @@ def pieces(array: NDArray[np.generic]) -> Iterator[slice]:
     return (slice(start, start + rows) for start in range(0, len(array), rows))
 
 
-def digests(images: Images, labels: Labels) -> list[bytes]:
-    """What identifies each labelled image by content, [N] of 32 bytes, in the images' order.
-
-    The SHA-256 of label (2 little-endian bytes) and raw RGB bytes, rows first.
-    """
-    found = []
-    for piece in pieces(images):
-        contiguous = np.ascontiguousarray(images[piece])
-        for image, label in zip(contiguous, labels[piece].astype("<u2"), strict=True):
-            digest = hashlib.sha256(label.tobytes())
-            digest.update(image.data)
-            found.append(digest.digest())
-    return found
-
-
-def fingerprint(images: Images, labels: Labels) -> str:
-    """What identifies a labelled image set by content, whatever its order: 64 hexadecimal digits.
-
-    The SHA-256 of the images' sorted `digests`.
-    """
-    return combine(digests(images, labels))
-
-
-def combine(digests: list[bytes]) -> str:
-    """The `fingerprint` of images whose digests are known."""
-    return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
-
-
 def save(path: Path, name: str, arrays: DataArrays) -> None:
-    """Write `arrays` as the data set `name`; the same data, in any order, give the same bytes.
+    """Write `arrays` as the data set `name`, each split in the order of its digests.
 
-    Besides `arrays` it holds some `PIECE`s in memory, never a second copy of the images.
+    The format (https://github.com/huggingface/safetensors#format): the header's length in 8 bytes,
+    the header as JSON, and the tensors' bytes. safetensors' own writer wants all tensors at once,
+    and orders the metadata differently in each process. This one holds some `PIECE`s in memory
+    besides `arrays`, never a second copy of the images.
     """
-    train, test = _canonical_order(arrays.train_digests), _canonical_order(arrays.test_digests)
-    metadata = {
-        "name": name,
-        "classes": json.dumps(arrays.classes),
-        "train_fingerprint": combine(arrays.train_digests),
-        "test_fingerprint": combine(arrays.test_digests),
-        "twf_data_version": VERSION,
-    }
-    with atomic(path) as partial:
-        _write(
-            partial,
-            {
-                "train_labels": (arrays.train_labels, train),
-                "test_labels": (arrays.test_labels, test),
-                "train_images": (arrays.train_images, train),
-                "test_images": (arrays.test_images, test),
-            },
-            metadata,
-        )
-
-
-def _canonical_order(digests: list[bytes]) -> NDArray[np.int64]:
-    """The positions of the images sorted by digest. Equal digests are equal images."""
-    return np.array(sorted(range(len(digests)), key=digests.__getitem__), dtype=np.int64)
-
-
-def _write(
-    path: Path,
-    tensors: dict[str, tuple[NDArray[np.generic], NDArray[np.int64]]],  # array, order of its rows
-    metadata: dict[str, str],
-) -> None:
-    """Write a safetensors file piece by piece.
-
-    Its form (https://github.com/huggingface/safetensors#format): the header's length in 8 bytes,
-    the header as JSON, and the tensors' bytes. safetensors' own writer wants all of them at once,
-    and orders the metadata differently in each process.
-    """
+    splits = arrays.splits
+    tensors: dict[str, tuple[NDArray[np.generic], NDArray[np.int64]]] = {}  # with its rows' order
+    tensors |= {f"{name}_labels": (split.labels, split.order) for name, split in splits.items()}
+    tensors |= {f"{name}_images": (split.images, split.order) for name, split in splits.items()}
+    metadata = {f"{name}_fingerprint": split.fingerprint for name, split in splits.items()}
+    metadata |= {"name": name, "classes": json.dumps(arrays.classes), "twf_data_version": VERSION}
     header: dict[str, object] = {"__metadata__": metadata}
     end = 0
     for key, (array, _) in tensors.items():
@@ -158,7 +125,7 @@ def _write(
         }
     text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)  # the labels that follow, int64, start at a multiple of 8
-    with path.open("wb") as file:
+    with atomic(path) as partial, partial.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array, order in tensors.values():
             for piece in pieces(array):
@@ -168,7 +135,7 @@ def _write(
 def load(path: Path) -> Dataset:
     """Open a prepared data set, memory-mapped.
 
-    Raises `UserError` where the file is missing, torn, or of another version.
+    Raises `UserError` where the file is missing, cut short, or of another version.
     """
     remedy = f"`twf data prepare {path.stem}` makes it anew"
     if not path.exists():

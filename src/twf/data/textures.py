@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from twf.data.store import DataArrays, Images, Labels
+from twf.data.store import DataArrays, Images, Split
 from twf.study.params import DrawnData
 
 Floats = NDArray[np.float64]
@@ -18,18 +18,20 @@ Texture = Callable[[np.random.Generator, Floats, Floats], Floats]
 def read(dataset: DrawnData) -> DataArrays:
     """The textures of `TEXTURES`; each image has its own geometry, colours, contrast and noise."""
     train, test = np.random.default_rng(dataset.seed).spawn(2)
-    train_images, train_labels = _draw(dataset.train_per_class, dataset.size, train)
-    test_images, test_labels = _draw(dataset.test_per_class, dataset.size, test)
-    return DataArrays(train_images, train_labels, test_images, test_labels, list(TEXTURES))
+    return DataArrays(
+        _draw(dataset.train_per_class, dataset.size, train),
+        _draw(dataset.test_per_class, dataset.size, test),
+        list(TEXTURES),
+    )
 
 
-def _draw(per_class: int, size: int, generator: np.random.Generator) -> tuple[Images, Labels]:
-    """Images uint8 [N, size, size, 3] and labels int64 [N], class after class."""
+def _draw(per_class: int, size: int, generator: np.random.Generator) -> Split:
+    """`per_class` images of each class, class after class."""
     y, x = np.indices((size, size)) / (size - 1) - 0.5
     x, y = (np.broadcast_to(axis, (per_class, size, size)) for axis in (x, y))
     patterns = np.concatenate([texture(generator, x, y) for texture in TEXTURES.values()])
     labels = np.repeat(np.arange(len(TEXTURES)), per_class)
-    return _colour(patterns, generator), labels
+    return Split(_colour(patterns, generator), labels)
 
 
 def _colour(patterns: Floats, generator: np.random.Generator) -> Images:

@@ -7,61 +7,53 @@ from pathlib import Path
 import numpy as np
 
 from twf.data.images import read_images
-from twf.data.official import broken, fetch_again, read_lines
-from twf.data.store import DataArrays, Labels
-
-NAME = "tiny-imagenet"
+from twf.data.official import BrokenFileError, read_lines
+from twf.data.store import DataArrays, Split
 
 
 def read(folder: Path, size: int) -> DataArrays:
     """The training images, and the validation images as the test; the archive's test has no labels.
 
     Classes are the WordNet identifiers in sorted order, not in the order of `wnids.txt`. Raises
-    `UserError` that names a missing or damaged file.
+    `BrokenFileError`.
     """
     root = folder / "tiny-imagenet-200"
     listed = root / "wnids.txt"
-    classes = sorted(words[0] for words in read_lines(listed, NAME))
+    classes = sorted(words[0] for words in read_lines(listed))
     if len(set(classes)) != len(classes) or not classes:
-        raise broken(listed, "names a class twice, or none", NAME)
-    train_files, train_labels = _train(root / "train", classes)
-    test_files, test_labels = _validation(root / "val", classes)
-    return DataArrays(
-        train_images=read_images(train_files, size, fetch_again(NAME)),
-        train_labels=train_labels,
-        test_images=read_images(test_files, size, fetch_again(NAME)),
-        test_labels=test_labels,
-        classes=classes,
+        raise BrokenFileError(listed, "names a class twice, or none")
+    train, test = (
+        Split(read_images(list(files), size), np.array(list(files.values()), dtype=np.int64))
+        for files in (_train(root / "train", classes), _validation(root / "val", classes))
     )
+    return DataArrays(train, test, classes)
 
 
-def _train(folder: Path, classes: list[str]) -> tuple[list[Path], Labels]:
-    """The files `CLASS/images/*.JPEG` and their labels."""
-    files, labels = [], []
+def _train(folder: Path, classes: list[str]) -> dict[Path, int]:
+    """The label of each file `CLASS/images/*.JPEG`."""
+    labels: dict[Path, int] = {}
     for label, name in enumerate(classes):
         members = sorted((folder / name / "images").glob("*.JPEG"))
         if not members:
-            raise broken(folder / name / "images", "has no image", NAME)
-        files += members
-        labels += [label] * len(members)
-    return files, np.array(labels, dtype=np.int64)
+            raise BrokenFileError(folder / name / "images", "has no image")
+        labels |= dict.fromkeys(members, label)
+    return labels
 
 
-def _validation(folder: Path, classes: list[str]) -> tuple[list[Path], Labels]:
-    """The files in `images/`, and their labels by `val_annotations.txt`."""
+def _validation(folder: Path, classes: list[str]) -> dict[Path, int]:
+    """The label of each file in `images/`, as `val_annotations.txt` has it."""
     annotations = folder / "val_annotations.txt"
     label_of = {name: label for label, name in enumerate(classes)}
-    labels: dict[str, int] = {}
-    for words in read_lines(annotations, NAME):
-        image, name = words[0], words[1] if len(words) > 1 else ""
+    labels: dict[Path, int] = {}
+    for words in read_lines(annotations):
+        image, name = folder / "images" / words[0], words[1] if len(words) > 1 else ""
         if name not in label_of:
-            raise broken(annotations, f"gives {image} the class {name!r}, which is unknown", NAME)
+            raise BrokenFileError(annotations, f"gives {words[0]} the unknown class {name!r}")
         if image in labels:
-            raise broken(annotations, f"names {image} twice", NAME)
+            raise BrokenFileError(annotations, f"names {words[0]} twice")
         labels[image] = label_of[name]
-    unlabelled = {file.name for file in (folder / "images").glob("*.JPEG")} - labels.keys()
+    unlabelled = set((folder / "images").glob("*.JPEG")) - labels.keys()
     if unlabelled or not labels:
-        what = min(unlabelled, default="any image")
-        raise broken(annotations, f"gives no class to {what}", NAME)
-    files = [folder / "images" / image for image in labels]
-    return files, np.array(list(labels.values()), dtype=np.int64)
+        missing = min((file.name for file in unlabelled), default="any image")
+        raise BrokenFileError(annotations, f"gives no class to {missing}")
+    return labels

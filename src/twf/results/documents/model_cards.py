@@ -151,7 +151,7 @@ def _count(whose: origin.Origin, dataset: Dataset) -> str:
 def checked(whose: origin.Origin, dataset: Dataset, split: str, fingerprint: str | None) -> str:
     """Whether a fingerprint is that of the official images."""
     entry = whose.entry if isinstance(whose.entry, ImagesEntry) else None
-    expected = entry.expected(dataset.size)[1].get(split) if entry else None
+    expected = entry.fingerprints_at(dataset.size).get(split) if entry else None
     if fingerprint is None:
         return HOLE
     if expected is None:

@@ -1,4 +1,4 @@
-"""The file form of every data set, its fingerprint, and what is said of a bad file."""
+"""The file of every data set, its fingerprint, and that a bad file is named."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from twf.data import store
-from twf.data.store import VERSION, DataArrays, fingerprint, load, save
+from twf.data.store import VERSION, DataArrays, Split, load, save
 from twf.errors import UserError
 
 
@@ -23,47 +23,41 @@ from twf.errors import UserError
 def arrays() -> DataArrays:
     generator = np.random.default_rng(0)
     return DataArrays(
-        train_images=generator.integers(0, 256, (12, 5, 5, 3), dtype=np.uint8),
-        train_labels=np.arange(12) % 3,
-        test_images=generator.integers(0, 256, (6, 5, 5, 3), dtype=np.uint8),
-        test_labels=np.arange(6) % 3,
-        classes=["one", "zwölf", 'a "quoted" name'],
+        Split(generator.integers(0, 256, (12, 5, 5, 3), dtype=np.uint8), np.arange(12) % 3),
+        Split(generator.integers(0, 256, (6, 5, 5, 3), dtype=np.uint8), np.arange(6) % 3),
+        ["one", "zwölf", 'a "quoted" name'],
     )
+
+
+def with_train(arrays: DataArrays, images: np.ndarray) -> DataArrays:
+    return replace(arrays, train=Split(images, arrays.train.labels))
 
 
 def test_fingerprint_agrees_with_its_definition(arrays: DataArrays) -> None:
-    labels = arrays.train_labels + 300  # so that both bytes of a label count
-    assert fingerprint(arrays.train_images, labels) == canonical.fingerprint(
-        arrays.train_images, labels
-    )
+    images, labels = arrays.train.images, arrays.train.labels + 300  # both bytes of a label count
+    assert Split(images, labels).fingerprint == canonical.fingerprint(images, labels)
+    images, labels = images[::2, ::-1], labels[::2]  # not contiguous
+    assert Split(images, labels).fingerprint == canonical.fingerprint(images, labels)
 
 
-def test_fingerprint_takes_arrays_that_are_not_contiguous(arrays: DataArrays) -> None:
-    images, labels = arrays.train_images[::2, ::-1], arrays.train_labels[::2]
-    assert fingerprint(images, labels) == canonical.fingerprint(images, labels)
-
-
-def test_fingerprint_does_not_depend_on_order(arrays: DataArrays) -> None:
+def test_fingerprint_changes_with_a_pixel_a_label_or_a_pairing_but_not_with_order(
+    arrays: DataArrays,
+) -> None:
+    images, labels = arrays.train.images, arrays.train.labels
     order = np.random.default_rng(1).permutation(12)
-    assert fingerprint(arrays.train_images[order], arrays.train_labels[order]) == fingerprint(
-        arrays.train_images, arrays.train_labels
-    )
-
-
-def test_fingerprint_changes_with_a_pixel_a_label_or_a_pairing(arrays: DataArrays) -> None:
-    images, labels = arrays.train_images, arrays.train_labels
+    assert Split(images[order], labels[order]).fingerprint == arrays.train.fingerprint
     changed = images.copy()
     changed[3, 2, 1, 0] ^= 1
     relabelled = labels.copy()
     relabelled[3] = 1
-    prints = {
-        fingerprint(images, labels),
-        fingerprint(changed, labels),
-        fingerprint(images, relabelled),
-        fingerprint(images, np.roll(labels, 1)),
-        fingerprint(images[1:], labels[1:]),
+    different = {
+        arrays.train.fingerprint,
+        Split(changed, labels).fingerprint,
+        Split(images, relabelled).fingerprint,
+        Split(images, np.roll(labels, 1)).fingerprint,
+        Split(images[1:], labels[1:]).fingerprint,
     }
-    assert len(prints) == 5
+    assert len(different) == 5
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path, arrays: DataArrays) -> None:
@@ -72,53 +66,35 @@ def test_what_is_saved_is_loaded(tmp_path: Path, arrays: DataArrays) -> None:
     dataset = load(path)
     assert dataset.name == "toy"
     assert dataset.classes == arrays.classes
-    for split in ("train", "test"):
-        images, labels = getattr(arrays, f"{split}_images"), getattr(arrays, f"{split}_labels")
-        images, labels = canonical.in_order(images, labels)
-        assert torch.equal(getattr(dataset, f"{split}_images"), torch.from_numpy(images))
-        assert torch.equal(getattr(dataset, f"{split}_labels"), torch.from_numpy(labels))
+    by_any_reader = load_file(path)
+    assert set(by_any_reader) == {"train_images", "train_labels", "test_images", "test_labels"}
+    for name, split in arrays.splits.items():
+        images, labels = canonical.in_order(split.images, split.labels)
+        assert torch.equal(getattr(dataset, f"{name}_images"), torch.from_numpy(images))
+        assert torch.equal(getattr(dataset, f"{name}_labels"), torch.from_numpy(labels))
+        assert getattr(dataset, f"{name}_fingerprint") == split.fingerprint
+        assert np.array_equal(by_any_reader[f"{name}_images"], images)
+        assert np.array_equal(by_any_reader[f"{name}_labels"], labels)
     assert dataset.train_images.dtype == torch.uint8
     assert dataset.train_labels.dtype == torch.int64
-    assert dataset.train_fingerprint == fingerprint(arrays.train_images, arrays.train_labels)
-    assert dataset.test_fingerprint == fingerprint(arrays.test_images, arrays.test_labels)
-
-
-def test_any_safetensors_reader_can_read_it(tmp_path: Path, arrays: DataArrays) -> None:
-    save(tmp_path / "toy.safetensors", "toy", arrays)
-    tensors = load_file(tmp_path / "toy.safetensors")
-    assert set(tensors) == {"train_images", "train_labels", "test_images", "test_labels"}
-    images, labels = canonical.in_order(arrays.test_images, arrays.test_labels)
-    assert np.array_equal(tensors["test_images"], images)
-    assert np.array_equal(tensors["test_labels"], labels)
-
-
-def shuffled(arrays: DataArrays, seed: int) -> DataArrays:
-    """The same data in another order, the images in another layout in memory."""
-    generator = np.random.default_rng(seed)
-    train = generator.permutation(len(arrays.train_labels))
-    test = generator.permutation(len(arrays.test_labels))
-    return replace(
-        arrays,
-        train_images=np.asfortranarray(arrays.train_images[train]),
-        train_labels=arrays.train_labels[train],
-        test_images=arrays.test_images[test],
-        test_labels=arrays.test_labels[test],
-    )
 
 
 def test_equal_data_give_equal_bytes_in_whatever_order(tmp_path: Path, arrays: DataArrays) -> None:
     contents = set()
-    for i in range(4):
-        save(tmp_path / "toy.safetensors", "toy", shuffled(arrays, seed=i))
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(12)
+        train = Split(np.asfortranarray(arrays.train.images[order]), arrays.train.labels[order])
+        test = Split(arrays.test.images[order[order < 6]], arrays.test.labels[order[order < 6]])
+        save(tmp_path / "toy.safetensors", "toy", DataArrays(train, test, arrays.classes))
         contents.add((tmp_path / "toy.safetensors").read_bytes())
     assert len(contents) == 1
 
 
-def test_the_bytes_of_the_form_are_kept(tmp_path: Path) -> None:
-    """A change of the form, or of the order, must raise `VERSION`, and then this value."""
+def test_the_bytes_of_the_format_are_kept(tmp_path: Path) -> None:
+    """A change of the format, or of the order, must raise `VERSION`, and then this value."""
     images = np.arange(6 * 5 * 5 * 3).astype(np.uint8).reshape(6, 5, 5, 3)
     labels = np.arange(6)
-    toy = DataArrays(images, labels, images[:2], labels[:2], ["a", "b", "c", "d", "e", "f"])
+    toy = DataArrays(Split(images, labels), Split(images[:2], labels[:2]), list("abcdef"))
     save(tmp_path / "toy.safetensors", "toy", toy)
     content = hashlib.sha256((tmp_path / "toy.safetensors").read_bytes()).hexdigest()
     assert (VERSION, content) == (
@@ -133,7 +109,8 @@ def test_pieces_of_any_size_give_the_same_bytes(
     contents = set()
     for size in (1, 5 * 5 * 3 + 1, 5 * 5 * 3 * 5, 10**6):  # one image, one, five, all at once
         monkeypatch.setattr(store, "PIECE", size)
-        save(tmp_path / "toy.safetensors", "toy", replace(arrays))
+        copy = with_train(arrays, arrays.train.images)  # whose digests are not known yet
+        save(tmp_path / "toy.safetensors", "toy", copy)
         contents.add((tmp_path / "toy.safetensors").read_bytes())
     assert len(contents) == 1
 
@@ -153,7 +130,8 @@ path = Path(sys.argv[1])
 images = np.ones((2000, 224, 224, 3), np.uint8)
 labels = np.arange(2000) % 200
 images[:, 0, 0, 0] = labels
-arrays = store.DataArrays(images, labels, images[:9], labels[:9], [str(i) for i in range(200)])
+splits = store.Split(images, labels), store.Split(images[:9], labels[:9])
+arrays = store.DataArrays(*splits, [str(i) for i in range(200)])
 held = most()
 store.save(path, "large", arrays)
 print((most() - held) / images.nbytes)
@@ -185,10 +163,10 @@ def test_a_saved_file_has_the_permissions_of_any_new_file(
 
 
 def test_a_view_is_saved_as_what_it_shows(tmp_path: Path, arrays: DataArrays) -> None:
-    mirrored = replace(arrays, train_images=arrays.train_images[:, :, ::-1])
+    mirrored = with_train(arrays, arrays.train.images[:, :, ::-1])
     save(tmp_path / "toy.safetensors", "toy", mirrored)
     loaded = load(tmp_path / "toy.safetensors").train_images
-    images, _ = canonical.in_order(mirrored.train_images, mirrored.train_labels)
+    images, _ = canonical.in_order(mirrored.train.images, mirrored.train.labels)
     assert np.array_equal(loaded.numpy(), images)
 
 
@@ -214,7 +192,7 @@ def test_a_torn_file_names_the_remedy(tmp_path: Path, arrays: DataArrays, kept: 
     save(path, "toy", arrays)
     content = path.read_bytes()
     path.write_bytes(content[: kept if isinstance(kept, int) else int(kept * len(content))])
-    with pytest.raises(UserError, match=r"toy\.safetensors cannot be read.*twf data prepare toy"):
+    with pytest.raises(UserError, match=r"toy\.safetensors .*`twf data prepare toy`"):
         load(path)
 
 
@@ -222,13 +200,13 @@ def test_a_torn_file_names_the_remedy(tmp_path: Path, arrays: DataArrays, kept: 
 def test_another_version_names_the_remedy(tmp_path: Path, metadata: dict[str, str] | None) -> None:
     path = tmp_path / "toy.safetensors"
     save_file({"train_images": np.zeros(1)}, path, metadata)
-    with pytest.raises(UserError, match=r"toy\.safetensors has data version.*twf data prepare toy"):
+    with pytest.raises(UserError, match=r"toy\.safetensors .*version.*`twf data prepare toy`"):
         load(path)
 
 
 def test_preparing_does_not_import_torch() -> None:
     code = (
-        "import sys; from twf.data import archive, cifar, cub200, importing, letters, svhn; "
+        "import sys; from twf.data import cifar, cub200, folders, letters, prepare, svhn; "
         "from twf.data import statistics, textures, tiny_imagenet; "
         "sys.exit('torch' in sys.modules)"
     )

@@ -13,8 +13,9 @@ import pytest
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
 import twf.data
-from twf.data import digits, letters, prepare, store, textures
-from twf.data.store import DataArrays
+from twf.data import digits, letters, store, textures
+from twf.data.prepare import prepare
+from twf.data.store import DataArrays, Split
 from twf.errors import UserError
 from twf.study.params import Augmentation, DigitsData, DrawnData
 
@@ -42,8 +43,8 @@ def read(reader: str, **changes: Any) -> DataArrays:
 
 
 def content(arrays: DataArrays) -> list[bytes]:
-    tensors = (arrays.train_images, arrays.train_labels, arrays.test_images, arrays.test_labels)
-    return [tensor.tobytes() for tensor in tensors]
+    splits = arrays.splits.values()
+    return [array.tobytes() for split in splits for array in (split.images, split.labels)]
 
 
 def features(images: np.ndarray) -> np.ndarray:
@@ -60,10 +61,10 @@ def spectrum(images: np.ndarray) -> np.ndarray:
 
 def nearest_mean_accuracy(arrays: DataArrays, describe: Any) -> float:
     """Share of test images whose nearest class mean over the training images is their own."""
-    train, test = describe(arrays.train_images), describe(arrays.test_images)
-    means = np.stack([train[arrays.train_labels == k].mean(0) for k in range(len(arrays.classes))])
+    train, test = describe(arrays.train.images), describe(arrays.test.images)
+    means = np.stack([train[arrays.train.labels == k].mean(0) for k in range(len(arrays.classes))])
     nearest = ((test[:, None] - means[None]) ** 2).sum(-1).argmin(1)
-    return float((nearest == arrays.test_labels).mean())
+    return float((nearest == arrays.test.labels).mean())
 
 
 @pytest.mark.parametrize("reader", ["digits", "letters", "textures"])
@@ -79,55 +80,53 @@ def test_the_seed_alone_decides(reader: str) -> None:
 @pytest.mark.parametrize("size", [16, 21])
 def test_shapes_and_types(reader: str, size: int) -> None:
     arrays = read(reader, size=size)
-    for images, labels in (
-        (arrays.train_images, arrays.train_labels),
-        (arrays.test_images, arrays.test_labels),
-    ):
-        assert images.shape == (len(labels), size, size, 3) and images.dtype == np.uint8
-        assert labels.ndim == 1 and labels.dtype == np.int64
-        assert set(labels.tolist()) == set(range(len(arrays.classes)))
+    for split in arrays.splits.values():
+        assert split.images.shape == (len(split.labels), size, size, 3)
+        assert split.images.dtype == np.uint8
+        assert split.labels.ndim == 1 and split.labels.dtype == np.int64
+        assert set(split.labels.tolist()) == set(range(len(arrays.classes)))
 
 
 @pytest.mark.parametrize("reader", ["letters", "textures"])
 def test_drawn_classes_have_the_asked_number_of_images_all_different(reader: str) -> None:
     arrays = read(reader, train_per_class=7, test_per_class=3)
-    assert set(np.bincount(arrays.train_labels)) == {7}
-    assert set(np.bincount(arrays.test_labels)) == {3}
-    images = np.concatenate([arrays.train_images, arrays.test_images])
+    assert set(np.bincount(arrays.train.labels)) == {7}
+    assert set(np.bincount(arrays.test.labels)) == {3}
+    images = np.concatenate([arrays.train.images, arrays.test.images])
     assert len(np.unique(images.reshape(len(images), -1), axis=0)) == len(images)
 
 
 @pytest.mark.parametrize("reader", ["digits", "letters"])
 def test_strokes_are_grey_and_light_on_black(reader: str) -> None:
-    images = read(reader).train_images
+    images = read(reader).train.images
     assert (images == images[..., :1]).all()
     assert np.median(images) < 64 and (images.max((1, 2, 3)) > 100).mean() > 0.9
 
 
 def test_textures_are_coloured() -> None:
-    images = read("textures").train_images.astype(int)
+    images = read("textures").train.images.astype(int)
     assert (np.abs(images[..., 0] - images[..., 1]).mean((1, 2)) > 10).mean() > 0.8
 
 
 def test_digits_are_split_class_by_class() -> None:
     arrays = read("digits")
-    train, test = np.bincount(arrays.train_labels), np.bincount(arrays.test_labels)
+    train, test = np.bincount(arrays.train.labels), np.bincount(arrays.test.labels)
     assert (train + test == np.bincount(load_digits().target)).all()
     assert (np.abs(test - 0.3 * (train + test)) <= 0.5).all()
 
 
 def test_no_digit_is_in_both_splits_and_none_is_lost() -> None:
     arrays = read("digits")
-    train = {image.tobytes() for image in arrays.train_images}
-    test = {image.tobytes() for image in arrays.test_images}
+    train = {image.tobytes() for image in arrays.train.images}
+    test = {image.tobytes() for image in arrays.test.images}
     assert not train & test
     assert len(train | test) == 1797
 
 
 def test_digits_keep_their_pixels_and_labels() -> None:
     arrays = read("digits", size=24)  # three pixels for one, so that each third is the original's
-    images = np.concatenate([arrays.train_images, arrays.test_images])[:, 1::3, 1::3, 0]
-    labels = np.concatenate([arrays.train_labels, arrays.test_labels])
+    images = np.concatenate([arrays.train.images, arrays.test.images])[:, 1::3, 1::3, 0]
+    labels = np.concatenate([arrays.train.labels, arrays.test.labels])
     original = load_digits()
     pixels = np.round(original.images * 255 / 16).astype(np.uint8)
     expected = {(p.tobytes(), t) for p, t in zip(pixels, original.target.tolist(), strict=True)}
@@ -147,7 +146,7 @@ def test_prepare_writes_what_the_reader_gives(tmp_path: Path, reader: str) -> No
     prepare("mine", dataset, tmp_path / "mine.safetensors")
     loaded, arrays = store.load(tmp_path / "mine.safetensors"), read(reader)
     assert loaded.name == "mine" and loaded.classes == arrays.classes
-    images, labels = canonical.in_order(arrays.train_images, arrays.train_labels)
+    images, labels = canonical.in_order(arrays.train.images, arrays.train.labels)
     assert np.array_equal(loaded.train_images.numpy(), images)
     assert np.array_equal(loaded.train_labels.numpy(), labels)
 
@@ -170,7 +169,7 @@ def test_images_of_another_size_or_type_are_refused(
 ) -> None:
     arrays = read("textures", size=32 if change == "size" else 16)
     if change == "type":
-        arrays = replace(arrays, test_images=arrays.test_images.astype(float))
+        arrays = replace(arrays, test=Split(arrays.test.images.astype(float), arrays.test.labels))
     monkeypatch.setattr(textures, "read", lambda dataset: arrays)
     found = r"uint8 \[160, 32, 32, 3\]" if change == "size" else r"float64 \[80, 16, 16, 3\]"
     with pytest.raises(UserError, match=rf"datasets\.mine\.size is 16.*they are {found}"):

@@ -1,0 +1,142 @@
+"""A user's NumPy archive, and what is said of each way in which it can be wrong."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import canonical
+import numpy as np
+import pytest
+
+from twf.data import archive, store
+from twf.data.prepare import prepare
+from twf.errors import UserError
+from twf.study.params import ArchiveData, Augmentation
+
+Arrays = dict[str, Any]
+
+
+@pytest.fixture
+def arrays() -> Arrays:
+    generator = np.random.default_rng(0)
+    return {
+        "x_train": generator.integers(0, 256, (9, 16, 16, 3), dtype=np.uint8),
+        "y_train": np.arange(9) % 3,
+        "x_test": generator.integers(0, 256, (3, 16, 16, 3), dtype=np.uint8),
+        "y_test": np.arange(3),
+    }
+
+
+def described(file: Path) -> ArchiveData:
+    augmentation = Augmentation(mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5])
+    return ArchiveData(
+        title="Mine",
+        reader="archive",
+        file=str(file),
+        classes=3,
+        size=16,
+        augmentation=augmentation,
+    )
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.int64])
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_an_archive_is_read(
+    tmp_path: Path, arrays: Arrays, kind: type, write: Callable[..., None]
+) -> None:
+    arrays["y_train"] = arrays["y_train"].astype(kind)
+    write(tmp_path / "mine.npz", **arrays)
+    read = archive.read(described(tmp_path / "mine.npz"))
+    assert np.array_equal(read.train.images, arrays["x_train"])
+    assert np.array_equal(read.test.images, arrays["x_test"])
+    assert np.array_equal(read.train.labels, arrays["y_train"])
+    assert read.train.labels.dtype == read.test.labels.dtype == np.int64
+    assert read.classes == ["0", "1", "2"]
+
+
+def test_class_names_are_read(tmp_path: Path, arrays: Arrays) -> None:
+    np.savez(tmp_path / "mine.npz", **arrays, class_names=["ape", "bee", "cat"])
+    assert archive.read(described(tmp_path / "mine.npz")).classes == ["ape", "bee", "cat"]
+
+
+def test_an_archive_is_prepared(tmp_path: Path, arrays: Arrays) -> None:
+    np.savez(tmp_path / "mine.npz", **arrays)
+    prepare("mine", described(tmp_path / "mine.npz"), tmp_path / "mine.safetensors")
+    loaded = store.load(tmp_path / "mine.safetensors")
+    images, labels = canonical.in_order(arrays["x_train"], arrays["y_train"])
+    assert np.array_equal(loaded.train_images.numpy(), images)
+    assert np.array_equal(loaded.train_labels.numpy(), labels)
+    assert loaded.test_fingerprint == canonical.fingerprint(arrays["x_test"], arrays["y_test"])
+
+
+WRONG: list[tuple[str, Arrays]] = [  # what is named, and the changes to a good archive
+    ("x_test", {"x_test": None}),
+    ("y_train, y_test", {"y_train": None, "y_test": None}),
+    (r"x_train is float32 \[9, 16, 16, 3\]", {"x_train": np.zeros((9, 16, 16, 3), np.float32)}),
+    (r"x_train is uint8 \[9, 3, 16, 16\]", {"x_train": np.zeros((9, 3, 16, 16), np.uint8)}),
+    (r"x_test is uint8 \[3, 16, 16\]", {"x_test": np.zeros((3, 16, 16), np.uint8)}),
+    (r"y_train is float64 \[9\]", {"y_train": np.zeros(9)}),
+    (r"y_train is int64 \[8\]", {"y_train": np.arange(8) % 3}),
+    (r"y_test is int64 \[3, 1\]", {"y_test": np.arange(3)[:, None]}),
+    ("y_test has the label 3", {"y_test": np.array([0, 1, 3])}),
+    ("y_train has the label -1", {"y_train": np.arange(9) % 3 - 1}),
+    (r"class_names is <U3 \[2\]", {"class_names": np.array(["ape", "bee"])}),
+    (r"class_names is int64 \[3\]", {"class_names": np.arange(3)}),
+    ("allow_pickle=False", {"class_names": np.array(["a", "b", None], object)}),
+]
+
+
+@pytest.mark.parametrize(("named", "changes"), WRONG)
+def test_wrong_contents_are_named(
+    tmp_path: Path, arrays: Arrays, named: str, changes: Arrays
+) -> None:
+    arrays |= changes
+    np.savez(tmp_path / "mine.npz", **{k: v for k, v in arrays.items() if v is not None})
+    with pytest.raises(UserError, match=rf"mine\.npz.* {named}"):
+        archive.read(described(tmp_path / "mine.npz"))
+
+
+def cut(file: Path, arrays: Arrays) -> None:
+    np.savez(file, **arrays)
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def damage(file: Path, write: Callable[..., None], arrays: Arrays) -> None:
+    write(file, **arrays)
+    content = bytearray(file.read_bytes())
+    content[1000:1200] = bytes(200)
+    file.write_bytes(content)
+
+
+BROKEN: dict[str, Callable[[Path, Arrays], object]] = {
+    "missing": lambda file, arrays: None,
+    "a single array": lambda file, arrays: np.save(file.open("wb"), arrays["x_train"]),
+    "cut short": cut,
+    "damaged": lambda file, arrays: damage(file, np.savez, arrays),
+    "damaged and compressed": lambda file, arrays: damage(file, np.savez_compressed, arrays),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_what_is_no_archive_is_named(tmp_path: Path, arrays: Arrays, how: str) -> None:
+    BROKEN[how](tmp_path / "mine.npz", arrays)
+    with pytest.raises(UserError, match=r"mine\.npz.*(savez|x_train, y_train, x_test, y_test)"):
+        archive.read(described(tmp_path / "mine.npz"))
+
+
+@pytest.mark.parametrize("key", ["x_train", "y_test"])
+def test_a_header_that_claims_more_than_memory_holds_names_file_and_key(
+    tmp_path: Path, arrays: Arrays, key: str
+) -> None:
+    with zipfile.ZipFile(tmp_path / "mine.npz", "w") as packed:
+        for name, array in arrays.items():
+            shape = (10**15 if name == key else len(array), *array.shape[1:])
+            with packed.open(f"{name}.npy", "w") as member:
+                header = {"descr": array.dtype.str, "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(member, header)
+                member.write(array.tobytes())
+    with pytest.raises(UserError, match=rf"mine\.npz: {key} "):
+        prepare("mine", described(tmp_path / "mine.npz"), tmp_path / "mine.safetensors")

@@ -1,0 +1,371 @@
+"""A published data set from archives, arrays or class folders gives one file, or is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import canonical
+import numpy as np
+import official
+import pytest
+import yaml
+from PIL import Image
+from project import PROJECT
+
+from twf import files
+from twf.data import folders, preflight, registry, store
+from twf.data.fetch import fetch
+from twf.data.official import BrokenFileError
+from twf.data.prepare import import_data, prepare
+from twf.errors import UserError
+from twf.study import params, reading
+
+FORMATS = {"cifar10": "cifar", "cifar100": "cifar"} | {
+    name: name for name in ("svhn", "tiny-imagenet", "cub200")
+}
+Describe = Callable[..., params.OfficialData]
+
+
+@pytest.fixture
+def describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Describe:
+    """`describe(name)`: archives of a small data set, a registry that knows them, and its entry
+    in params.yaml. `arrays` are their content; other keywords change the registry's entry."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(name: str, arrays: official.Arrays | None = None, **changes: Any) -> Any:
+        arrays = arrays or official.some_arrays(name)
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        splits = ("train", "test")
+        entry = {
+            "title": f"Small {name}",
+            "kind": "images",
+            "format": FORMATS[name],
+            "homepage": "https://small.example",
+            "licence": "none",
+            "citation": "none",
+            "classes": len(arrays["class_names"]),
+            "images": {split: len(arrays[f"y_{split}"]) for split in splits},
+            "size": 32,
+            "fingerprints": {
+                split: canonical.fingerprint(arrays[f"x_{split}"], arrays[f"y_{split}"])
+                for split in splits
+            },
+            "files": described_files(official.write_archives(name, elsewhere, arrays)),
+        }
+        Path("own.yaml").write_text(yaml.safe_dump({name: entry | changes}))
+        monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "own.yaml"))
+        return params.OfficialData(
+            title=name,
+            reader="official",
+            archive=name,
+            classes=len(arrays["class_names"]),
+            size=32,
+            augmentation=params.Augmentation(mean=[0.5] * 3, std=[0.5] * 3),
+        )
+
+    return make
+
+
+def described_files(paths: list[Path]) -> dict[str, Any]:
+    return {
+        path.name: {
+            "md5": hashlib.md5(path.read_bytes()).hexdigest(),
+            "addresses": [path.as_uri()],
+        }
+        for path in paths
+    }
+
+
+def made(name: str) -> bytes:
+    return files.data_file(name).read_bytes()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_archive_arrays_and_folders_give_the_same_file(describe, name):
+    dataset = describe(name)
+    preflight.data(name, dataset)
+    fetch(name, registry.entry(name))
+    preflight.data(name, dataset)
+    prepare(name, dataset, files.data_file(name))
+    preflight.data(name, dataset)
+    from_archive = made(name)
+    arrays = official.some_arrays(name)
+    assert store.load(files.data_file(name)).classes == arrays["class_names"].tolist()
+    assert not any(files.ARCHIVES.glob(".extracted/*[!k]")), "unpacked archives are removed"
+
+    np.savez("mine.npz", **arrays)
+    official.write_folders(Path("mine"), arrays)
+    for mine in ("mine.npz", "mine"):
+        files.data_file(name).unlink()
+        files.receipt_file(name).unlink()
+        import_data(name, dataset, Path(mine))
+        assert made(name) == from_archive
+        assert mine in files.receipt_file(name).read_text()
+
+
+def test_a_labs_own_archive_of_class_folders(tmp_path, describe):
+    arrays = official.some_arrays("cub200")
+    official.write_folders(tmp_path / "packed/birds", arrays)
+    file = shutil.make_archive(str(tmp_path / "birds"), "gztar", tmp_path / "packed")
+    dataset = describe("cub200", format="folders", files=described_files([Path(file)]))
+    fetch("cub200", registry.entry("cub200"))
+    prepare("cub200", dataset, files.data_file("cub200"))
+    loaded = store.load(files.data_file("cub200"))
+    assert loaded.classes == arrays["class_names"].tolist()
+
+
+def test_a_damaged_file_in_an_archive_is_named_with_the_remedy(tmp_path, describe):
+    tree = tmp_path / "tree" / "CUB_200_2011"
+    tree.mkdir(parents=True)
+    (tree / "classes.txt").write_text("0 zero\n")
+    file = shutil.make_archive(str(tmp_path / "CUB_200_2011"), "gztar", tree.parent)
+    dataset = describe("cub200", files=described_files([Path(file)]))
+    fetch("cub200", registry.entry("cub200"))
+    with pytest.raises(UserError, match=r"classes\.txt .*`twf data fetch cub200`"):
+        prepare("cub200", dataset, files.data_file("cub200"))
+
+
+def test_an_archive_of_other_images_is_refused(describe):
+    dataset = describe("cifar10", fingerprints={"train": "0" * 64, "test": None})
+    fetch("cifar10", registry.entry("cifar10"))
+    with pytest.raises(UserError, match=f"train images of archives/cifar10 .*{'0' * 64}"):
+        prepare("cifar10", dataset, files.data_file("cifar10"))
+    assert not files.data_file("cifar10").exists()
+
+
+# Imports
+
+
+@pytest.mark.parametrize("route", ["mine.npz", "mine"])
+def test_images_of_another_size_are_resized_as_torchvision_does(describe, torchvision, route):
+    large = official.some_arrays("cub200", side=64)
+    resize = torchvision.transforms.Resize((32, 32))
+    small = large | {
+        key: np.stack([np.asarray(resize(Image.fromarray(image))) for image in large[key]])
+        for key in ("x_train", "x_test")
+    }
+    dataset = describe("cub200", small)
+    np.savez("mine.npz", **large)
+    official.write_folders(Path("mine"), large)
+    import_data("cub200", dataset, Path(route))  # which compares the fingerprints
+    assert store.load(files.data_file("cub200")).train_images.shape[1:] == (32, 32, 3)
+
+
+def test_unknown_fingerprints_are_not_compared(describe):
+    dataset = describe("cub200", fingerprints={"train": None, "test": None})
+    arrays = official.some_arrays("cub200")
+    arrays["x_train"][0] ^= 1
+    np.savez("mine.npz", **arrays)
+    import_data("cub200", dataset, Path("mine.npz"))
+    loaded = store.load(files.data_file("cub200"))
+    assert loaded.train_fingerprint == canonical.fingerprint(arrays["x_train"], arrays["y_train"])
+
+
+Change = dict[str, Callable[[official.Arrays], np.ndarray]]
+WRONG: dict[str, tuple[str, Change]] = {  # split and cause that are named, and changed arrays
+    "exchanged": (
+        "6 train images, expected 18; training and test images are exchanged",
+        {
+            "x_train": lambda a: a["x_test"],
+            "y_train": lambda a: a["y_test"],
+            "x_test": lambda a: a["x_train"],
+            "y_test": lambda a: a["y_train"],
+        },
+    ),
+    "held out": (
+        "16 train images, expected 18; images are missing",
+        {"x_train": lambda a: a["x_train"][:-2], "y_train": lambda a: a["y_train"][:-2]},
+    ),
+    "too few": (
+        "4 test images, expected 6; images are missing",
+        {"x_test": lambda a: a["x_test"][:-2], "y_test": lambda a: a["y_test"][:-2]},
+    ),
+    "moved": (
+        "16 train images, expected 18; the split is not the official",
+        {
+            "x_train": lambda a: a["x_train"][2:],
+            "y_train": lambda a: a["y_train"][2:],
+            "x_test": lambda a: np.concatenate([a["x_test"], a["x_train"][:2]]),
+            "y_test": lambda a: np.concatenate([a["y_test"], a["y_train"][:2]]),
+        },
+    ),
+    "doubled": (
+        "12 test images, expected 6; it holds images that the official",
+        {
+            "x_test": lambda a: np.concatenate([a["x_test"]] * 2),
+            "y_test": lambda a: np.concatenate([a["y_test"]] * 2),
+        },
+    ),
+    "channels": ("train .*blue-green-red", {"x_train": lambda a: a["x_train"][..., ::-1]}),
+    "axes": ("test .*rows and columns", {"x_test": lambda a: a["x_test"].swapaxes(1, 2)}),
+    "labels": ("train .*another order", {"y_train": lambda a: 2 - a["y_train"]}),
+    "lossy": ("test .*saved with loss", {"x_test": lambda a: a["x_test"] ^ 1}),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_other_data_are_refused_with_the_likely_cause_and_leave_what_was_there(describe, case):
+    said, changes = WRONG[case]
+    dataset = describe("cub200")
+    arrays = official.some_arrays("cub200")
+    np.savez("good.npz", **arrays)
+    import_data("cub200", dataset, Path("good.npz"))
+    good = made("cub200")
+    np.savez("wrong.npz", **arrays | {key: change(arrays) for key, change in changes.items()})
+    with pytest.raises(UserError, match=said) as caught:
+        import_data("cub200", dataset, Path("wrong.npz"))
+    assert "wrong.npz" in str(caught.value)
+    assert made("cub200") == good
+    assert list(files.data_file("cub200").parent.iterdir()) == [files.data_file("cub200")]
+
+
+def test_another_number_of_classes_is_refused(describe):
+    dataset = describe("cub200", classes=5)
+    official.write_folders(Path("mine"), official.some_arrays("cub200"))
+    with pytest.raises(UserError, match=r"mine has 3 classes, expected 5"):
+        import_data("cub200", dataset, Path("mine"))
+    assert not files.data_file("cub200").exists()
+
+
+def test_a_broken_image_of_a_users_own_is_named(describe):
+    dataset = describe("cub200")
+    official.write_folders(Path("mine"), official.some_arrays("cub200"))
+    (Path("mine/train/002.Laysan_Albatross") / "notes.txt").write_text("no image")
+    with pytest.raises(UserError, match=r"notes\.txt .*delete it"):
+        import_data("cub200", dataset, Path("mine"))
+
+
+# Class folders
+
+
+def test_val_will_do_for_test_but_not_both(tmp_path: Path) -> None:
+    arrays = official.some_arrays("cub200")
+    official.write_folders(tmp_path, arrays, test="val")
+    assert len(folders.read(tmp_path, 32).test.labels) == 6
+    official.write_folders(tmp_path, arrays, test="test")
+    with pytest.raises(UserError, match=str(tmp_path)):
+        folders.read(tmp_path, 32)
+
+
+def test_images_of_every_kind_become_rgb_and_hidden_files_are_left_alone(tmp_path: Path) -> None:
+    arrays = official.some_arrays("cub200")
+    official.write_folders(tmp_path, arrays)
+    folder = tmp_path / "train" / str(arrays["class_names"][0])
+    colour = Image.fromarray(official.blocks(1, 32, seed=9)[0])
+    more = {"grey.png": "L", "palette.gif": "P", "print.jpg": "CMYK", "alpha.webp": "RGBA"}
+    (folder / "deeper").mkdir()
+    for file, mode in more.items():
+        colour.convert(mode).save(folder / "deeper" / file)
+    (folder / ".DS_Store").write_bytes(b"no image")
+    images = folders.read(tmp_path, 32).train.images
+    assert images.shape == (18 + len(more), 32, 32, 3)
+    grey = np.asarray(colour.convert("L").convert("RGB"))
+    assert any(np.array_equal(image, grey) for image in images)
+
+
+def empty(path: Path) -> None:
+    shutil.rmtree(path)
+    path.mkdir()
+
+
+BROKEN: dict[str, Callable[[Path], object]] = {  # what is named
+    "train/CLASS": lambda path: (path / "train").rename(path / "training"),
+    "test or val/CLASS": lambda path: (path / "test").rename(path / "testing"),
+    "'extra'": lambda path: (path / "test" / "extra").mkdir(),
+    r"train/002\.Laysan_Albatross ": lambda path: empty(path / "train/002.Laysan_Albatross"),
+}
+
+
+@pytest.mark.parametrize("named", BROKEN)
+def test_folders_that_do_not_fit_are_named(tmp_path: Path, named: str) -> None:
+    official.write_folders(tmp_path, official.some_arrays("cub200"))
+    BROKEN[named](tmp_path)
+    with pytest.raises(UserError, match=named) as caught:
+        folders.read(tmp_path, 32)
+    assert not isinstance(caught.value, BrokenFileError)
+
+
+# What stops a study before its first job
+
+
+def test_missing_data_that_cannot_be_fetched_are_named_with_what_brings_them(describe):
+    dataset = describe("cifar10")
+    shutil.rmtree("elsewhere")
+    with pytest.raises(UserError, match=r"cifar-10-python\.tar\.gz") as refused:
+        preflight.data("cifar10", dataset)
+    for remedy in ("fetch cifar10", "import cifar10 FILE", "fetch --study STUDY"):
+        assert f"`twf data {remedy}`" in str(refused.value)
+
+
+def test_prepared_data_of_other_images_are_refused(describe):
+    dataset = describe("cifar10")
+    arrays = official.some_arrays("cifar10")
+    train, test = (store.Split(arrays[f"x_{s}"], arrays[f"y_{s}"]) for s in ("train", "test"))
+    train.images[0] ^= 1
+    path = files.data_file("cifar10")
+    store.save(path, "cifar10", store.DataArrays(train, test, ["a"] * 10))
+    with pytest.raises(UserError, match=f"{path} .*train images"):
+        preflight.data("cifar10", dataset)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"12345678", b"\x10\0\0\0\0\0\0\0{}", b"\2\0\0\0\0\0\0\0{}"]
+)
+def test_a_prepared_file_that_is_none_is_refused(describe, content):
+    dataset = describe("cifar10")
+    files.data_file("cifar10").parent.mkdir()
+    files.data_file("cifar10").write_bytes(content)
+    with pytest.raises(UserError, match=f"{files.data_file('cifar10')} .*delete it"):
+        preflight.data("cifar10", dataset)
+
+
+def test_prepared_data_of_another_size_are_refused(describe):
+    dataset = describe("cifar10")
+    np.savez("mine.npz", **official.some_arrays("cifar10"))
+    import_data("cifar10", dataset, Path("mine.npz"))
+    with pytest.raises(UserError, match=f"{files.data_file('cifar10')} .*32.*64"):
+        preflight.data("cifar10", dataset.model_copy(update={"size": 64}))
+
+
+def test_a_users_own_file_that_is_missing_is_named(tiny_values):
+    dataset = reading.check(tiny_values).datasets["target"]
+    with pytest.raises(UserError, match=r"datasets\.target: no archives/target\.npz"):
+        preflight.data("target", dataset)
+
+
+def test_weights_that_are_missing_are_named(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    network = params.Network(architecture="resnet50")
+    source = params.Source(network=network, weights="mine.pth")
+    with pytest.raises(UserError, match=r"sources\.mine: no mine\.pth"):
+        preflight.weights("mine", source)
+    Path("mine.pth").touch()
+    preflight.weights("mine", source)
+
+
+# The real data, where they are
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100", "tiny-imagenet"])
+def test_the_real_data_are_imported(tmp_path, monkeypatch, name):
+    folder = os.environ.get("TWF_REAL_DATA")
+    if not folder:
+        pytest.skip("TWF_REAL_DATA names no folder with cifar10.npz, cifar100.npz, ...")
+    monkeypatch.delenv("TWF_REGISTRY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    dataset = reading.load(PROJECT / "params.yaml").datasets[name]
+    entry = registry.images_entry(name)
+    assert set(entry.fingerprints_at(32)) == {"train", "test"}
+    file = "tiny-imagenet-32" if name == "tiny-imagenet" else name
+    import_data(name, dataset, Path(folder).resolve() / f"{file}.npz")
+    loaded = store.load(files.data_file(name))
+    assert loaded.train_images.shape == (entry.images.train, 32, 32, 3)
+    found = {"train": loaded.train_fingerprint, "test": loaded.test_fingerprint}
+    assert found == entry.fingerprints_at(32)
+    files.data_file(name).unlink()

@@ -1,0 +1,317 @@
+"""The readers of the official archives: what was put in comes out, and what is broken is named."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import canonical
+import numpy as np
+import official
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from twf.data import cifar, cub200, svhn, tiny_imagenet
+from twf.data.images import resize_images
+from twf.data.official import BrokenFileError
+from twf.data.store import DataArrays
+
+READERS = {
+    "cifar10": cifar.read,
+    "cifar100": cifar.read,
+    "svhn": svhn.read,
+    "tiny-imagenet": tiny_imagenet.read,
+    "cub200": cub200.read,
+}
+Unpacked = Callable[..., Path]
+
+
+@pytest.fixture
+def unpacked(tmp_path: Path) -> Unpacked:
+    """`unpacked(name, arrays)`: the archive of the arrays, unpacked."""
+
+    def make(name: str, arrays: official.Arrays | None = None) -> Path:
+        archives = official.write_archives(name, tmp_path, arrays or official.some_arrays(name))
+        return official.unpack(archives, tmp_path / "unpacked")
+
+    return make
+
+
+def assert_same(found: DataArrays, expected: official.Arrays) -> None:
+    """The same labelled images in each split, in whatever order, and the same classes."""
+    assert found.classes == expected["class_names"].tolist()
+    for name, split in found.splits.items():
+        assert split.images.dtype == np.uint8 and split.labels.dtype == np.int64
+        images, labels = canonical.in_order(split.images, split.labels)
+        wanted = canonical.in_order(expected[f"x_{name}"], expected[f"y_{name}"])
+        assert np.array_equal(images, wanted[0]) and np.array_equal(labels, wanted[1])
+
+
+def contains(found: DataArrays, image: np.ndarray) -> bool:
+    images = np.concatenate([split.images for split in found.splits.values()])
+    return any(np.array_equal(each, image) for each in images)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_was_put_into_the_archive_is_read(unpacked: Unpacked, name: str) -> None:
+    arrays = official.some_arrays(name)
+    assert_same(READERS[name](unpacked(name, arrays), 32), arrays)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_images_of_another_size_are_resized_as_torchvision_does(
+    unpacked: Unpacked, torchvision: Any, name: str
+) -> None:
+    side = 64 if name in ("tiny-imagenet", "cub200") else 32  # the others have one size alone
+    arrays = official.some_arrays(name, side)
+    folder = unpacked(name, arrays)
+    resize = torchvision.transforms.Resize((24, 24))
+    for key in ("x_train", "x_test"):
+        small = [np.asarray(resize(Image.fromarray(image))) for image in arrays[key]]
+        arrays[key] = np.stack(small)
+    assert_same(READERS[name](folder, 24), arrays)
+
+
+def test_images_that_are_not_square_are_squashed(unpacked: Unpacked, torchvision: Any) -> None:
+    folder = unpacked("cub200")
+    file = member_of(folder, "bird_0001.jpg")
+    wide = np.random.default_rng(0).integers(0, 256, (40, 56, 3), dtype=np.uint8)
+    official.save_jpeg(file, wide)
+    with Image.open(file) as image:
+        expected = np.asarray(torchvision.transforms.Resize((32, 32))(image.convert("RGB")))
+    assert contains(cub200.read(folder, 32), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "member"), [("tiny-imagenet", "val_0.JPEG"), ("cub200", "bird_0001.jpg")]
+)
+def test_grey_images_have_three_equal_channels(unpacked: Unpacked, name: str, member: str) -> None:
+    folder = unpacked(name)
+    grey = official.blocks(1, 32, seed=9)[0, :, :, 0]
+    official.save_jpeg(member_of(folder, member), grey)
+    assert contains(READERS[name](folder, 32), np.stack([grey] * 3, axis=-1))
+
+
+def test_a_label_of_tiny_imagenet_is_the_rank_of_its_sorted_name(unpacked: Unpacked) -> None:
+    folder = unpacked("tiny-imagenet")
+    lines = (folder / "tiny-imagenet-200" / "wnids.txt").read_text().split()
+    assert tiny_imagenet.read(folder, 32).classes == sorted(lines) != lines
+
+
+def test_cifar_pickled_by_this_python_is_read_too(unpacked: Unpacked) -> None:
+    """Text for keys, NumPy's new module path: what a user's own tools write."""
+    arrays = official.some_arrays("cifar100")
+    folder = unpacked("cifar100", arrays)
+    for split in ("train", "test"):
+        rows = arrays[f"x_{split}"].transpose(0, 3, 1, 2).reshape(-1, 3072)
+        batch = {"data": rows, "fine_labels": arrays[f"y_{split}"].tolist()}
+        content = pickle.dumps(batch, protocol=4)
+        assert b"numpy._core.multiarray" in content
+        (folder / "cifar-100-python" / split).write_bytes(content)
+    assert_same(cifar.read(folder, 32), arrays)
+
+
+class Malicious:
+    """A pickle of it calls `open(file, "w")`."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open, (str(self.file), "w")
+
+
+@pytest.mark.parametrize("place", ["batch", "label", "key"])
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_pickle_that_would_run_code_is_refused_and_runs_nothing(
+    unpacked: Unpacked, tmp_path: Path, place: str, protocol: int
+) -> None:
+    folder, trace = unpacked("cifar10"), tmp_path / "it ran"
+    value: Any = Malicious(trace)
+    value = {"batch": value, "label": {"labels": [value]}, "key": {(value,): 0}}[place]
+    content = pickle.dumps(value, protocol)
+    member_of(folder, "data_batch_3").write_bytes(content)
+    with pytest.raises(BrokenFileError, match=r"data_batch_3 .*io\.open"):
+        cifar.read(folder, 32)
+    assert not trace.exists()
+    pickle.loads(content).close() if place == "batch" else pickle.loads(content)
+    assert trace.exists()  # so that the test above speaks of a real danger
+
+
+@pytest.mark.parametrize(
+    "name", ["builtins.eval", "os.system", "numpy.load", "numpy.core.multiarray.fromfile"]
+)
+def test_a_class_that_is_not_needed_is_named(unpacked: Unpacked, name: str) -> None:
+    folder = unpacked("cifar10")
+    module, _, attribute = name.rpartition(".")
+    member_of(folder, "test_batch").write_bytes(f"c{module}\n{attribute}\n.".encode())
+    with pytest.raises(BrokenFileError, match=rf"test_batch .*{re.escape(name)}"):
+        cifar.read(folder, 32)
+
+
+MEMBERS = {  # what each reader cannot do without
+    "cifar10": ["data_batch_1", "data_batch_5", "test_batch", "batches.meta"],
+    "cifar100": ["train", "test", "meta"],
+    "svhn": ["train_32x32.mat", "test_32x32.mat"],
+    "tiny-imagenet": ["wnids.txt", "val_annotations.txt", "val_3.JPEG"],
+    "cub200": [
+        "images.txt",
+        "train_test_split.txt",
+        "image_class_labels.txt",
+        "classes.txt",
+        "bird_0003.jpg",
+    ],
+}
+
+
+def member_of(folder: Path, name: str) -> Path:
+    (file,) = [f for f in folder.rglob(name) if f.is_file()]
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "member"), [(name, member) for name in MEMBERS for member in MEMBERS[name]]
+)
+@pytest.mark.parametrize("harm", ["gone", "torn", "empty"])
+def test_a_missing_or_damaged_member_is_named(
+    unpacked: Unpacked, name: str, member: str, harm: str
+) -> None:
+    folder = unpacked(name)
+    file = member_of(folder, member)
+    if harm == "gone":
+        file.unlink()
+    else:
+        content = file.read_bytes()
+        file.write_bytes(content[: len(content) // 2] if harm == "torn" else b"")
+    with pytest.raises(BrokenFileError) as caught:
+        READERS[name](folder, 32)
+    # a short table is told by the image that it lacks, or that lacks it
+    assert member in str(caught.value) or (harm != "gone" and file.suffix == ".txt")
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_an_empty_folder_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BrokenFileError, match=re.escape(str(tmp_path))):
+        READERS[name](tmp_path, 32)
+
+
+def test_a_class_without_training_images_is_named(unpacked: Unpacked) -> None:
+    folder = unpacked("tiny-imagenet")
+    for file in folder.rglob("n01629819_*.JPEG"):
+        file.unlink()
+    with pytest.raises(BrokenFileError, match=r"train/n01629819/images"):
+        tiny_imagenet.read(folder, 32)
+
+
+VAL, WNIDS = "tiny-imagenet val_annotations.txt", "tiny-imagenet wnids.txt"
+SPLIT, LABELS = "cub200 train_test_split.txt", "cub200 image_class_labels.txt"
+IMAGES, CLASSES = "cub200 images.txt", "cub200 classes.txt"
+TABLES = [  # archive and file, old, new, what is named
+    (VAL, "val_0.JPEG\tn01443537", "val_0.JPEG\tn99999999", "val_0.JPEG .*'n99999999'"),
+    (VAL, "val_0.JPEG", "val_1.JPEG", "val_1.JPEG twice"),
+    (VAL, "val_0.JPEG\tn01443537\t0\t32\t44\t62\n", "", "no class to val_0.JPEG"),
+    (WNIDS, "n02124075", "n04067472", "class twice"),
+    (SPLIT, "1 1\n", "", "nothing for image 1 "),
+    (SPLIT, "1 1\n", "1 2\n", "2 for image 1 "),
+    (LABELS, "1 1\n", "", "nothing for image 1 "),
+    (LABELS, "1 1\n", "1 4\n", "4 for image 1 "),
+    (LABELS, "1 1\n", "1 0\n", "0 for image 1 "),
+    (IMAGES, "1 001", "77 001", "image 77 "),
+    (IMAGES, "/bird_0001", "/a bird_0001", "bird_0001"),
+    (IMAGES, "2 001", "1 001", "'1 001"),
+    (CLASSES, "1 001", "0 001", "from 1"),
+]
+
+
+@pytest.mark.parametrize(("table", "old", "new", "named"), TABLES)
+def test_a_table_that_does_not_fit_is_named(
+    unpacked: Unpacked, table: str, old: str, new: str, named: str
+) -> None:
+    name, member = table.split()
+    folder = unpacked(name)
+    file = member_of(folder, member)
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new, 1))
+    with pytest.raises(BrokenFileError, match=rf"\.txt .*{named}"):
+        READERS[name](folder, 32)
+
+
+ROWS = np.zeros((2, 3072), np.uint8)
+BATCHES: list[tuple[Any, str]] = [  # a batch, and what is named
+    ([1, 2], "batch"),
+    ({b"labels": [0, 1]}, "data"),
+    ({b"data": ROWS.astype(float)}, r"data as float64 \[2, 3072\]"),
+    ({b"data": ROWS[:, 1:], b"labels": [0, 1]}, r"data as uint8 \[2, 3071\]"),
+    ({b"data": ROWS[0], b"labels": [0, 1]}, r"data as uint8 \[3072\]"),
+    ({b"data": ROWS}, "labels"),
+    ({b"data": ROWS, b"labels": [0, 1, 2]}, r"labels as int64 \[3\]"),
+    ({b"data": ROWS, b"labels": [0.0, 1.0]}, r"labels as float64 \[2\]"),
+    ({b"data": ROWS, b"labels": [[0], [1, 2]]}, "labels as"),
+    ({b"data": ROWS, b"labels": [0, 10]}, "label 10 in labels"),
+    ({b"data": ROWS, b"labels": [0, -1]}, "label -1 in labels"),
+]
+
+
+@pytest.mark.parametrize(("batch", "named"), BATCHES)
+def test_a_batch_of_wrong_content_is_named(unpacked: Unpacked, batch: Any, named: str) -> None:
+    folder = unpacked("cifar10")
+    member_of(folder, "data_batch_2").write_bytes(official.python2_pickle(batch))
+    with pytest.raises(BrokenFileError, match=rf"data_batch_2 .*{named}"):
+        cifar.read(folder, 32)
+
+
+def test_a_wrong_number_of_class_names_is_named(unpacked: Unpacked) -> None:
+    folder = unpacked("cifar10")
+    meta = official.python2_pickle({b"label_names": [b"cat"] * 9})
+    member_of(folder, "batches.meta").write_bytes(meta)
+    with pytest.raises(BrokenFileError, match=r"batches\.meta .*10 classes"):
+        cifar.read(folder, 32)
+
+
+X = np.zeros((32, 32, 3, 2), np.uint8)
+MATS: list[tuple[dict[str, np.ndarray], str]] = [
+    ({"y": np.ones(2)}, "array X"),
+    ({"X": X}, "labels y"),
+    ({"X": X.swapaxes(2, 3)}, r"X as uint8 \[32, 32, 2, 3\]"),
+    ({"X": X, "y": np.array([[0], [1]], np.uint8)}, "label 0 in y"),
+    ({"X": X, "y": np.array([[1], [11]], np.uint8)}, "label 11 in y"),
+    ({"X": X, "y": np.ones((1, 3), np.uint8)}, r"y as uint8 \[1, 3\]"),
+]
+
+
+@pytest.mark.parametrize(("content", "named"), MATS)
+def test_a_matlab_file_of_wrong_content_is_named(
+    unpacked: Unpacked, content: dict[str, np.ndarray], named: str
+) -> None:
+    folder = unpacked("svhn")
+    savemat(folder / "test_32x32.mat", content)
+    with pytest.raises(BrokenFileError, match=rf"test_32x32\.mat .*{named}"):
+        svhn.read(folder, 32)
+
+
+def test_an_array_of_the_right_size_is_not_copied() -> None:
+    images = official.blocks(3, 32, seed=0)
+    assert resize_images(images, 32) is images
+
+
+def test_reading_images_holds_no_second_copy_of_them(unpacked: Unpacked) -> None:
+    """42 MiB of images: besides them one image at a time."""
+    arrays = official.some_arrays("cub200", side=16)
+    arrays |= {
+        k: np.concatenate([arrays[k]] * 12) for k in ("x_train", "y_train", "x_test", "y_test")
+    }
+    folder = unpacked("cub200", arrays)
+    tracemalloc.start()
+    try:
+        found = cub200.read(folder, 224)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    total = found.train.images.nbytes + found.test.images.nbytes
+    assert total == 12 * 24 * 224 * 224 * 3
+    assert total <= peak < 1.1 * total
