@@ -7,12 +7,7 @@
 # Rules hold no logic: each is one call of the `twf` command, and asks twf.study what to make.
 from snakemake.utils import min_version
 
-from twf.engines import frozen
-
 min_version("9.16")
-
-
-configfile: str(frozen.file(workflow.remote_exec))
 
 
 include: "workflow/rules/common.smk"
@@ -35,12 +30,12 @@ localrules:  # on a cluster, seconds where Snakemake runs, without a wait in the
 
 rule all:
     input:
-        files.REPORT.format(study=config["study"]),
+        files.REPORT.format(study=STUDY),
 
 
 onstart:
     unless_refused(files.refuse_from_future)
-    unless_refused(frozen.keep, PARAMS, Path(".snakemake/planned"))
+    unless_refused(FROZEN.keep, Path(".snakemake/planned"))
     if workflow.local_exec and not GPU:
         warm.start(Path(f".snakemake/twf-{os.getpid()}.socket"))
 
@@ -50,7 +45,7 @@ onerror:
 
 
 onsuccess:
-    unless_refused(frozen.require_unchanged, PARAMS, files.PARAMS)
+    unless_refused(FROZEN.require_unchanged)
 
 
 include: "workflow/rules/data.smk"

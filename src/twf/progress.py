@@ -7,9 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 LINE_EVERY = 10.0  # seconds between two lines in a log
 
 Advance = Callable[[int, str], None]
@@ -19,6 +16,15 @@ Advance = Callable[[int, str], None]
 def progress(title: str, total: int) -> Iterator[Advance]:
     """Yield `advance(steps, note)`; `total` steps are the whole work."""
     if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from twf import files
-from twf.cli import warm
+from twf.engines import warm
 from twf.results import record
 from twf.study.params import Params
 
@@ -106,7 +106,7 @@ def test_a_client_told_to_stop_lets_its_run_be_saved(server, tiny_inputs: Params
 
 
 def test_the_server_ends_with_its_owner(tiny_inputs: Params) -> None:
-    code = "import sys, time; from pathlib import Path; from twf import warm\n"
+    code = "import sys, time; from pathlib import Path; from twf.engines import warm\n"
     code += "print(warm.start(Path('warm.socket')).pid, flush=True); time.sleep(600)"
     owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None

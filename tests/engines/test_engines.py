@@ -18,7 +18,7 @@ import yaml
 from keys import files_with_keys
 from miniature import PROJECT, call, checkout, make_pull
 
-from twf import files, study
+from twf import study
 from twf.data import registry
 from twf.results import record
 from twf.study import reading
@@ -222,15 +222,6 @@ def test_a_wrong_value_stops_before_the_first_job(project: Path) -> None:
     assert "'lambda_pf' (did you mean 'lambda_fp'?)" in said
     assert "Traceback" not in said
     assert written(before, outputs(project)) == set()
-
-
-def test_a_schema_older_than_the_types_is_told_with_its_remedy(project: Path) -> None:
-    path = project / files.SCHEMA
-    schema = json.loads(path.read_text())
-    del schema["properties"]["studies"]
-    path.write_text(json.dumps(schema))
-    said = call(project, "snakemake", "--dry-run", fails=True)
-    assert "params.schema.json is older than the types: `twf schema` writes it anew" in said
 
 
 def test_missing_data_stop_before_the_first_job(empty: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What Snakemake planned with is what its jobs read, and a change meanwhile is told."""
+"""Jobs read what Snakemake planned with; a change of `params.yaml` meanwhile ends in an error."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from project import PROJECT
 
 from twf import files
 from twf.engines import frozen
+from twf.engines.frozen import Frozen
 from twf.errors import UserError
 from twf.study import reading
 
@@ -20,26 +20,31 @@ def _variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(frozen.VARIABLE, "")  # restored when the test ends
 
 
-@pytest.mark.parametrize("path", [PROJECT / files.PARAMS, files.PARAMS], ids=["ours", "tiny"])
-def test_jobs_read_what_was_planned_whatever_the_file_says_later(tiny_project, path) -> None:
-    loaded = reading.load(path)
-    frozen.keep(loaded, Path("kept"))
-    frozen.keep(loaded, Path("kept"))  # by another Snakemake
+def test_jobs_read_what_was_planned_whatever_the_file_says_later(tiny_project) -> None:
+    planned = Frozen.read(remote=False)
+    for _ in range(2):  # another Snakemake may keep the same
+        planned.keep(Path("kept"))
     files.PARAMS.write_text("study: none\n")
     (kept,) = Path("kept").iterdir()
     assert os.environ[frozen.VARIABLE] == str(kept)
-    assert reading.load(kept) == loaded
-    assert frozen.file(remote=True) == kept
-    assert frozen.file(remote=False) == files.PARAMS
+    assert reading.load(kept) == planned.params == Frozen.read(remote=True).params
 
 
 @pytest.mark.parametrize("end", ["gpu_slots: 3\n", "gpu_slots: [\n"], ids=["other", "broken"])
-def test_a_change_is_told_and_a_comment_is_none(tiny_project, end) -> None:
-    loaded = reading.load(files.PARAMS)
-    frozen.require_unchanged(loaded, files.PARAMS)
+def test_a_change_of_values_is_refused_and_a_comment_is_not(tiny_project, end) -> None:
+    planned = Frozen.read(remote=False)
+    planned.require_unchanged()
     text = files.PARAMS.read_text()
     files.PARAMS.write_text(f"# mine\n{yaml.safe_dump(yaml.safe_load(text))}")
-    frozen.require_unchanged(loaded, files.PARAMS)
+    planned.require_unchanged()
     files.PARAMS.write_text(text + end)
-    with pytest.raises(UserError, match=r"params\.yaml was changed meanwhile.*call again"):
-        frozen.require_unchanged(loaded, files.PARAMS)
+    with pytest.raises(UserError, match=r"params\.yaml"):
+        planned.require_unchanged()
+
+
+def test_config_may_choose_the_study_and_nothing_else(tiny_project) -> None:
+    planned = Frozen.read(remote=False)
+    assert planned.study({}) == planned.study({"study": "tiny"}) == "tiny"
+    for wrong, named in (({"study": "tyni"}, "tyni"), ({"gpu_slots": "3"}, "--config")):
+        with pytest.raises(UserError, match=named):
+            planned.study(wrong)

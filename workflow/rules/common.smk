@@ -6,16 +6,14 @@ from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
-from snakemake.utils import validate
 
 from twf import files, study
-from twf.cli import warm
 from twf.data import preflight, registry
-from twf.engines import environment, frozen, object_storage, slurm
+from twf.engines import environment, object_storage, slurm, warm
+from twf.engines.frozen import Frozen
 from twf.errors import UserError
 from twf.forecast import disk
 from twf.gpus import visible
-from twf.study import reading
 
 environment.put_own_command_on_path()
 if workflow.remote_exec:
@@ -24,13 +22,8 @@ if workflow.remote_exec:
 try:
     environment.refuse_copies_by_dvc()
     environment.refuse_braces()
-    PARAMS = reading.load(frozen.file(workflow.remote_exec))
-    # `--config study=demo` chooses a study; anything else the commands would not hear of
-    if reading.check(config | {"study": PARAMS.study}) != PARAMS:
-        raise UserError(
-            "--config takes study=NAME alone; change anything else in params.yaml"
-        )
-    PARAMS.named_study(config["study"])
+    FROZEN = Frozen.read(workflow.remote_exec)
+    STUDY = FROZEN.study(config)
     if (provider := workflow.storage_registry.default_storage_provider) is not None:
         prefix = workflow.storage_settings.default_storage_prefix
         object_storage.keep_copies_here(
@@ -38,12 +31,10 @@ try:
         )
 except UserError as error:
     raise WorkflowError(str(error))
-try:
-    validate(config, str(Path(workflow.basedir) / files.SCHEMA), set_default=False)
-except WorkflowError:  # the types it is made of have just taken the same values
-    raise WorkflowError(
-        f"{files.SCHEMA} is older than the types: `twf schema` writes it anew"
-    )
+PARAMS = FROZEN.params
+workflow.configfiles.append(
+    str(FROZEN.path)
+)  # Snakemake shows it, and sends it to other machines
 
 
 def unless_refused(function, *words):
@@ -90,7 +81,7 @@ def room_for(name):
         print(f"warning: {warning}", file=sys.stderr)
 
 
-def known(kind, names, name, remedy="params.yaml has {}"):
+def lookup(kind, names, name, remedy="params.yaml has {}"):
     """`names[name]`, or an error that says where to look."""
     if name not in names:
         said = remedy.format(", ".join(names))
@@ -100,19 +91,19 @@ def known(kind, names, name, remedy="params.yaml has {}"):
 
 def run_of(wildcards):
     remedy = f"`twf plan {wildcards.study}` lists them"
-    return known("run", plan(wildcards.study).runs, wildcards.run, remedy)
+    return lookup("run", plan(wildcards.study).runs, wildcards.run, remedy)
 
 
 def table_of(wildcards):
-    return known("table", plan(wildcards.study).tables, wildcards.table, "there is {}")
+    return lookup("table", plan(wildcards.study).tables, wildcards.table, "there is {}")
 
 
 def data_of(wildcards):
-    return known("data set", PARAMS.datasets, wildcards.data)
+    return lookup("data set", PARAMS.datasets, wildcards.data)
 
 
 def source_of(wildcards):
-    return known("source", PARAMS.sources, wildcards.source)
+    return lookup("source", PARAMS.sources, wildcards.source)
 
 
 def records_of(wildcards):

@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from twf import files
-from twf.cli import warm
 from twf.cli.base import (
     AttemptOption,
     DefaultStudyArgument,
@@ -26,7 +25,7 @@ from twf.cli.base import (
     ThreadsOption,
     app,
 )
-from twf.engines import environment
+from twf.engines import environment, warm
 from twf.errors import GpuError, UserError
 from twf.gpus import visible
 from twf.gpus.devices import device_for, watched

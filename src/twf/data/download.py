@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
+import functools
 import http.client
 import math
 import re
@@ -162,7 +163,14 @@ def _progress(name: str, said: str, total: int | None) -> Iterator[Advance]:
 def _ask(address: str, headers: dict[str, str], timeout: float) -> Any:
     """The open response to a request for `address`."""
     headers |= {"User-Agent": f"twf/{__version__}", "Accept-Encoding": "identity"}
-    return urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=timeout)
+    request = urllib.request.Request(address, headers=headers)
+    return urllib.request.urlopen(request, timeout=timeout, context=_certificates())
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """The system's trusted certificates, which take long to read."""
+    return ssl.create_default_context()
 
 
 def _start(response: Any) -> int | None:

@@ -64,15 +64,20 @@ def remaining(name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.A
 def unreachable(
     name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHIVES
 ) -> str | None:
-    """Why the files of an entry that are not there could not be fetched now; none where they could.
+    """Why the missing files of an entry cannot be fetched now; None where they can.
 
-    It takes seconds: all addresses are asked at once, each for one byte.
+    A folder is looked into first. Else it may take seconds: all addresses are asked at once, each
+    for one byte.
     """
     missing = {f: file for f, file in entry.files.items() if not _has_size(root / name / f, file)}
     for file_name in missing:
         if os.path.lexists(place := root / name / file_name):
             return f"{place} has not the size of the registry's file; move or delete it"
-    asked = {f: _addresses(name, f, file) for f, file in missing.items()}
+    asked = {
+        f: addresses
+        for f, file in missing.items()
+        if not _in_folder(addresses := _addresses(name, f, file), file)
+    }
     with ThreadPoolExecutor(max_workers=16) as pool:
         given = {
             f: pool.map(answers, addresses, [missing[f].size] * len(addresses))
@@ -87,6 +92,10 @@ def unreachable(
         f"`twf data fetch {name}` on a machine with network, or name a folder that has it with "
         f"{VARIABLE}"
     )
+
+
+def _in_folder(addresses: list[str], file: File) -> bool:
+    return any(answers(a, file.size) for a in addresses if a.startswith("file:"))
 
 
 def _fetch(place: Path, name: str, file: File, partials: Path) -> None:

@@ -6,6 +6,7 @@ or replaces ours by name.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -144,7 +145,7 @@ def load() -> Registry:
     Raises `UserError` that names that file and the key where something in it is wrong.
     """
     own = os.environ.get(VARIABLE)
-    return _read(PACKAGED) | (_read(Path(own)) if own else {})
+    return _packaged() | (_read(Path(own)) if own else {})
 
 
 def entry(name: str) -> ImagesEntry | WeightsEntry:
@@ -175,6 +176,11 @@ def needed(params: Params, plan: Plan) -> list[str]:
 def of_file(path: Path) -> str | None:
     """The entry that a file in `archives/` belongs to; none for a file of a user's own."""
     return next((name for name in load() if files.archive_folder(name) == path.parent), None)
+
+
+@functools.cache
+def _packaged() -> Registry:
+    return _read(PACKAGED)
 
 
 def _read(path: Path) -> Registry:

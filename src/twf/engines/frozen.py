@@ -1,4 +1,4 @@
-"""The parameters that a call of Snakemake has planned with, kept for the jobs that it starts.
+"""The parameters that a call of Snakemake plans with, kept for the jobs that it starts.
 
 A study takes hours, and `params.yaml` may be edited meanwhile. Jobs that read it then would mix new
 parameters with old ones, under Snakemake's note that they are the old ones: so they read a copy.
@@ -8,41 +8,60 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
 
 from twf.errors import UserError
 from twf.files import PARAMS, atomic
 from twf.study import reading
 from twf.study.params import Params
 
-VARIABLE = "TWF_PARAMS"  # the file that commands read where they are not told another
+VARIABLE = "TWF_PARAMS"  # the file that commands read where no --params names another
 
 
-def file(remote: bool) -> Path:
-    """What Snakemake is to plan with; in a job of a cluster, what the one that submitted it did."""
-    return Path(os.environ.get(VARIABLE, PARAMS)) if remote else PARAMS
+@dataclass(frozen=True)
+class Frozen:
+    """A file of parameters as it was when Snakemake started."""
 
+    path: Path
+    text: str
+    params: Params
 
-def keep(planned: Params, folder: Path) -> None:
-    """Have the commands that this process starts read `planned`, as a file in `folder`."""
-    text = yaml.safe_dump(planned.model_dump(mode="json", exclude_unset=True), sort_keys=False)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = folder / f"{digest}.yaml"  # one for all who plan with the same
-    with atomic(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-    os.environ[VARIABLE] = str(path)
+    @classmethod
+    def read(cls, remote: bool) -> Frozen:
+        """`params.yaml`; in a job of a cluster, the copy of the Snakemake that submitted it."""
+        path = Path(os.environ.get(VARIABLE, PARAMS)) if remote else PARAMS
+        text = reading.text_of(path)
+        return cls(path, text, reading.parse(text, path))
 
+    def study(self, config: dict[str, str]) -> str:
+        """The study that `--config study=NAME` chooses, else the default one.
 
-def require_unchanged(planned: Params, path: Path) -> None:
-    """Raise `UserError` where the file that `planned` was read from says something else now."""
-    try:
-        same = reading.load(path) == planned
-    except UserError:
-        same = False
-    if not same:
-        raise UserError(
-            f"{path} was changed meanwhile: what was made is of {path} as it was at the start; "
-            "call again for what the change asks for"
-        )
+        Raises `UserError` where it does not exist, and for other keys: no job would see them.
+        """
+        if config.keys() - {"study"}:
+            raise UserError(f"--config takes study=NAME alone; change anything else in {self.path}")
+        name = config.get("study", self.params.study)
+        self.params.named_study(name)
+        return name
+
+    def keep(self, folder: Path) -> None:
+        """Have the commands that this process starts read a copy in `folder`."""
+        digest = hashlib.sha256(self.text.encode()).hexdigest()[:16]
+        copy = folder / f"{digest}.yaml"  # one for all who plan with the same
+        with atomic(copy) as partial:
+            partial.write_text(self.text, encoding="utf-8")
+        os.environ[VARIABLE] = str(copy)
+
+    def require_unchanged(self) -> None:
+        """Raise `UserError` where the file has other parameters now."""
+        try:
+            text = reading.text_of(self.path)
+            same = text == self.text or reading.parse(text, self.path) == self.params
+        except UserError:
+            same = False
+        if not same:
+            raise UserError(
+                f"{self.path} was changed meanwhile: the results are of {self.path} as it was at "
+                "the start; call again for what the change asks for"
+            )

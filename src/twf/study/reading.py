@@ -15,7 +15,7 @@ from twf.study import consistency
 from twf.study.params import Params
 
 
-class UniqueKeyLoader(yaml.SafeLoader):
+class UniqueKeyLoader(yaml.CSafeLoader):
     """Refuses a key that stands twice: plain YAML would let the second replace the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -34,16 +34,29 @@ class UniqueKeyLoader(yaml.SafeLoader):
 
 def load(path: Path) -> Params:
     """Read and check `params.yaml`. Each problem is a `UserError` line: key path, value, remedy."""
+    return parse(text_of(path), path)
+
+
+def text_of(path: Path) -> str:
+    """What `params.yaml` says, or a `UserError` that names where it was looked for."""
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=UniqueKeyLoader)  # noqa: S506
+        return path.read_text(encoding="utf-8")
     except (FileNotFoundError, IsADirectoryError):
         where = f"file {path}" if path.is_absolute() else f"{path} in {Path.cwd()}"
         raise UserError(
             f"no {where}: go to the project's folder, or name it with --params"
         ) from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from None
+
+
+def parse(text: str, path: Path) -> Params:
+    """The parameters that a file's text stands for."""
+    try:
+        values = yaml.load(text, Loader=UniqueKeyLoader)  # noqa: S506
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
         raise UserError(f"{path} is not valid YAML: {error}") from None
     return check(values, str(path))
 
@@ -79,6 +92,6 @@ def _explain(error: Any) -> str:
 
 
 def schema() -> str:
-    """The JSON schema of `params.yaml`, for Snakemake's `validate` and for editors."""
+    """The JSON schema of `params.yaml`, for editors."""
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return json.dumps(dialect | Params.model_json_schema(), indent=2) + "\n"

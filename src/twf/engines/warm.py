@@ -1,0 +1,57 @@
+"""Short runs without the seconds that Python, PyTorch and Weights & Biases take to start.
+
+Snakemake starts a server (`twf.cli.warm`) that has imported everything and waits. A `twf run` that
+finds it (`TWF_WARM` is the path of its socket) hands over its arguments, folder, environment and
+output streams, and a fork of the server does the work. Each run keeps a process, a log and an
+output of its own; without a server it starts by itself. For CPUs alone: a fork cannot use CUDA.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+VARIABLE = "TWF_WARM"
+
+
+def start(path: Path) -> subprocess.Popen[bytes]:
+    """Start a server that lives as long as this process, and let `twf run` find it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    # its streams are not ours: who reads ours would wait for the server to end
+    with path.with_suffix(".log").open("wb") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "twf.cli.warm", str(path)],
+            stdin=subprocess.PIPE,  # which ends with this process, however it ends
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    os.environ[VARIABLE] = str(path)  # a long absolute path would be no address
+    return server
+
+
+def hand_over() -> int | None:
+    """Let a server do this process's work; its exit status, or None where no server is there."""
+    path = os.environ.pop(VARIABLE, None)
+    if path is None:
+        return None
+    request = {"words": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ)}
+    with socket.socket(socket.AF_UNIX) as server:
+        try:
+            server.connect(path)
+            socket.send_fds(server, [json.dumps(request).encode()], [1, 2])
+        except OSError:
+            return None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, _: server.send(bytes([number])))
+        answer = server.recv(1)  # taken up again after a signal
+    if not answer:
+        print("error: the process of this run was killed", file=sys.stderr)
+        return 1
+    return answer[0]
