@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import math
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
+import stand_ins.pynvml
 import torch
 import yaml
 
@@ -269,38 +272,40 @@ def tiny_inputs(
     return reading.load(Path("params.yaml"))
 
 
-class NvidiaSmi:
-    """A stand-in for `nvidia-smi`: the first on the PATH, it says what it is told to."""
+class Nvml:
+    """What the stand-in for NVIDIA's library `pynvml` says, in this process and those it starts."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "nvidia-smi"
-        self.path.write_text(
-            '#!/bin/sh\ncd "$(dirname "$0")"\n'
-            'if [ "$1" = -L ]; then cat listing; cat complaint >&2; exit $(cat status); fi\n'
-            'echo "$1" >> asked; cat usage\n'
-        )
-        self.path.chmod(0o755)
-        self.lists("")
-        self.uses({})
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.has()
 
-    def lists(self, listing: str, complaint: str = "", status: int = 0) -> None:
-        """What `nvidia-smi -L` says, on standard output and error, and its exit status."""
-        for name, text in {"listing": listing, "complaint": complaint, "status": status}.items():
-            self.path.with_name(name).write_text(str(text))
+    def has(self, *gpus: dict[str, Any] | str, error: str = "", seconds: float = 0) -> None:
+        """The machine's GPUs, or names of errors in their place; or one error, after a while."""
+        said = {"gpus": gpus, "error": error, "seconds": seconds}
+        self.path.with_suffix(".new").write_text(json.dumps(said))
+        self.path.with_suffix(".new").replace(self.path)
 
-    def uses(self, usage: dict[str, tuple[int | str, int | str, int | str]]) -> None:
-        """Each GPU's free and whole memory in MiB, and its utilisation in per cent."""
-        rows = [", ".join(map(str, (name, *values))) for name, values in usage.items()]
-        self.path.with_name("usage").write_text("".join(f"{row}\n" for row in rows))
+    @staticmethod
+    def gpu(id: str, name: str = "A GPU", **changes: Any) -> dict[str, Any]:  # noqa: A002
+        """An idle GPU that is not partitioned; keywords change it."""
+        values = {"memory": (1, 1), "busy": 0, "instances": "NVMLError_NotSupported"}
+        return {"id": id, "name": name} | values | changes
+
+    def asked(self) -> int:
+        """How often processes have asked."""
+        return len(self.path.with_suffix(".asked").read_text().splitlines())
 
 
 @pytest.fixture
-def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NvidiaSmi:
-    """A stand-in for `nvidia-smi`, which lists no GPU until it is told to."""
-    (tmp_path / "bin").mkdir()
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nvml:
+    """A stand-in for NVIDIA's library; there is no GPU until it has one."""
+    monkeypatch.setitem(sys.modules, "pynvml", stand_ins.pynvml)
+    monkeypatch.setenv(
+        "PYTHONPATH", str(Path(stand_ins.pynvml.__file__).parent), prepend=os.pathsep
+    )
+    monkeypatch.setenv("STAND_IN_NVML", str(tmp_path / "nvml.json"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return NvidiaSmi(tmp_path / "bin")
+    return Nvml(tmp_path / "nvml.json")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A job sees no GPU but its own, and one that fails is told and not used again."""
+"""A job sees no GPU but its own, and its next attempt takes another one."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from pathlib import Path
 import pytest
 import torch
 
-from twf import errors
-from twf.errors import GpuError, UserError
-from twf.gpus import devices, lost, nvidia, slots, visible
+from twf.errors import GpuError
+from twf.gpus import devices, nvidia, slots, visible
 from twf.gpus.nvidia import Gpu
 from twf.jobs import provenance
 
 A, B = Gpu("GPU-a", "A GPU"), Gpu("GPU-b", "A GPU")
 
-# It trains until its GPU fails, if that is the one to fail. No GPU is there in truth, so that
-# PyTorch refuses it in the other process, too.
+# An attempt of a job that takes a GPU, says which, and ends in the way it is told. No GPU is there
+# in truth, so another process cannot compute on it either.
 JOB = """
-import sys
-from twf.gpus import devices, visible
-from twf.engines import environment
+import os, signal, sys
+from twf import files
+from twf.cli.training import resumable
 from twf.errors import UserError
-from twf.gpus.nvidia import Gpu
-visible.gpus = lambda: visible.lost.usable([Gpu("GPU-a", "A GPU"), Gpu("GPU-b", "A GPU")])
+from twf.gpus import devices, slots, visible
+from twf.jobs.resume import keeping
+visible.version = lambda _: "2.13.0"
 devices._refusal = lambda: None
-visible.lost.BOOT = workflow.Path(sys.argv[1])
 try:
-    with devices.watched():
-        devices.device_for("auto", threads=1)
-        gpu = devices.slots.held().id
-        if gpu == "GPU-a":
-            raise RuntimeError("CUDA error: unspecified launch failure\\nCompile with TORCH_USE")
-        print(gpu)
+    with resumable("demo", "job", int(sys.argv[1])) as tried, devices.watched():
+        devices.device_for("auto", threads=1, tried=tried)
+        with keeping(files.state_file("demo", "job"), {}, 1000.0) as keeper:
+            print(slots.held().id, flush=True)
+            if sys.argv[2] == "is killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if sys.argv[2] == "fails":
+                raise RuntimeError("CUDA error: unspecified launch failure\\nCompile")
+            keeper.forget()
 except UserError as error:
     sys.exit(f"error: {error}")
 """
@@ -47,17 +49,16 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine with two GPUs that PyTorch can use, no slot taken."""
     monkeypatch.setattr(visible, "gpus", lambda: [A, B])
     monkeypatch.setattr(devices, "_refusal", lambda: None)
-    monkeypatch.setattr(nvidia, "usage", dict)
+    monkeypatch.setattr(nvidia, "installed", lambda: ({}, ""))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(slots, "_held", [])
     for name in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "")  # restored when the test ends
-    errors.warn.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["auto", "cuda"])
 def test_a_job_sees_its_own_gpu_alone(two_gpus, monkeypatch, name) -> None:
-    monkeypatch.setattr(nvidia, "usage", lambda: {A.id: nvidia.Usage(8, 10, 0.5)})
+    monkeypatch.setattr(nvidia, "installed", lambda: ({A: nvidia.Usage(8, 10, 0.5)}, ""))
     assert devices.device_for(name, threads=1) == torch.device("cuda")
     assert os.environ["CUDA_VISIBLE_DEVICES"] == B.id
     assert slots.held() == B
@@ -74,45 +75,28 @@ def test_a_deterministic_job_says_so_to_pytorch(two_gpus, monkeypatch) -> None:
     assert told == [True] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
-def test_a_job_on_the_cpu_takes_no_slot(two_gpus) -> None:
-    assert devices.device_for("cpu", threads=1) == torch.device("cpu")
-    assert slots.held() is None
-
-
-def refuse(monkeypatch: pytest.MonkeyPatch, here: str | None, elsewhere: dict[str, str]) -> None:
-    """Have PyTorch refuse a job's GPU, and by identifier those that other processes try."""
-    monkeypatch.setattr(devices, "_refusal", lambda: here)
-    monkeypatch.setattr(nvidia, "refuses", lambda gpu: elsewhere.get(gpu.id))
-
-
-def test_pytorch_that_can_use_no_gpu_is_told(two_gpus, monkeypatch) -> None:
-    refuse(monkeypatch, "CUDA driver is too old.", {A.id: "too old", B.id: "too old"})
-    with pytest.raises(UserError, match=r"there is a A GPU, .* cannot use it \(CUDA driver is too"):
-        devices.device_for("auto", threads=1)
-    assert lost.marks() == {}
-
-
-def test_a_gpu_that_fails_beside_one_that_computes_is_lost_from_the_start(
-    two_gpus, monkeypatch
-) -> None:
-    refuse(monkeypatch, "CUDA unknown error - this may be", {A.id: "unknown error"})
-    with pytest.raises(GpuError, match="A GPU GPU-a does not compute any more"):
-        devices.device_for("auto", threads=1)
-    assert lost.usable([A, B]) == [B]
+def test_a_job_on_the_cpu_takes_no_slot(two_gpus, tmp_path) -> None:
+    tried = tmp_path / "gpus.txt"
+    assert devices.device_for("cpu", threads=1, tried=tried) == torch.device("cpu")
+    assert slots.held() is None and not tried.exists()
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "remedy"),
     [
-        "CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has",
-        "CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+        ("CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has", "gpu_slots"),
+        ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", "gpu_slots"),
+        ("CUDA driver is too old.", "twf doctor"),
     ],
 )
-def test_a_gpu_that_others_have_filled_is_not_lost(two_gpus, monkeypatch, said) -> None:
-    refuse(monkeypatch, said, {})
-    with pytest.raises(GpuError, match="A GPU GPU-a has too little memory left, or .*gpu_slots"):
+def test_a_gpu_that_cannot_be_used_is_named_with_the_remedy(
+    two_gpus, monkeypatch, said, remedy
+) -> None:
+    monkeypatch.setattr(devices, "_refusal", lambda: said)
+    with pytest.raises(GpuError) as refused:
         devices.device_for("auto", threads=1)
-    assert lost.marks() == {}
+    for part in (A.id, said[:20], remedy):
+        assert part in str(refused.value)
 
 
 @pytest.fixture
@@ -122,22 +106,17 @@ def at_work(two_gpus) -> None:
 
 
 def test_too_little_memory_names_the_gpu_and_what_to_lower(at_work) -> None:
-    with (
-        pytest.raises(GpuError, match=r"A GPU GPU-a .*\(CUDA out of memory. Tried.*gpu_slots"),
-        devices.watched(),
-    ):
+    with pytest.raises(GpuError, match="GPU-a .*gpu_slots"), devices.watched():
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
-    assert lost.marks() == {}
 
 
 @pytest.mark.parametrize(
     "elsewhere", [None, "out of memory", "all devices are busy or unavailable"]
 )
 def test_an_error_on_a_gpu_that_is_well_stays_what_it_is(at_work, monkeypatch, elsewhere) -> None:
-    refuse(monkeypatch, None, {A.id: elsewhere})
+    monkeypatch.setattr(nvidia, "refuses", lambda gpu: elsewhere if gpu == A else "no GPU")
     with pytest.raises(torch.AcceleratorError, match="illegal"), devices.watched():
         raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
-    assert lost.marks() == {}
 
 
 def test_an_error_of_another_kind_asks_no_gpu(at_work, monkeypatch) -> None:
@@ -146,30 +125,25 @@ def test_an_error_of_another_kind_asks_no_gpu(at_work, monkeypatch) -> None:
         raise RuntimeError("shapes differ")
 
 
-def test_a_lost_gpu_is_told_once_by_each_job_and_used_again_after_a_restart(
-    tmp_path: Path, nvidia_smi, monkeypatch
+@pytest.mark.parametrize("end", ["fails", "is killed"])
+def test_the_next_attempt_of_a_job_takes_another_gpu_until_all_were_tried(
+    nvml, tmp_path: Path, monkeypatch, end: str
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    boot = tmp_path / "boot_id"
-    boot.write_text("first\n")
+    nvml.has(nvml.gpu(A.id), nvml.gpu(B.id, busy=50))  # the one that fails looks better
 
-    def job() -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-c", JOB, str(boot)]
-        return subprocess.run(words, capture_output=True, text=True)
+    def attempt(number: int, end: str) -> str:
+        words = [sys.executable, "-c", JOB, str(number), end]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode == 0) == (end == "ends"), done.stderr
+        if end == "fails":
+            assert done.stderr.splitlines()[-1].startswith(f"error: PyTorch {torch.__version__}")
+        return done.stdout.strip()
 
-    first = job()
-    (path,) = tmp_path.glob("twf-gpus-*/GPU-a.lost")
-    assert first.returncode == 1
-    assert first.stderr.startswith(
-        "error: A GPU GPU-a does not compute any more (CUDA error: unspecified launch failure). "
-        f"No job takes it until the machine restarts, or {path} is deleted"
-    )
-    for _ in range(2):
-        later = job()
-        assert (later.returncode, later.stdout) == (0, "GPU-b\n")
-        assert later.stderr.count("GPU-a failed on") == 1 and str(path) in later.stderr
-    boot.write_text("second\n")
-    assert "GPU-a does not compute any more" in job().stderr
+    assert [attempt(1, end), attempt(2, end), attempt(3, end)] == [A.id, B.id, A.id]
+    assert [attempt(1, end), attempt(2, "ends")] == [A.id, B.id]  # a new call tries all again
+    assert [attempt(0, end), attempt(0, "ends")] == [A.id, A.id]  # by hand, as well
+    assert not (tmp_path / "states/demo/job").exists()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -79,7 +79,6 @@ def test_states_of_what_is_done_or_not_planned_may_go(params, put) -> None:
     }
     put(files.CALIBRATION)
     assert found(params, "states") == {str(done.parent)} | orphans
-    assert {str(path) for path in clean.orphaned_states(params)} == orphans
 
 
 def test_the_state_of_a_run_that_is_being_done_stays(params, put) -> None:
@@ -105,10 +104,13 @@ def test_partial_files_of_processes_that_are_gone_may_go(params, put) -> None:
     put(f"data/.target.safetensors.{os.getpid()}.partial", age=hours)  # ours, and alive
     put(f"data/.origin.safetensors.{ended.pid}.partial")  # of another machine, perhaps
     put("archives/.partial/cifar10/cifar-10-python.tar.gz.01234567", age=hours)  # fetching goes on
-    unpacked = put("archives/.extracted/x.tar.gz.01234567/x", age=hours).parent
-    put("archives/.extracted/x.tar.gz.01234567.lock")
+    unpacked = put("archives/.extracted/x.tar.gz.01234567.partial/x", age=hours).parent
+    lock = put("archives/.extracted/x.tar.gz.01234567.lock")
     assert found(params, "partials") == {str(gone), str(in_study), str(unpacked)}
     assert found(params, "partials", study="tiny") == {str(in_study)}
+    with lock.open() as file:  # unpacking goes on
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert found(params, "partials") == {str(gone), str(in_study)}
 
 
 def test_logs_and_sent_runs_may_go(params, put) -> None:
@@ -139,7 +141,7 @@ def test_archives_go_only_if_asked_for_and_once_all_is_made_from_them(
     assert found(params, "archives") == set()
     put(files.data_file("target"))
     assert found(params) == set()
-    assert found(params, "archives") == found(params, "archives", study="tiny") == {str(archive)}
+    assert found(params, "archives") == {str(archive)}
     clean.remove(clean.find(params, None, ["archives"]))
     assert not archive.exists() and mine.exists()
 
@@ -166,7 +168,7 @@ def test_nothing_goes_while_snakemake_is_at_work(params, put) -> None:
     log = put("logs/tiny/a.log")
     put(".snakemake/locks/0.output.lock")
     items = clean.find(params, None)
-    with pytest.raises(UserError, match="`snakemake --unlock`"):
+    with pytest.raises(UserError, match="snakemake --unlock"):
         clean.remove(items)
     assert log.exists()
     shutil.rmtree(".snakemake")
@@ -181,17 +183,15 @@ def test_inputs_and_planned_records_are_never_among_it(tiny_inputs, put) -> None
 
 
 def test_unknown_names_are_answered_with_those_there_are(params) -> None:
-    with pytest.raises(UserError, match="no kind 'data'; there is records, states"):
+    with pytest.raises(UserError, match="'data'.*records, states"):
         clean.find(params, None, ["data"])
-    with pytest.raises(UserError, match="no study 'large'"):
+    with pytest.raises(UserError, match="'large'"):
         clean.find(params, "large")
 
 
-def test_what_would_go_is_shown_and_goes_when_asked(params, put, capsys) -> None:
+def test_what_would_go_is_shown_and_nothing_goes(params, put, capsys) -> None:
     log = put("logs/tiny/a.log")
-    items = clean.find(params, None)
-    clean.show(items, removed=False)
+    clean.show(clean.find(params, None), removed=False)
     said = capsys.readouterr().out
-    assert "10  logs      logs/tiny" in said
-    assert "would be removed: 1 items, 10 bytes (logs 10 bytes)" in said and "--yes" in said
+    assert "10  logs      logs/tiny" in said and "10 bytes" in said and "--yes" in said
     assert log.exists()

@@ -103,8 +103,8 @@ def pretrain_train(
     from twf.jobs.pretraining import pretrain
 
     loaded = reading.load(params)
-    with resumable("pretrain", source, attempt), watched():
-        on = device_for(device, threads, loaded.gpu_slots, deterministic)
+    with resumable("pretrain", source, attempt) as tried, watched():
+        on = device_for(device, threads, loaded.gpu_slots, deterministic, tried)
         pretrain(loaded, source, on, save_every, execution)
 
 
@@ -175,27 +175,32 @@ def run(
     planned = expand(loaded, study)
     if run not in planned.runs:
         raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")
-    with resumable(study, run, attempt), watched():
-        on = device_for(device, threads, loaded.gpu_slots, deterministic)
+    with resumable(study, run, attempt) as tried, watched():
+        on = device_for(device, threads, loaded.gpu_slots, deterministic, tried)
         execute(loaded, planned.runs[run], on, save_every, execution)
 
 
 @contextlib.contextmanager
-def resumable(study: str, name: str, attempt: int) -> Iterator[None]:
+def resumable(study: str, name: str, attempt: int) -> Iterator[Path]:
     """Say so where work was stopped and saved, and do not repeat what only a user can mend.
 
     Snakemake tries a failed job again, whatever the reason; a later attempt ends with the message
-    of the first where that was a mistake. What a GPU refused is tried again: on another one.
+    of the first where that was a mistake. What failed on a GPU is tried again on another one: the
+    path that is yielded is the file in which attempts note the GPUs they take (see `device_for`).
+    Both files lie beside the saved state; the first attempt removes those of an earlier call.
     """
     from twf.jobs.resume import STATUS, Stopped
 
     refused = files.state_file(study, name).with_name("refused.txt")
+    tried = refused.with_name("gpus.txt")
     if attempt > 1 and refused.exists():
         raise UserError(f"{refused.read_text()} (not tried again)")
     with files.writing(refused):
         refused.unlink(missing_ok=True)
+        if attempt <= 1:
+            tried.unlink(missing_ok=True)
     try:
-        yield
+        yield tried
     except Stopped:
         print("stopped and saved: the same command goes on from here", file=sys.stderr)
         raise typer.Exit(STATUS) from None

@@ -6,16 +6,17 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from twf.errors import GpuError
-from twf.gpus import lost, nvidia, slots, visible
+from twf.errors import GpuError, warn
+from twf.gpus import nvidia, slots, visible
 from twf.gpus.nvidia import Gpu
 
 if TYPE_CHECKING:
     import torch
 
-# What other processes on a GPU can do to one that is well.
+# What PyTorch says where other processes use a GPU that is well.
 CROWDED = re.compile("out of memory|busy or unavailable")
 
 
@@ -24,17 +25,20 @@ def device_for(
     threads: int,
     gpu_slots: int = 1,
     deterministic: bool = False,
+    tried: Path | None = None,
 ) -> torch.device:
     """The device to train on, with PyTorch set up for it: the CPU, or a slot of one GPU.
 
-    `CUDA_VISIBLE_DEVICES` then shows this GPU alone. `deterministic` lets it use algorithms alone
-    that give the same bits each time, as those of a CPU do anyway. Raises `UserError` where there
-    is no such device, or PyTorch cannot use it; `GpuError` where it could use another one.
+    `CUDA_VISIBLE_DEVICES` then shows this GPU alone. `deterministic` restricts it to algorithms
+    that give the same bits each time, as those of a CPU do anyway. `tried` is a file of the GPUs
+    that earlier attempts of this job took: another one is taken, unless all were tried.
+
+    Raises `UserError` where there is no such device, `GpuError` where PyTorch cannot use it.
     """
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     gpus = visible.gpus_for(name)
     if gpus:
-        gpu = slots.take(gpus, gpu_slots)
+        gpu = _take(gpus, gpu_slots, tried)
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu.id
     import torch
 
@@ -47,16 +51,16 @@ def device_for(
         # else each tensor is filled before it is written
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     if (refusal := _refusal()) is not None:
-        raise _unusable(gpu, [other for other in gpus if other != gpu], refusal)
+        raise _error(gpu, refusal)
     return torch.device("cuda")
 
 
 @contextlib.contextmanager
 def watched() -> Iterator[None]:
-    """Tell apart why a GPU fails in the block, where it had computed before.
+    """Raise `GpuError` where a GPU fails in the block that had computed before.
 
-    Raises `GpuError` where its memory is full, and where it does not compute in another process
-    either: then it is lost, and no later job takes it. Any other error stays what it is.
+    That is so where its memory is full, and where another process cannot compute on it either. Any
+    other error, as one in our own code, stays what it is.
     """
     try:
         yield
@@ -64,16 +68,29 @@ def watched() -> Iterator[None]:
         gpu, said = slots.held(), str(error)
         if gpu is None or not re.search("cuda|cudnn", said, flags=re.IGNORECASE):
             raise
-        if CROWDED.search(said):
-            raise _crowded(gpu, said) from error
-        still = nvidia.refuses(gpu)
-        if still is None or CROWDED.search(still):
-            raise
-        raise _lost(gpu, said) from error
+        if not CROWDED.search(said):
+            refusal = nvidia.refuses(gpu)
+            if refusal is None or CROWDED.search(refusal):
+                raise
+        raise _error(gpu, said) from error
+
+
+def _take(gpus: Sequence[Gpu], gpu_slots: int, tried: Path | None) -> Gpu:
+    """A slot of a GPU that no earlier attempt of this job took; of any where each was taken."""
+    before = tried.read_text().split() if tried is not None and tried.exists() else []
+    left = [gpu for gpu in gpus if gpu.id not in before]
+    if before and left:
+        warn(f"this job did not finish on {', '.join(before)}: another GPU is used")
+    gpu = slots.take(left or gpus, gpu_slots)
+    if tried is not None:
+        with contextlib.suppress(OSError):  # a full disk
+            tried.parent.mkdir(parents=True, exist_ok=True)
+            tried.write_text(" ".join([*before, gpu.id]))  # before its use, which may kill us
+    return gpu
 
 
 def _refusal() -> str | None:
-    """What PyTorch says when it is to compute on the GPU that it sees; None where it does."""
+    """Why PyTorch cannot compute on the GPU that it sees; None where it can."""
     import torch
 
     try:
@@ -83,40 +100,20 @@ def _refusal() -> str | None:
     return None
 
 
-def _unusable(gpu: Gpu, others: Sequence[Gpu], said: str) -> GpuError:
-    """What is wrong where PyTorch cannot begin to use a GPU: with the GPU, or with PyTorch.
-
-    To be tried again in any case: on a cluster, another node may do.
-    """
+def _error(gpu: Gpu, said: str) -> GpuError:
+    """What is wrong with a GPU, and the remedy, from PyTorch's message."""
     import torch
 
+    reason = said.strip().splitlines()[0].rstrip(".")
     if CROWDED.search(said):
-        return _crowded(gpu, said)
-    if any(nvidia.refuses(other) is None for other in others):
-        return _lost(gpu, said)
+        return GpuError(
+            f"{gpu.name} {gpu.id} has too little memory left, or another process has it for itself "
+            f"({reason}): nvidia-smi shows who uses it; where that is your jobs, lower gpu_slots "
+            "in params.yaml"
+        )
     return GpuError(
-        f"there is a {gpu.name}, but this PyTorch ({torch.__version__}) cannot use it "
-        f"({_first_line(said)}): mend driver or PyTorch (`twf doctor` looks at both), or hide it "
-        "with CUDA_VISIBLE_DEVICES= before the command"
+        f"PyTorch {torch.__version__} cannot compute on {gpu.name} {gpu.id} ({reason}). A further "
+        "attempt takes another GPU, if there is one. Where PyTorch cannot compute on any, mend "
+        "driver or PyTorch (`twf doctor` looks at both); else the kernel's log (dmesg) may say "
+        "what is wrong with this GPU. CUDA_VISIBLE_DEVICES= before the command trains on CPU cores"
     )
-
-
-def _crowded(gpu: Gpu, said: str) -> GpuError:
-    return GpuError(
-        f"{gpu.name} {gpu.id} has too little memory left, or another process has it for itself "
-        f"({_first_line(said)}): nvidia-smi shows who uses it; where that is your jobs, lower "
-        "gpu_slots in params.yaml"
-    )
-
-
-def _lost(gpu: Gpu, said: str) -> GpuError:
-    path = lost.mark(gpu, _first_line(said))
-    return GpuError(
-        f"{gpu.name} {gpu.id} does not compute any more ({_first_line(said)}). No job takes it "
-        f"until the machine restarts, or {path} is deleted; the kernel's log (dmesg) may say why. "
-        "The same command goes on with another GPU, if there is one"
-    )
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0].rstrip(".")

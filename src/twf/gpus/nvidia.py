@@ -1,21 +1,21 @@
-"""What NVIDIA's driver, its tool `nvidia-smi` and a fresh PyTorch say of GPUs."""
+"""What NVIDIA's driver and a fresh PyTorch say about the GPUs.
+
+The driver is asked through NVML, the library that comes with it (Python module `pynvml`).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 DRIVER = Path("/proc/driver/nvidia/gpus")  # a folder in it for each GPU that the driver has
-PATIENCE = 180.0  # seconds for PyTorch to be imported and to use a GPU, or for `nvidia-smi`
-
-_GPU = re.compile(r"GPU \d+: (.+) \(UUID: (GPU-[^)]+)\)")
-_INSTANCE = re.compile(r"\s+(MIG \S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)")
+PATIENCE = 180.0  # seconds for NVML to answer, or for PyTorch to be imported and to use a GPU
 
 
 class Gpu(NamedTuple):
@@ -26,102 +26,109 @@ class Gpu(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What all processes on a GPU use of it, other users' too."""
+    """How much of a GPU is used by all processes, those of other users included."""
 
-    free_mib: int
-    total_mib: int
-    busy: float  # the share of the last moments in which it computed, 0 to 1
+    free: int  # bytes of memory
+    total: int  # bytes of memory
+    busy: float  # the fraction of the last sampling period in which it computed, 0 to 1
 
     @property
     def load(self) -> float:
-        """The share of its memory in use and that of its time, added: 0 to 2."""
-        return 1 - self.free_mib / self.total_mib + self.busy
+        """The fractions of memory and of time in use, added: 0 to 2."""
+        return 1 - self.free / self.total + self.busy
 
 
-def installed() -> tuple[list[Gpu], str]:
-    """The GPUs that `nvidia-smi -L` lists, and what it complains of; nothing where all is well.
+def installed() -> tuple[dict[Gpu, Usage | None], str]:
+    """The GPUs that answer, with their usage where it is known; and what is wrong with others.
 
-    Of a GPU that does not answer any more it says so in a line of its own and lists the others; it
-    may then fail or not. Where a container has the driver without this tool, the driver's own files
-    tell as far as they do.
+    GPUs that this process has no permission for, as those of other jobs of a cluster, are left out.
+    A GPU that is partitioned (MIG) is represented by its instances.
     """
-    if shutil.which("nvidia-smi") is None:
-        return parse(_by_the_driver()), ""
-    status, said, complaint = _ask(["nvidia-smi", "-L"])
-    other = [
-        line.strip()
-        for line in [*said.splitlines(), *complaint.splitlines()]
-        if line.strip() and not _GPU.match(line) and not _INSTANCE.match(line)
-    ]
-    return parse(said), "; ".join(other) or (f"it ended with status {status}" if status else "")
-
-
-def _by_the_driver() -> str:
-    """The GPUs as `nvidia-smi -L` would list them; but no instances (MIG)."""
-    lines = []
-    for number, file in enumerate(sorted(DRIVER.glob("*/information"))):
-        values = dict(re.findall(r"^(.+?):\s+(.+?)\s*$", file.read_text(), flags=re.M))
-        lines.append(f"GPU {number}: {values['Model']} (UUID: {values['GPU UUID']})\n")
-    return "".join(lines)
-
-
-def parse(listing: str) -> list[Gpu]:
-    """The devices of a listing; a GPU that is cut into instances (MIG) gives these in its place."""
-    found: list[Gpu] = []
-    whole = ""
-    for line in listing.splitlines():
-        if match := _GPU.match(line):
-            whole = match[1]
-            found.append(Gpu(match[2], whole))
-        elif match := _INSTANCE.match(line):
-            if found[-1].id.startswith("GPU-"):
-                found.pop()
-            found.append(Gpu(match[2], f"{whole} {match[1]}"))
-    return found
-
-
-def usage() -> dict[str, Usage]:
-    """By identifier, how much each GPU is used; those are missing of which that is not known.
-
-    That is so of instances (MIG), and of all where there is no `nvidia-smi`.
-    """
-    if shutil.which("nvidia-smi") is None:
-        return {}
-    keys = "uuid,memory.free,memory.total,utilization.gpu"
-    _, said, _ = _ask(["nvidia-smi", f"--query-gpu={keys}", "--format=csv,noheader,nounits"])
-    # a GPU without such a counter has [N/A] there
-    rows = re.findall(r"^(GPU-\S+), (\d+), ([1-9]\d*), (\d+|\[.*\])\s*$", said, flags=re.M)
-    return {
-        gpu: Usage(int(free), int(total), int(busy) / 100 if busy.isdigit() else 0.0)
-        for gpu, free, total, busy in rows
-    }
+    answers: list[tuple[dict[Gpu, Usage | None], str]] = []
+    # in a thread, as a broken driver may never answer
+    thread = threading.Thread(target=lambda: answers.append(_ask_nvml()), daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    return answers[0] if answers else ({}, f"no answer in {PATIENCE:.0f} seconds")
 
 
 def refuses(gpu: Gpu) -> str | None:
-    """What PyTorch says when it is to compute on a GPU; None where it does. In another process."""
+    """Why PyTorch cannot compute on a GPU, tried in another process; None where it can."""
     code = "import torch; assert torch.ones(8, device='cuda').sum().item() == 8.0"
-    status, _, said = _ask([sys.executable, "-c", code], {"CUDA_VISIBLE_DEVICES": gpu.id})
-    return None if status == 0 else (said.strip().splitlines() or ["it died"])[-1]
-
-
-def _ask(words: Sequence[str], more: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """Exit status, output and error output of a command, with `more` in its environment.
-
-    One that does not answer in time is killed, but not waited for: in a broken driver it may hang
-    beyond the reach of any signal.
-    """
     process = subprocess.Popen(
-        words,
-        env=os.environ | (more or {}),
+        [sys.executable, "-c", code],
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": gpu.id},
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
     )
     try:
-        said, complaint = process.communicate(timeout=PATIENCE)
+        _, said = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
-        process.kill()
-        return -1, "", f"no answer in {PATIENCE:.0f} seconds"
-    return process.returncode, said, complaint
+        process.kill()  # but not waited for: in a broken driver no signal may reach it
+        return f"no answer in {PATIENCE:.0f} seconds"
+    return (said.strip().splitlines() or ["it died"])[-1] if process.returncode else None
+
+
+def _ask_nvml() -> tuple[dict[Gpu, Usage | None], str]:
+    import pynvml  # type: ignore[import-untyped]
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_LibraryNotFound:
+        return dict.fromkeys(_by_driver_files()), ""
+    except pynvml.NVMLError as error:
+        return {}, str(error)
+    found: dict[Gpu, Usage | None] = {}
+    wrong = []
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+        for number in range(count):
+            try:
+                whole = pynvml.nvmlDeviceGetHandleByIndex(number)
+                model = pynvml.nvmlDeviceGetName(whole)
+                for handle in _instances(pynvml, whole) or [whole]:
+                    name = pynvml.nvmlDeviceGetName(handle)
+                    name = name if name.startswith(model) else f"{model} {name}"
+                    used = _usage(pynvml, handle)
+                    found[Gpu(pynvml.nvmlDeviceGetUUID(handle), name)] = used
+            except pynvml.NVMLError_NoPermission:
+                continue
+            except pynvml.NVMLError as error:
+                wrong.append(f"GPU {number}: {error}")
+    finally:
+        pynvml.nvmlShutdown()
+    return found, "; ".join(wrong) if count else "no GPU was found"
+
+
+def _instances(pynvml: Any, whole: Any) -> list[Any]:
+    """The instances of a GPU; none where it is not partitioned."""
+    found: list[Any] = []
+    with contextlib.suppress(pynvml.NVMLError_NotSupported):
+        for number in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(whole)):
+            with contextlib.suppress(pynvml.NVMLError_NotFound):
+                found.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(whole, number))
+    return found
+
+
+def _usage(pynvml: Any, handle: Any) -> Usage | None:
+    try:
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    except pynvml.NVMLError_NotSupported:
+        return None
+    try:
+        busy = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+    except pynvml.NVMLError:
+        busy = 0.0  # instances have no such counter
+    return Usage(memory.free, memory.total, busy) if memory.total else None
+
+
+def _by_driver_files() -> list[Gpu]:
+    """The GPUs by the driver's own files, where a container has no NVML; without instances."""
+    found = []
+    for file in sorted(DRIVER.glob("*/information")):
+        values = dict(re.findall(r"^(.+?):\s+(.+?)\s*$", file.read_text(), flags=re.M))
+        found.append(Gpu(values["GPU UUID"], values["Model"]))
+    return found

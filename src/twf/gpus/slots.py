@@ -1,29 +1,38 @@
 """Slots of GPUs: how many jobs share one, whoever starts them.
 
 A job holds the lock of a slot as long as its process lives; however that ends, the system frees the
-slot. A user's jobs know of each other by these locks, and of other users' by what they use.
+slot. A user's jobs see each other by these locks, and other users' jobs by the memory and time they
+use.
 """
 
 from __future__ import annotations
 
-import fcntl
+import os
+import stat
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from itertools import chain
-from typing import IO, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-from twf.gpus import lost, nvidia
-from twf.gpus.nvidia import Gpu
+from twf.errors import UserError
+from twf.gpus import nvidia
+from twf.gpus.nvidia import Gpu, Usage
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 POLL = 1.0  # seconds between two looks for a free slot
 POLL_MEMORY = 10.0  # the same for free memory, which takes longer to find out
+IDLE = Usage(free=1, total=1, busy=0.0)  # as a GPU counts whose usage is unknown
 
-_held: list[tuple[Gpu, IO[str]]] = []  # at most one; the file stays open as long as this process
+_held: list[tuple[Gpu, FileLock]] = []  # at most one, held as long as this process lives
 
 
 class _Wait(NamedTuple):
-    """Why no slot can be had now, and the seconds until it is worth another look."""
+    """Why there is no slot now, and the seconds until the next look."""
 
     reason: str
     seconds: float
@@ -32,18 +41,17 @@ class _Wait(NamedTuple):
 def take(gpus: Sequence[Gpu], slots: int) -> Gpu:
     """Hold a slot of one of the GPUs, of `slots` each, until this process ends.
 
-    The GPU has a free slot, and of its memory half of a slot's share (1 / `slots` of it) is free,
-    whoever uses the rest. Of such ones it is one with the fewest of this user's jobs; of these,
-    the one with the least `Usage.load`; of equals, the first. A GPU of which the usage is not
-    known passes for unused.
+    A GPU qualifies if it has a free slot and half of a slot's share of its memory (1 / `slots`) is
+    free, whoever uses the rest. Of these, one with the fewest of this user's jobs is taken; of
+    equals, the one with the least `Usage.load`; of equals again, the first. A GPU whose usage is
+    unknown counts as idle.
 
-    Where there is none, say so and wait. A process that holds a slot already keeps it. Raises
-    `UserError` where all GPUs have failed.
+    Where none qualifies, say so and wait. A process that holds a slot already keeps it.
     """
     if _held:
         return _held[0][0]
     said = set()
-    while isinstance(found := _take_free(lost.usable(gpus), slots), _Wait):
+    while isinstance(found := _take_free(gpus, slots), _Wait):
         if found.reason not in said:
             print(f"waiting for a GPU: {found.reason}", file=sys.stderr, flush=True)
         said.add(found.reason)
@@ -58,47 +66,51 @@ def held() -> Gpu | None:
 
 def _take_free(gpus: Sequence[Gpu], slots: int) -> Gpu | _Wait:
     """Hold a slot of the best GPU, if there is one."""
-    folder = lost.folder()
-    with (folder / "choosing.lock").open("a") as choosing:
-        fcntl.flock(choosing, fcntl.LOCK_EX)  # so that two who choose do not see each other's looks
-        free: dict[Gpu, list[IO[str]]] = {gpu: [] for gpu in gpus}
+    from filelock import FileLock, Timeout
+
+    folder = _folder()
+    free: dict[Gpu, list[FileLock]] = {gpu: [] for gpu in gpus}
+    with FileLock(folder / "choosing.lock"):  # one chooses at a time, as trying a lock takes it
         for gpu in gpus:
             for number in range(slots):
-                slot = (folder / f"{lost.file_name(gpu.id)}.{number}.lock").open("a")
-                if _locked(slot):
-                    free[gpu].append(slot)
-                else:
-                    slot.close()
+                slot = FileLock(folder / f"{gpu.id.replace('/', '-')}.{number}.lock")
+                try:
+                    slot.acquire(blocking=False)
+                except Timeout:
+                    continue
+                free[gpu].append(slot)
         best = _best({gpu: len(locks) for gpu, locks in free.items()}, slots)
         if isinstance(best, Gpu):
             _held.append((best, free[best].pop(0)))
         for unused in chain(*free.values()):
-            unused.close()
-        return best
+            unused.release()
+    return best
 
 
 def _best(free: dict[Gpu, int], slots: int) -> Gpu | _Wait:
-    """The GPU to take a slot of, by how many of its `slots` are free on each."""
+    """The GPU to take a slot of, given the number of free slots on each."""
     if not any(free.values()):
         reason = f"{slots} of your jobs on each of {len(free)} already; "
         return _Wait(reason + "gpu_slots in params.yaml lets more share one", POLL)
-    used = nvidia.usage()
+    usage, _ = nvidia.installed()
+    used = {gpu: usage.get(gpu) or IDLE for gpu in free}
     least = 1 / (2 * slots)  # of its memory
-    roomy = [
-        gpu
-        for gpu, count in free.items()
-        if count and (gpu.id not in used or used[gpu.id].free_mib >= least * used[gpu.id].total_mib)
-    ]
+    roomy = [g for g, count in free.items() if count and used[g].free >= least * used[g].total]
     if not roomy:
         reason = f"none with a free slot has {least:.0%} of its memory free; nvidia-smi shows who "
         reason += "uses it, and a larger gpu_slots in params.yaml asks for less"
         return _Wait(reason, POLL_MEMORY)
-    return min(roomy, key=lambda gpu: (-free[gpu], used[gpu.id].load if gpu.id in used else 0.0))
+    return min(roomy, key=lambda gpu: (-free[gpu], used[gpu].load))
 
 
-def _locked(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _folder() -> Path:
+    """A folder for this user's locks on this machine; nothing in it is ever deleted.
+
+    Raises `UserError` where something else has its name.
+    """
+    path = Path(tempfile.gettempdir()) / f"twf-gpus-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise UserError(f"{path} is not a folder of yours: remove it, or set TMPDIR elsewhere")
+    return path

@@ -125,9 +125,8 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
     Raises `UserError` where another process is at this run.
     """
     with _locked(path.parent.with_name(f"{path.parent.name}.lock")):
-        for left in path.parent.glob("*"):  # by a process that was killed while it wrote
-            if left != path:
-                left.unlink()
+        for left in path.parent.glob(".*.partial"):  # by a process that was killed while it wrote
+            left.unlink()
         keeper = Keeper(path, guard, every)
 
         def stop(*_: Any) -> None:

@@ -1,0 +1,236 @@
+"""What is wrong with a set-up, and the remedy. No check changes anything."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from filelock import FileLock, SoftFileLock, Timeout
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from rich.console import Console
+from rich.text import Text
+
+from twf import files
+from twf.errors import UserError
+from twf.forecast import disk
+from twf.gpus import cpu, nvidia, visible
+from twf.study import expand
+from twf.study.params import Params
+from twf.upkeep import clean
+
+EXTRAS = ("", "report", "pipeline", "remotes")  # what `make setup` installs for users
+OPTIONAL = "kubernetes"  # an extra that may be missing
+
+State = Literal["ok", "warning", "wrong"]
+COLOURS: dict[State, str] = {"ok": "green", "warning": "yellow", "wrong": "red"}
+
+
+class Check(NamedTuple):
+    """What was found of one thing, and the remedy where something is wrong with it."""
+
+    name: str
+    state: State
+    said: str
+    remedy: str = ""
+
+
+def examine(params: Params, study: str) -> Iterator[Check]:
+    """All checks, one after the other; `study` is the one for which there is to be room."""
+    checks: dict[str, Callable[[], Iterator[Check]]] = {
+        "packages": packages,
+        "gpus": gpus,
+        "folder": folder,
+        "disk": lambda: space(params, study),
+        "clock": clock,
+        "snakemake": snakemake,
+        "dvc": dvc,
+        "tracking": lambda: tracking(params),
+    }
+    for name, check in checks.items():
+        try:
+            yield from check()
+        except UserError as error:  # its message has the remedy
+            yield Check(name, "wrong", str(error))
+
+
+def show(checks: Iterable[Check]) -> bool:
+    """Print each check as it is done; whether nothing is wrong."""
+    console = Console(soft_wrap=True, highlight=False)
+    well = True
+    for check in checks:
+        said = f"{check.name:<11}{check.said}"
+        if check.remedy:
+            said += f". To mend it: {check.remedy}"
+        console.print(Text.assemble((f"{check.state:<8}", COLOURS[check.state]), said))
+        well &= check.state != "wrong"
+    return well
+
+
+def packages() -> Iterator[Check]:
+    """Python and the packages, held to the version ranges of `pyproject.toml`."""
+    python, bounds = platform.python_version(), metadata.metadata("twf")["Requires-Python"]
+    if SpecifierSet(bounds).contains(python, prereleases=True):
+        yield Check("python", "ok", python)
+    else:
+        remedy = "another environment: rm -r .venv && make PYTHON=python3.12 setup"
+        yield Check("python", "wrong", f"{python}, wanted {bounds}", remedy)
+    missing, unfit, count = [], [], 0
+    for requirement in map(Requirement, metadata.requires("twf") or []):
+        required = _is_of(requirement, *EXTRAS)
+        if not required and not _is_of(requirement, OPTIONAL):
+            continue
+        try:
+            found = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            missing += [requirement.name] if required else []
+            continue
+        count += 1
+        if not requirement.specifier.contains(found, prereleases=True):
+            unfit.append(f"{requirement.name} is {found}, wanted {requirement.specifier}")
+    if unfit:
+        yield Check("packages", "wrong", "; ".join(unfit), "make setup")
+    elif missing:
+        said = f"without {', '.join(missing)}: enough to train, not for all of the pipeline"
+        yield Check("packages", "warning", said, "make setup")
+    else:
+        yield Check("packages", "ok", f"torch {metadata.version('torch')}, {count - 1} others")
+
+
+def _is_of(requirement: Requirement, *extras: str) -> bool:
+    marker = requirement.marker
+    return marker is None or any(marker.evaluate({"extra": extra}) for extra in extras)
+
+
+def gpus() -> Iterator[Check]:
+    """The GPUs that jobs would use, and whether this PyTorch computes on each."""
+    torch, shown = metadata.version("torch"), os.environ.get("CUDA_VISIBLE_DEVICES")
+    usable, unusable = visible.look()
+    for said in unusable:
+        remedy = "the driver (often a restart of the machine does), or CUDA_VISIBLE_DEVICES"
+        yield Check("gpus", "warning" if usable else "wrong", said, remedy)
+    for gpu in usable:
+        said = f"torch {torch} on {gpu.name} {gpu.id}"
+        if (refusal := nvidia.refuses(gpu)) is None:
+            yield Check("gpus", "ok", f"{said}: it computes")
+        else:
+            remedy = "update the driver, or take a PyTorch built for it: UV_TORCH_BACKEND=auto"
+            yield Check("gpus", "wrong", f"{said}: {refusal}", remedy)
+    if usable or unusable:
+        return
+    if not nvidia.installed()[0]:
+        yield Check("gpus", "ok", f"none; jobs train on {cpu.cores()} CPU cores")
+    elif torch.endswith("+cpu"):
+        remedy = "rm -r .venv && UV_TORCH_BACKEND=auto make setup"
+        yield Check("gpus", "wrong", f"torch {torch} is built for CPUs alone", remedy)
+    else:
+        said = f"CUDA_VISIBLE_DEVICES is {shown!r}, which shows none: jobs train on CPU cores"
+        yield Check("gpus", "warning", said, "unset it, to use them")
+
+
+def folder() -> Iterator[Check]:
+    """Whether the project's folder can be written to, and locks of files in it hold."""
+    here = Path.cwd()
+    try:
+        with tempfile.TemporaryDirectory(dir=".", prefix=".doctor-") as scratch:
+            works = _lock_holds(Path(scratch, "lock"))
+    except OSError as error:
+        remedy = "let it be written to and locked, or clone the project elsewhere"
+        yield Check("folder", "wrong", f"{here}: {error.strerror}", remedy)
+        return
+    if works:
+        yield Check("folder", "ok", "writable, with locks")
+    else:
+        remedy = "keep the project on a local disk, or have the file system mounted with locks"
+        yield Check("folder", "wrong", f"{here}: locks of files do not hold", remedy)
+
+
+def _lock_holds(path: Path) -> bool:
+    """Whether a lock keeps others out, and is one that ends with its process."""
+    with FileLock(path) as lock:
+        try:
+            FileLock(path).acquire(blocking=False)
+        except Timeout:
+            return not isinstance(lock, SoftFileLock)
+    return False
+
+
+def space(params: Params, study: str) -> Iterator[Check]:
+    """Whether there is room for what remains of a study."""
+    free = disk.size(shutil.disk_usage(Path()).free / disk.MIB)
+    if (warning := disk.check(params, expand(params, study))) is not None:
+        yield Check("disk", "warning", warning)
+    else:
+        yield Check("disk", "ok", f"{free} free, enough for what remains of {study}")
+
+
+def clock() -> Iterator[Check]:
+    """Whether the file system's clock is this machine's, and no file is from the future."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=".", prefix=".doctor-") as file:
+            skew = os.stat(file.name).st_mtime - time.time()
+    except OSError:
+        return  # `folder` tells
+    if abs(skew) > files.SKEW:
+        said = f"files written now have times {skew:+.0f} s from this machine's clock"
+        remedy = "set both machines' clocks (NTP): Snakemake goes by modification times"
+        yield Check("clock", "wrong", said, remedy)
+        return
+    files.refuse_from_future()
+    yield Check("clock", "ok", "files have this machine's times, and none is from the future")
+
+
+def snakemake() -> Iterator[Check]:
+    """Whether a Snakemake has locked the folder."""
+    if clean.is_locked():
+        said = "it has locked this folder: it is at work, or was killed"
+        yield Check("snakemake", "warning", said, "where none runs: snakemake --unlock")
+    else:
+        yield Check("snakemake", "ok", "no lock is left behind")
+
+
+def dvc() -> Iterator[Check]:
+    """Whether DVC's cache holds copies, and there is a remote to share by."""
+    command = Path(sys.executable).with_name("dvc")
+    if not command.exists():
+        return  # `packages` tells
+    done = subprocess.run([command, "config", "--list"], capture_output=True, text=True)
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or ["it failed"])[-1]
+        yield Check("dvc", "wrong", said, "mend .dvc/config: git diff .dvc/config")
+        return
+    values = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    if (kind := values.get("cache.type", "DVC's default")) == "copy":
+        yield Check("dvc cache", "ok", "copies")
+    else:
+        said = f"cache.type is {kind}: Snakemake would take its links for changed or stale files"
+        yield Check("dvc cache", "wrong", said, "dvc config cache.type copy")
+    if "core.remote" in values:
+        yield Check("dvc remote", "ok", values["core.remote"])
+    else:
+        said = "no default remote: dvc push and dvc pull have nowhere to go"
+        yield Check("dvc remote", "warning", said, "dvc remote add --default NAME WHERE")
+
+
+def tracking(params: Params) -> Iterator[Check]:
+    """Whether Weights & Biases has the key that the mode of tracking needs."""
+    from twf.tracking import client, live
+
+    mode = os.environ.get(live.SWITCH, params.tracking.mode)
+    if mode not in live.MODES:
+        said = f"{live.SWITCH} is {mode!r}; allowed: {', '.join(live.MODES)}"
+        yield Check("tracking", "wrong", said, f"unset {live.SWITCH}")
+    elif mode == "online" and not client.has_key():
+        remedy = "wandb login, or set WANDB_API_KEY; or TWF_TRACKING=offline"
+        yield Check("tracking", "wrong", "online, and there is no key", remedy)
+    else:
+        yield Check("tracking", "ok", mode if mode == "off" else f"{mode}: {client.resolve(mode)}")
