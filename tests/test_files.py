@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import threading
 import time
@@ -123,11 +124,12 @@ def test_a_lock_lets_one_in_at_a_time(tmp_path, capfd):
     assert order == ["first", "second"]
 
 
-def test_a_lock_where_none_can_be_is_a_users_mistake(tmp_path, monkeypatch):
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_lock_where_none_can_be_is_a_users_mistake(tmp_path, monkeypatch, code):
     def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(files.fcntl, "flock", no_locks)
-    refused = pytest.raises(UserError, match="cannot lock .*No locks available.*needs locks")
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    refused = pytest.raises(UserError, match=f"{tmp_path / 'lock'} .*{os.strerror(code)}")
     with refused, files.locked(tmp_path / "lock", "it counts"):
         pytest.fail("it went on without a lock")

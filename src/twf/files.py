@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
@@ -193,26 +192,31 @@ def writing(what: Path | str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path, work: str) -> Iterator[None]:
-    """Hold the lock file `path`; where another process holds it, say so and wait.
+    """Hold the lock file `path`; where another process holds it, say what it does and wait.
 
-    However a process ends, its lock ends with it. The file stays: it is empty, and to delete it
-    could let two processes lock two files of one name.
+    The lock of a process ends with the process, however it ends. The file stays, empty.
     """
+    from filelock import FileLock, Timeout  # most commands lock nothing
+
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a")
-    with file:
+        path.touch()
+    lock = FileLock(path, fallback_to_soft=False)  # whose file would outlive a killed process
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            lock.acquire(blocking=False)
+        except Timeout:
             print(f"waiting for another process: {work}", file=sys.stderr, flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError as error:
-            raise UserError(
-                f"cannot lock {path} ({error.strerror}): its file system needs locks; make "
-                f"{path.parent} a link to a folder on another one"
-            ) from None
+            lock.acquire()
+    except OSError as error:
+        raise UserError(
+            f"cannot lock {path} ({error.strerror}): its file system needs locks; make "
+            f"{path.parent} a link to a folder on another one"
+        ) from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def tidy_safetensors(path: Path) -> None:

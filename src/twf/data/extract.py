@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gzip
 import hashlib
 import os
@@ -14,6 +13,8 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+
+from filelock import FileLock, Timeout
 
 from twf import files
 from twf.errors import UserError
@@ -131,6 +132,5 @@ def _remove(folder: Path) -> None:
 def _tidy(scratch: Path) -> None:
     """Remove what killed processes left: folders whose lock nobody holds."""
     for lock in scratch.glob("*.lock"):
-        with lock.open("a") as file, contextlib.suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(Timeout), FileLock(lock, blocking=False):
             _remove(lock.with_suffix(""))
