@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +40,20 @@ class _CutError(Exception):
     """The transfer ended before the file did; to ask for the rest is worth an attempt."""
 
 
-def download(address: str, partial: Path, size: int | None) -> None:
-    """Bring the file at `address` to `partial`, whole; its `size` in bytes where known.
+def download(address: str, partial: Path, size: int | None) -> bool:
+    """Bring the whole file at `address` to `partial`; its `size` is in bytes, where known.
 
-    Bytes that `partial` holds from an earlier call with this address are not asked for again.
-    Raises `UnavailableError` where the address does not give the file after all attempts, and
-    `UserError` where the disk does not take it; what came so far stays in `partial`.
+    Bytes that `partial` holds already, from an earlier call or before a connection was cut, are not
+    asked for again; returns whether there were any. Raises `UnavailableError` where the address
+    does not give the file after all attempts, and `UserError` where the disk does not take it;
+    `partial` keeps what came so far.
     """
-    failures, furthest = 0, bytes_of(partial)
+    failures, furthest, resumed = 0, bytes_of(partial), False
     while True:
+        resumed |= bytes_of(partial) > 0
         try:
             _transfer(address, partial, size)
-            return
+            return resumed
         except (_CutError, OSError, http.client.HTTPException) as error:
             reason, pause = _judge(error)
         if pause is None or address.startswith("file:"):
@@ -66,19 +69,13 @@ def download(address: str, partial: Path, size: int | None) -> None:
 
 
 def answers(address: str, size: int | None) -> bool:
-    """Whether `address` gives a file of this size now: one byte is asked for, once."""
+    """Whether `address` offers a file of this size now: one byte is asked for, once."""
     try:
         with _ask(address, {"Range": "bytes=0-0"}, PROBE_TIMEOUT) as response:
-            total = _total(response)
+            total = _extent(response)[1]
     except (OSError, http.client.HTTPException):
         return False
     return size is None or total is None or total == size
-
-
-def discard(partial: Path) -> None:
-    """Remove a partial file, and what was kept beside it."""
-    partial.unlink(missing_ok=True)
-    _validator_file(partial).unlink(missing_ok=True)
 
 
 def bytes_of(partial: Path) -> int:
@@ -89,71 +86,59 @@ def bytes_of(partial: Path) -> int:
 def _transfer(address: str, partial: Path, size: int | None) -> None:
     """One request, for what `partial` lacks."""
     have = bytes_of(partial)
-    if size is not None and have > size:
-        discard(partial)
-        have = 0
     if have and have == size:
         return  # stopped after its last byte, before its check
-    headers = {}
-    if have:
-        headers["Range"] = f"bytes={have}-"
-        with contextlib.suppress(FileNotFoundError):
-            headers["If-Range"] = _validator_file(partial).read_text()
+    if size is not None and have > size:
+        partial.unlink()
+        have = 0
     try:
-        response = _ask(address, headers, TIMEOUT)
+        response = _ask(address, {"Range": f"bytes={have}-"} if have else {}, TIMEOUT)
     except urllib.error.HTTPError as error:
         if error.code != 416 or not have:
             raise
         if error.headers.get("Content-Range") == f"bytes */{have}":
             return  # all of it was there, which only the server knew
-        discard(partial)
+        partial.unlink()
         raise _CutError("the server has no bytes after those fetched; starting over") from None
     with response:
-        start = _start(response)
+        start, total = _extent(response)
         if start not in (0, have):
-            discard(partial)
+            partial.unlink(missing_ok=True)
             raise _CutError("the server sent another part than asked for; starting over")
-        total = _total(response)
         if None not in (size, total) and size != total:
             raise UnavailableError(f"it has {total} bytes there, expected {size}")
-        if start == 0:  # also where the server ignores Range, or has a newer file
-            discard(partial)
-            with writing(partial):
-                partial.parent.mkdir(parents=True, exist_ok=True)
-                if validator := _validator(response):
-                    _validator_file(partial).write_text(validator)
-        _store(response, partial, start, size or total, address)
-
-
-def _store(response: Any, partial: Path, start: int, total: int | None, address: str) -> None:
-    """Append the response to `partial`, which has `start` bytes, until it has `total`."""
-    said = shown(address)
-    with _progress(partial.stem, said, total) as advance:
-        advance(math.ceil(start / MIB), said)
         with writing(partial):
-            file = partial.open("ab", buffering=0)  # what is counted is on the disk
+            partial.parent.mkdir(parents=True, exist_ok=True)
+            file = partial.open("ab" if start else "wb", buffering=0)  # some servers ignore Range
         with file:
-            have = start
-            while piece := response.read1(PIECE):
-                with writing(partial):
-                    rest = memoryview(piece)
-                    while rest:
-                        rest = rest[file.write(rest) :]
-                before, have = have, have + len(piece)
-                if steps := math.ceil(have / MIB) - math.ceil(before / MIB):
-                    advance(steps, said)
-                if total is not None and have > total:
-                    discard(partial)
-                    raise UnavailableError(f"it has more bytes than the {total} expected")
-        if total is not None and have < total:
-            raise _CutError(f"the connection was cut after {have} of {total} bytes")
+            _store(response, file, start, size or total, shown(address))
+
+
+def _store(response: Any, file: FileIO, have: int, total: int | None, source: str) -> None:
+    """Append the response to `file`, which holds `have` bytes, until it holds `total`."""
+    path = Path(file.name)
+    with _progress(path.stem, source, total) as advance:
+        advance(math.ceil(have / MIB), source)
+        while piece := response.read1(PIECE):
+            with writing(path):
+                rest = memoryview(piece)
+                while rest:
+                    rest = rest[file.write(rest) :]
+            before, have = have, have + len(piece)
+            if steps := math.ceil(have / MIB) - math.ceil(before / MIB):
+                advance(steps, source)
+            if total is not None and have > total:
+                path.unlink()
+                raise UnavailableError(f"it has more bytes than the {total} expected")
+    if total is not None and have < total:
+        raise _CutError(f"the connection was cut after {have} of {total} bytes")
 
 
 @contextlib.contextmanager
-def _progress(name: str, said: str, total: int | None) -> Iterator[Advance]:
-    """Progress in MiB, where it is known how many there are."""
+def _progress(name: str, source: str, total: int | None) -> Iterator[Advance]:
+    """Progress in MiB, where the number of bytes is known."""
     if total is None:
-        print(f"{name} from {said}, of unknown size", file=sys.stderr, flush=True)
+        print(f"{name} from {source}, of unknown size", file=sys.stderr, flush=True)
         yield lambda steps, note: None
         return
     with progress(f"{name} (MiB)", math.ceil(total / MIB)) as advance:
@@ -173,39 +158,20 @@ def _certificates() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _start(response: Any) -> int | None:
-    """The first byte that is sent; none where the server does not say it rightly."""
-    if response.status != 206:
-        return 0  # the whole file; a `file:` address has no status
-    stated = _content_range(response)
-    return int(stated[1]) if stated else None
-
-
-def _total(response: Any) -> int | None:
-    """The bytes of the whole file, where the server says it."""
-    if response.status == 206:
-        stated = _content_range(response)
-        return int(stated[2]) if stated and stated[2] != "*" else None
-    length = response.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else None
-
-
-def _content_range(response: Any) -> re.Match[str] | None:
-    return re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
-
-
-def _validator(response: Any) -> str | None:
-    """What `If-Range` takes: a strong ETag, or else the date of the last change."""
-    etag: str = response.headers.get("ETag", "")
-    return etag if etag.startswith('"') else response.headers.get("Last-Modified")
-
-
-def _validator_file(partial: Path) -> Path:
-    return partial.with_name(f"{partial.name}.validator")
+def _extent(response: Any) -> tuple[int | None, int | None]:
+    """The position of the first byte sent, and the bytes of the whole file; None where not said."""
+    if response.status != 206:  # the whole file; a `file:` address has no status
+        length = response.headers.get("Content-Length", "")
+        return 0, int(length) if length.isdecimal() else None
+    content_range = response.headers.get("Content-Range", "")
+    stated = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", content_range)
+    if stated is None:
+        return None, None
+    return int(stated[1]), None if stated[2] == "*" else int(stated[2])
 
 
 def _judge(error: Exception) -> tuple[str, float | None]:
-    """Why an attempt failed, and the least pause in seconds before another; none where in vain."""
+    """Why an attempt failed, and the least pause in seconds before another; None if in vain."""
     if isinstance(error, urllib.error.HTTPError):
         again = error.code in (408, 429) or error.code >= 500
         asked = _seconds(error.headers.get("Retry-After", "")) if again else None

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Literal
 
 from twf import files
-from twf.data.download import UnavailableError, answers, bytes_of, discard, download
-from twf.data.registry import File, ImagesEntry, WeightsEntry, check_address, shown
+from twf.data.download import UnavailableError, answers, bytes_of, download
+from twf.data.registry import Entry, File, check_address, shown
 from twf.errors import UserError
 
 VARIABLE = "TWF_MIRROR"
 
 
-def fetch(name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHIVES) -> None:
+def fetch(name: str, entry: Entry, root: Path = files.ARCHIVES) -> None:
     """Bring every file of the registry's entry `name` to `root/NAME/FILE`, checked.
 
     A file that is there already is checked, and kept. Raises `UserError` where it is not the right
-    one, where no address gives the right one, or where the disk is full; a call again goes on from
-    what came so far. `checked.json` beside them says in the end what was found.
+    one, where no address gives the right one, or where the disk is full; a further call goes on
+    from what came so far. In the end `checked.json` beside the files says what was found.
     """
     for file_name, file in entry.files.items():
         place = root / name / file_name
@@ -42,7 +42,7 @@ def fetch(name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHI
 
 
 def status(
-    name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHIVES
+    name: str, entry: Entry, root: Path = files.ARCHIVES
 ) -> Literal["present", "incomplete", "missing"]:
     """Which files of an entry are there, by their sizes; their content is not read."""
     places = {root / name / file_name: file for file_name, file in entry.files.items()}
@@ -51,8 +51,8 @@ def status(
     return "incomplete" if any(map(os.path.lexists, places)) else "missing"
 
 
-def remaining(name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHIVES) -> int:
-    """The bytes that are still to come of an entry's files, as far as their sizes are known."""
+def remaining(name: str, entry: Entry, root: Path = files.ARCHIVES) -> int:
+    """The bytes of an entry's files that are still to be fetched, where their sizes are known."""
     left = 0
     for file_name, file in entry.files.items():
         if not os.path.lexists(root / name / file_name):
@@ -61,10 +61,8 @@ def remaining(name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.A
     return left
 
 
-def unreachable(
-    name: str, entry: ImagesEntry | WeightsEntry, root: Path = files.ARCHIVES
-) -> str | None:
-    """Why the missing files of an entry cannot be fetched now; None where they can.
+def unreachable(name: str, entry: Entry, root: Path = files.ARCHIVES) -> str | None:
+    """Why an entry's missing files cannot be fetched now; None if they can, or none is missing.
 
     A folder is looked into first. Else it may take seconds: all addresses are asked at once, each
     for one byte.
@@ -72,7 +70,7 @@ def unreachable(
     missing = {f: file for f, file in entry.files.items() if not _has_size(root / name / f, file)}
     for file_name in missing:
         if os.path.lexists(place := root / name / file_name):
-            return f"{place} has not the size of the registry's file; move or delete it"
+            return f"{place} does not have the size of the registry's file; move or delete it"
     asked = {
         f: addresses
         for f, file in missing.items()
@@ -102,14 +100,18 @@ def _fetch(place: Path, name: str, file: File, partials: Path) -> None:
     """Bring one file to its place from the first address that gives the right one."""
     failures = []
     for address in _addresses(name, place.name, file):
-        # each address goes on with its own bytes: what two give may differ before the check
+        # each address continues its own bytes: until the checksum, two may give different files
         mark = hashlib.sha256(address.encode()).hexdigest()[:8]
+        partial = partials / f"{place.name}.{mark}"
         try:
-            wrong = _bring(address, partials / f"{place.name}.{mark}", place, file)
+            wrong = _bring(address, partial, file)
         except UnavailableError as error:
             wrong = str(error)
         if wrong is None:
-            for left in partials.glob(f"{place.name}.????????*"):  # all but the lock
+            with files.writing(place):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                partial.replace(place)
+            for left in partials.glob(f"{place.name}.????????"):  # of other addresses
                 left.unlink()
             return
         failures.append(f"{shown(address)}: {wrong}")
@@ -121,22 +123,21 @@ def _fetch(place: Path, name: str, file: File, partials: Path) -> None:
     )
 
 
-def _bring(address: str, partial: Path, place: Path, file: File) -> str | None:
-    """Fetch, check and place one file; what is wrong with it, or none.
+def _bring(address: str, partial: Path, file: File) -> str | None:
+    """Fetch one file and check it; what is wrong with it, or None.
 
-    Where a file that was continued from an earlier call is wrong, it is fetched anew: the address
-    may have had another file then.
+    A wrong file whose transfer was continued is fetched once more from its start: the address may
+    have had another file before.
     """
-    continued = bytes_of(partial) > 0
-    download(address, partial, file.size)
-    wrong = file.mismatch(partial)
-    if wrong is not None:
-        discard(partial)
-        return _bring(address, partial, place, file) if continued else wrong
-    with files.writing(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        partial.replace(place)
-    return None
+    for _ in range(2):
+        resumed = download(address, partial, file.size)
+        wrong = file.mismatch(partial)
+        if wrong is None:
+            return None
+        partial.unlink()
+        if not resumed:
+            break
+    return wrong
 
 
 def _kept(place: Path, name: str, file: File) -> bool:

@@ -134,9 +134,11 @@ class WeightsEntry(_Entry):
     kind: Literal["weights"]
 
 
-Entry = Annotated[ImagesEntry | WeightsEntry, Field(discriminator="kind")]
-Registry = dict[str, ImagesEntry | WeightsEntry]
-_registry: TypeAdapter[Registry] = TypeAdapter(dict[Name, Entry])
+Entry = ImagesEntry | WeightsEntry
+Registry = dict[str, Entry]
+_registry: TypeAdapter[Registry] = TypeAdapter(
+    dict[Name, Annotated[Entry, Field(discriminator="kind")]]
+)
 
 
 def load() -> Registry:
@@ -148,7 +150,7 @@ def load() -> Registry:
     return _packaged() | (_read(Path(own)) if own else {})
 
 
-def entry(name: str) -> ImagesEntry | WeightsEntry:
+def entry(name: str) -> Entry:
     """The entry called `name`, or an error that says which there are."""
     registry = load()
     if name not in registry:
