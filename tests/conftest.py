@@ -33,7 +33,7 @@ from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import seeded
 from twf.study import Run, params, reading
 from twf.study.hyperparameters import METHODS, SWITCHES
-from twf.tracking.live import NoTracker
+from twf.tracking.live import LiveTracker
 
 CPU = torch.device("cpu")
 
@@ -360,7 +360,9 @@ def train(
         if keeper is None:
             keeper = Keeper(tmp_path / "fresh" / "state.safetensors", {}, math.inf)
             keeper.forget()
-        outcome = loop.train(run, *inputs, device, NoTracker(), lambda *_: None, keeper, execution)
+        outcome = loop.train(
+            run, *inputs, device, LiveTracker(), lambda *_: None, keeper, execution
+        )
         keeper.wait()
         return outcome
 

@@ -33,12 +33,17 @@ class StoredRun:
 class WandbServer:
     """Runs by project and identifier, and how often each request came."""
 
+    address = ""
+
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all."""
         self.runs: dict[tuple[str, str], StoredRun] = {}
         self.requests: Counter[str] = Counter()
         self.down = False  # it refuses every request
         self.refused: set[str] = set()  # identifiers of runs that it does not take
-        self.address = ""
 
     def answer(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
         found = re.search(r"(?:query|mutation)\s+(\w+)", query)

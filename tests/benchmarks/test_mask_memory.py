@@ -18,7 +18,7 @@ from twf.jobs.resume import Keeper
 from twf.learning import loop
 from twf.study import expand
 from twf.study.params import Params
-from twf.tracking.live import NoTracker
+from twf.tracking.live import LiveTracker
 
 RUN = "split-target.twf.16.s0"
 
@@ -51,7 +51,7 @@ def test_the_masks_are_those_that_the_run_itself_leaves(learned, tiny_inputs, mo
     checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
     cpu = torch.device("cpu")
     keeper = Keeper(Path("not saved") / "state.safetensors", {}, math.inf)
-    loop.train(run, dataset, None, checkpoint.tensors, cpu, NoTracker(), lambda *_: None, keeper)
+    loop.train(run, dataset, None, checkpoint.tensors, cpu, LiveTracker(), lambda *_: None, keeper)
     (method,) = made
     assert torch.equal(learned().packed, method.reservoir.rows["masks"][:16])
 

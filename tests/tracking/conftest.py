@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import wandb
 from wandb_server import WandbServer, serving
 
-from twf.study import Run
+from twf import files, study
+from twf.jobs.run import execute
+from twf.results import record
+from twf.study import Run, reading
 from twf.tracking.live import SWITCH
+
+Row = dict[str, Any]
 
 
 @pytest.fixture
@@ -38,20 +44,37 @@ def _server() -> Iterator[WandbServer]:
 @pytest.fixture
 def server(_server: WandbServer, no_key: Path, monkeypatch: pytest.MonkeyPatch) -> WandbServer:
     """A server without any run, and a key for it."""
-    _server.runs.clear()
-    _server.requests.clear()
-    _server.down = False
-    _server.refused.clear()
+    _server.reset()
     monkeypatch.setenv("WANDB_BASE_URL", _server.address)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     return _server
 
 
 @pytest.fixture
-def about() -> Callable[..., dict[str, Any]]:
-    """The columns of a run's record that are known before it starts; keywords replace some."""
+def tracked(tiny_inputs: Any, tiny_values: dict[str, Any], no_key: Path) -> Callable[..., Run]:
+    """`tracked(method, mode, **changes)` does the miniature run, changed so; the run."""
 
-    def make(run: Run, **columns: Any) -> dict[str, Any]:
+    def do(method: str, mode: str = "offline", **changes: Any) -> Run:
+        loaded = reading.check(tiny_values | {"tracking": {"mode": mode}})
+        (run,) = [r for r in study.expand(loaded, "tiny").runs.values() if r.method == method]
+        run = run.model_copy(update=changes)
+        execute(loaded, run, torch.device("cpu"))
+        return run
+
+    return do
+
+
+@pytest.fixture
+def record_of() -> Callable[[Run], Row]:
+    """`record_of(run)`: the record that a run has left."""
+    return lambda run: record.read(files.record_file(run.study, run.id)).to_pylist()[0]
+
+
+@pytest.fixture
+def before() -> Callable[..., Row]:
+    """The columns of a run's record that are set before it trains; keywords replace some."""
+
+    def make(run: Run, **columns: Any) -> Row:
         provenance = {
             "parameters": json.loads(run.parameters),
             "code": {"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
@@ -72,17 +95,17 @@ def about() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def row(about: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+def row(before: Callable[..., Row]) -> Callable[..., Row]:
     """A whole record of a run of two tasks; keywords replace columns."""
 
-    def make(run: Run, **columns: Any) -> dict[str, Any]:
+    def make(run: Run, **columns: Any) -> Row:
         phases = 1 if run.method == "joint" else 2
         history = [
             {"phase": p, "epoch": e, "seconds": 1.0, "loss": 0.75, "terms": {"a": 0.5, "b": 0.25}}
             for p in range(phases)
             for e in range(2)
         ]
-        return about(run) | {
+        return before(run) | {
             "status": "finished",
             "reason": None,
             "initial_class_il": [50.0, 20.0],

@@ -1,4 +1,4 @@
-"""A run is followed while it goes on, and tracking can never fail it."""
+"""A run is followed while it trains, and tracking can never fail it."""
 
 from __future__ import annotations
 
@@ -10,85 +10,58 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from wandb_files import stored_run
 
-from twf import files, study
 from twf.jobs.resume import Stopped
-from twf.jobs.run import execute
-from twf.results import record
-from twf.study import Run, params, reading
-from twf.study.params import Params
+from twf.study.params import PROTOCOLS, Tracking
 from twf.tracking import live, view
-from twf.tracking.live import NoTracker, WandbTracker, start_tracking
-
-CPU = torch.device("cpu")
+from twf.tracking.live import start_tracking
 
 
-def planned(loaded: Params, method: str, **changes: Any) -> Run:
-    (run,) = [r for r in study.expand(loaded, "tiny").runs.values() if r.method == method]
-    return run.model_copy(update=changes)
-
-
-def record_of(run: Run) -> dict[str, Any]:
-    (row,) = record.read(files.record_file(run.study, run.id)).to_pylist()
-    return row
-
-
-def test_an_offline_run_holds_what_the_record_holds(tiny_inputs, no_key, tiny_values):
-    tiny_values["tracking"] = {"mode": "auto", "project": "mine"}
-    loaded = reading.check(tiny_values)
-    run = planned(loaded, "derpp", seed=3, id="split-target.derpp.16.s3")
-    execute(loaded, run, CPU)
+def test_an_offline_run_holds_what_the_record_holds(tracked, record_of):
+    run = tracked("derpp", "auto", seed=3, id="split-target.derpp.16.s3")
     row = record_of(run)
     (folder,) = Path("wandb").glob("offline-run-*")
-    told = stored_run(folder)
+    stored = stored_run(folder)
 
     about = view.about(row)
-    assert told["run"].project == "mine-tiny"
-    assert told["run"].run_id == about["id"] == f"tiny.split-target.derpp.16.s3.{run.digest[:8]}"
-    assert told["run"].display_name == "split-target.derpp.16.s3"
-    assert told["run"].run_group == "split-target.derpp.16"
-    assert told["run"].job_type == "train"
-    assert list(told["run"].tags) == about["tags"]
-    assert told["config"] == about["config"]
+    header = stored["run"]
+    assert header.project == view.project(Tracking(), "tiny")
+    assert header.run_id == about["id"] == f"tiny.{run.id}.{run.digest[:8]}"
+    assert (header.display_name, header.run_group) == (run.id, "split-target.derpp.16")
+    assert (header.job_type, list(header.tags)) == ("train", about["tags"])
+    assert stored["config"] == about["config"]
 
-    *history, matrices = told["history"]
+    *history, matrices = stored["history"]
     assert [entry.pop("_step") for entry in history] == list(range(6))
     assert history == view.rows(row)
     assert matrices["matrix/table/nrows"] == 8
-    for protocol in params.PROTOCOLS:
+    for protocol in PROTOCOLS:
         page = folder / "files" / matrices[f"matrix/{protocol}/path"]
         assert page.read_text() == view.heat_map(view.accuracy(row, protocol))
-    assert view.summary(row).items() <= told["summary"].items()
-    assert told["exit"] == [0]
+    assert view.summary(row).items() <= stored["summary"].items()
+    assert stored["exit"] == [0]
 
 
-def test_off_in_the_environment_writes_no_wandb_folder(
-    tiny_inputs, no_key, tiny_values, monkeypatch
-):
-    tiny_values["tracking"] = {"mode": "offline"}
+def test_off_in_the_environment_writes_no_wandb_folder(tracked, record_of, monkeypatch):
     monkeypatch.setenv(live.SWITCH, "off")
     monkeypatch.setattr("wandb.init", lambda **_: pytest.fail("tracking is off"))
-    loaded = reading.check(tiny_values)
-    run = planned(loaded, "finetune")
-    execute(loaded, run, CPU)
-    assert files.record_file("tiny", run.id).exists()
+    assert record_of(tracked("finetune"))["status"] == "finished"
     assert not Path("wandb").exists()
 
 
 class FakeRun:
-    """A Weights & Biases run that keeps what it is told, and fails at a chosen word."""
+    """A Weights & Biases run that keeps what it gets, and fails at a chosen call."""
 
     def __init__(self, fails_at: str | None = None) -> None:
         self.fails_at = fails_at
-        self.told: list[tuple[str, Any]] = []
+        self.got: list[tuple[str, Any]] = []
         self.summary = self
         self.dir = "wandb/run/files"
 
-    def _tell(self, word: str, value: Any = None) -> None:
-        self.told.append((word, value))
-        if word == self.fails_at:
+    def _take(self, call: str, value: Any = None) -> None:
+        self.got.append((call, value))
+        if call == self.fails_at:
             raise RuntimeError("no disk")
 
     def define_metric(self, name: str, step_metric: str | None = None) -> None:
@@ -96,136 +69,115 @@ class FakeRun:
 
     def log(self, values: dict[str, Any], step: int, commit: bool) -> None:
         assert commit
-        self._tell("log", values | {"_step": step})
+        self._take("log", values | {"_step": step})
 
     def update(self, values: dict[str, Any]) -> None:
-        self._tell("update", values)
+        self._take("update", values)
 
     def finish(self, exit_code: int = 0) -> None:
-        self._tell("finish", exit_code)
+        self._take("finish", exit_code)
 
 
-Init = Callable[..., dict[str, Any]]
+Init = Callable[[FakeRun], dict[str, Any]]
 
 
 @pytest.fixture
-def init(monkeypatch: pytest.MonkeyPatch, no_key: Path, tiny_inputs: Params) -> Init:
-    """`init(fake)`: let `wandb.init` give it; what it is called with comes to be in the result."""
+def init(monkeypatch: pytest.MonkeyPatch, no_key: Path, tmp_path: Path) -> Init:
+    """`init(fake)`: let `wandb.init` return it; the result collects the words of the call."""
+    monkeypatch.chdir(tmp_path)
 
     def replace(fake: FakeRun) -> dict[str, Any]:
         called: dict[str, Any] = {}
-
-        def stand_in(**words: Any) -> FakeRun:
-            called.update(words)
-            return fake
-
-        monkeypatch.setattr("wandb.init", stand_in)
+        monkeypatch.setattr("wandb.init", lambda **words: called.update(words) or fake)
         return called
 
     return replace
 
 
-@pytest.mark.parametrize("word", ["log", "update", "finish"])
-def test_a_failing_tracker_warns_once_and_the_run_goes_on(init, tiny_values, capsys, word):
-    fake = FakeRun(fails_at=word)
+def warnings(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+
+
+@pytest.mark.parametrize("call", ["log", "update", "finish"])
+def test_a_failing_tracker_warns_once_and_the_run_goes_on(init, tracked, record_of, capsys, call):
+    fake = FakeRun(fails_at=call)
     init(fake)
-    tiny_values["tracking"] = {"mode": "offline"}
-    loaded = reading.check(tiny_values)
-    run = planned(loaded, "finetune")
-    execute(loaded, run, CPU)
-    (row,) = record.read(files.record_file("tiny", run.id)).to_pylist()
-    assert row["status"] == "finished"
-    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
-    assert warnings == ["warning: tracking stopped: no disk"]
-    assert [told for told, _ in fake.told].count(word) == 1, "nothing is told after a failure"
+    assert record_of(tracked("finetune"))["status"] == "finished"
+    (warning,) = warnings(capsys)
+    assert "no disk" in warning
+    assert [name for name, _ in fake.got].count(call) == 1, "nothing is sent after a failure"
 
 
 def test_a_tracker_that_cannot_start_warns_and_the_run_goes_on(
-    tiny_inputs, no_key, tiny_values, monkeypatch, capsys
+    tracked, record_of, monkeypatch, capsys
 ):
     def refuse(**_: Any) -> None:
         raise RuntimeError("no network")
 
     monkeypatch.setattr("wandb.init", refuse)
-    tiny_values["tracking"] = {"mode": "online"}
-    loaded = reading.check(tiny_values)
-    run = planned(loaded, "finetune")
-    execute(loaded, run, CPU)
-    assert record.read(files.record_file("tiny", run.id))["status"].to_pylist() == ["finished"]
-    assert "warning: tracking is off for this run: no network" in capsys.readouterr().err
+    assert record_of(tracked("finetune", "online"))["status"] == "finished"
+    (warning,) = warnings(capsys)
+    assert "no network" in warning
 
 
-def test_without_wandb_installed_the_run_goes_on(
-    about, tiny_run, no_key, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
+def test_without_wandb_installed_the_run_goes_on(before, tiny_run, init, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "wandb", None)  # as if not installed
-    with start_tracking(params.Tracking(mode="offline"), about(tiny_run("er"))) as tracker:
-        assert isinstance(tracker, NoTracker)
-    assert "warning: tracking is off for this run" in capsys.readouterr().err
+    columns = before(tiny_run("er"))
+    with start_tracking(Tracking(mode="offline"), columns) as tracker:
+        tracker.update({})
+    assert len(warnings(capsys)) == 1
 
 
 @pytest.fixture
-def mode_of(init: Init, about: Callable[..., dict[str, Any]], tiny_run: Any) -> Callable[..., str]:
-    """`mode_of(**settings)`: the mode that a run is tracked in."""
+def mode_of(init: Init, before: Any, tiny_run: Any) -> Callable[..., str | None]:
+    """`mode_of(mode)`: the mode that `wandb.init` is called with; None where it is not called."""
 
-    def start(**settings: Any) -> str:
+    def start(mode: str = "auto") -> str | None:
         called = init(FakeRun())
-        with start_tracking(params.Tracking(**settings), about(tiny_run("er"))) as tracker:
-            assert isinstance(tracker, WandbTracker)
-        return called["mode"]
+        with start_tracking(Tracking(mode=mode), before(tiny_run("er"))):
+            return called.get("mode")
 
     return start
 
 
-def test_auto_without_a_key_is_offline(mode_of):
+def test_auto_is_online_with_a_key_in_the_environment(mode_of, monkeypatch):
     assert mode_of() == "offline"
-
-
-def test_auto_with_a_key_in_the_environment_is_online(mode_of, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     assert mode_of() == "online"
 
 
-@pytest.mark.parametrize("place", ["home", "NETRC"])
-def test_auto_with_a_key_in_netrc_is_online(mode_of, no_key, monkeypatch, place):
-    netrc = no_key / ".netrc" if place == "home" else no_key / "elsewhere"
-    netrc.write_text("machine example.org login me password x\n")
-    if place == "NETRC":
+@pytest.mark.parametrize("name", [".netrc", "elsewhere"])
+def test_auto_is_online_with_a_key_in_netrc(mode_of, no_key, monkeypatch, name):
+    netrc = no_key / name
+    if name != ".netrc":
         monkeypatch.setenv("NETRC", str(netrc))
-    assert mode_of() == "offline"  # a key for something else
-    netrc.write_text("machine api.wandb.ai login user password x\n")
-    assert mode_of() == "online"
+    for content, mode in {
+        b"machine example.org login me password x\n": "offline",
+        b"\xff\xfe wandb": "offline",  # not text
+        b"machine api.wandb.ai login user password x\n": "online",
+    }.items():
+        netrc.write_bytes(content)
+        assert mode_of() == mode
 
 
-def test_a_netrc_that_cannot_be_read_is_no_key(mode_of, no_key):
-    (no_key / ".netrc").write_bytes(b"\xff\xfe wandb")
-    assert mode_of() == "offline"
-
-
-def test_the_environment_goes_over_params(mode_of, about, tiny_run, monkeypatch):
+def test_the_environment_goes_over_params(mode_of, monkeypatch):
     monkeypatch.setenv(live.SWITCH, "online")
-    assert mode_of(mode="offline") == "online"
+    assert mode_of("offline") == "online"
     monkeypatch.setenv(live.SWITCH, "off")
-    with start_tracking(params.Tracking(mode="online"), about(tiny_run("er"))) as tracker:
-        assert isinstance(tracker, NoTracker)
+    assert mode_of("online") is None
 
 
-def test_a_run_without_an_outcome_is_marked_as_failed(init, about, tiny_run):
+def test_a_run_without_an_outcome_is_marked_as_failed(init, before, tiny_run):
     fake = FakeRun()
     init(fake)
-
-    def fail() -> None:
-        with start_tracking(params.Tracking(mode="offline"), about(tiny_run("er"))):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert fake.told == [("finish", 1)]
+    tracking = start_tracking(Tracking(mode="offline"), before(tiny_run("er")))
+    with pytest.raises(KeyboardInterrupt), tracking:
+        raise KeyboardInterrupt
+    assert fake.got == [("finish", 1)]
 
 
-def test_a_run_that_goes_on_is_told_again_from_its_first_row(init, tiny_values):
-    """What was told before the interruption is a part of it, so nothing is there twice."""
+def test_a_resumed_run_is_sent_again_from_its_first_row(init, tracked, tiny_inputs, record_of):
+    """What was sent before the interruption is the beginning of it, so nothing is there twice."""
 
     class Interrupted(FakeRun):
         def log(self, values: dict[str, Any], step: int, commit: bool) -> None:
@@ -233,18 +185,15 @@ def test_a_run_that_goes_on_is_told_again_from_its_first_row(init, tiny_values):
             if step == 3:  # in the second phase
                 os.kill(os.getpid(), signal.SIGTERM)
 
-    tiny_values["tracking"] = {"mode": "offline"}
-    loaded = reading.check(tiny_values)
-    run = planned(loaded, "er")
-    before, after = Interrupted(), FakeRun()
-    init(before)
+    first, second = Interrupted(), FakeRun()
+    init(first)
     with pytest.raises(Stopped):
-        execute(loaded, run, CPU)
-    assert before.told.pop() == ("finish", 1)
-    init(after)
+        tracked("er")
+    assert first.got.pop() == ("finish", 1)
+    init(second)
     Path("wandb/run").mkdir(parents=True)
-    execute(loaded, run, CPU)
-    logged = [values for word, values in after.told if word == "log"]
-    assert [values for _, values in before.told] == logged[:4]
+    run = tracked("er")
+    logged = [values for call, values in second.got if call == "log"]
+    assert [values for _, values in first.got] == logged[:4]
     rows = [values | {"_step": step} for step, values in enumerate(view.rows(record_of(run)))]
     assert logged[:-1] == rows and len(rows) == 6

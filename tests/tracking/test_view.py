@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -12,46 +10,40 @@ from twf.study import Run
 from twf.study.params import Tracking
 from twf.tracking import view
 
-Rows = Callable[..., dict[str, Any]]
-
 
 def test_each_study_has_a_project():
     assert view.project(Tracking(), "demo") == "twf-demo"
     assert view.project(Tracking(project="mine"), "paper") == "mine-paper"
 
 
-def test_a_run_is_known_by_study_name_and_parameters(row, tiny_run):
+def test_an_identifier_follows_from_study_run_and_parameters(row, tiny_run):
     run = tiny_run("er")
-    known = view.identity(row(run))
-    assert known == f"tiny.split-target.er.16.s0.{run.digest[:8]}"
-    assert view.identity(row(run, seconds=1.0, status="diverged")) == known
-    assert view.identity(row(tiny_run("er", epochs=3))) != known
+    identity = view.identity(row(run))
+    assert identity == f"tiny.split-target.er.16.s0.{run.digest[:8]}"
+    assert view.identity(row(run, seconds=1.0, status="diverged")) == identity
+    assert view.identity(row(tiny_run("er", epochs=3))) != identity
 
 
 def test_seeds_are_a_group(row, tiny_run):
-    groups = {
-        view.about(row(tiny_run("er", id=f"split-target.er.16.s{seed}", seed=seed)))["group"]
-        for seed in (0, 3, 10)
-    }
-    assert groups == {"split-target.er.16"}
+    runs = [tiny_run("er", id=f"split-target.er.16.s{seed}", seed=seed) for seed in (0, 3, 10)]
+    assert {view.about(row(run))["group"] for run in runs} == {"split-target.er.16"}
 
 
 def test_tags_and_kind_of_job(row, tiny_run):
-    told = view.about(row(tiny_run("er")))
-    assert told["tags"] == ["split-target", "er", "from-origin", "buffer-16"]
-    assert told["job_type"] == "train"
+    about = view.about(row(tiny_run("er")))
+    assert about["tags"] == ["split-target", "er", "from-origin", "buffer-16"]
+    assert about["job_type"] == "train"
     assert view.about(row(tiny_run("joint")))["tags"] == ["split-target", "joint", "from-origin"]
     assert view.about(row(tiny_run("er", held_out=0.1)))["job_type"] == "search"
 
 
 def test_configurations_of_all_methods_have_the_same_keys(row, tiny_run):
     """And name what a run depends on: parameters, code, data, versions, machine."""
-    twf, joint = (view.about(row(tiny_run(method)))["config"] for method in ("twf", "joint"))
-    assert twf.keys() == joint.keys()
     run = tiny_run("twf")
+    twf, joint = (view.about(row(r))["config"] for r in (run, tiny_run("joint")))
+    assert twf.keys() == joint.keys()
     assert json.loads(run.parameters).items() <= twf.items()
     assert twf["hyperparameters"]["lambda_fp"] == 0.5
-    assert twf["fidelity"]["F1"] == "published"
     assert twf["code"]["commit"] == "abc1234"
     assert twf["inputs"]["train_fingerprint"] == "d00d"
     assert (twf["study"], twf["digest"], twf["host"]) == ("tiny", run.digest, "here")
@@ -84,36 +76,38 @@ def test_accuracy_seen_is_over_the_tasks_so_far_and_over_all_for_joint(row, tiny
 
 
 def test_rows_of_a_run_so_far_are_the_first_of_all(row, tiny_run):
-    """So that a run can be told row by row, and told again from the start."""
+    """So that a run can be sent row by row, and again from the start."""
     whole = row(tiny_run("er"), cka=[[1.0], [0.9], [0.8]], nearest_neighbours=[[9.0]] * 3)
-    all_rows = view.rows(whole)
-    assert len(all_rows) == 6
+    rows = view.rows(whole)
+    assert len(rows) == 6
+    assert [values["cka/0"] for values in rows if "cka/0" in values] == [0.9, 0.8]
     stages = [(0, 0), (1, 0), (2, 0), (2, 1), (3, 1), (4, 1), (4, 2)]  # epochs, phases so far
-    for told, (epochs, phases) in enumerate(stages):
+    for count, (epochs, phases) in enumerate(stages):
         so_far = whole | {"history": whole["history"][:epochs]}
         for name in ("accuracy_class_il", "accuracy_task_il"):
             so_far[name] = whole[name][:phases]
         for name in ("cka", "nearest_neighbours"):
             so_far[name] = whole[name][: phases + 1]
-        assert view.rows(so_far) == all_rows[:told]
-
-
-def test_probes_are_beside_the_accuracies_of_their_phase(row, tiny_run):
-    probed = row(tiny_run("er"), cka=[[1.0], [0.9], [0.8]], nearest_neighbours=[[9.0]] * 3)
-    found = [values["cka/0"] for values in view.rows(probed) if "cka/0" in values]
-    assert found == [0.9, 0.8]
+        assert view.rows(so_far) == rows[:count]
 
 
 def test_the_summary_has_the_final_metrics(row, tiny_run):
-    found = view.summary(row(tiny_run("er")))
-    assert (found["status"], found["reason"], found["seconds"]) == ("finished", None, 12.34)
-    assert found["faa/class-il"] == 75.0
-    assert found["ff/class-il"] == found["ff-paper/class-il"] == 20.0
-    assert found["learning-accuracy/class-il"] == 85.0
-    assert found["average-incremental-accuracy/class-il"] == 82.5
-    assert found["backward-transfer/class-il"] == -20.0
-    assert found["forward-transfer/class-il"] == 10.0
-    assert found["faa/task-il"] == 87.5
+    assert (
+        view.summary(row(tiny_run("er"))).items()
+        >= {
+            "status": "finished",
+            "reason": None,
+            "seconds": 12.34,
+            "faa/class-il": 75.0,
+            "ff/class-il": 20.0,
+            "ff-paper/class-il": 20.0,
+            "learning-accuracy/class-il": 85.0,
+            "average-incremental-accuracy/class-il": 82.5,
+            "backward-transfer/class-il": -20.0,
+            "forward-transfer/class-il": 10.0,
+            "faa/task-il": 87.5,
+        }.items()
+    )
     assert view.summary(row(tiny_run("joint")))["ff/class-il"] is None
 
 
@@ -124,25 +118,21 @@ def test_a_diverged_run_has_a_reason_and_no_metrics(row, tiny_run):
 
 
 @pytest.mark.parametrize("method", ["er", "joint"])
-def test_a_summary_is_that_of_its_record_and_of_no_other(row, tiny_run, method):
+def test_a_summary_matches_its_record_and_no_other(row, tiny_run, method):
     record = row(tiny_run(method))
-    told = json.loads(json.dumps(view.summary(record))) | {"_step": 6, "loss/total": 0.75}
-    assert view.is_told(told, record)
-    assert not view.is_told(told, record | {"seconds": 12.35}), "the run was done anew"
-    assert not view.is_told(told | {"status": "diverged"}, record)
-    assert not view.is_told({key: told[key] for key in ("_step", "loss/total")}, record)
-    assert not view.is_told({}, record)
+    sent = json.loads(json.dumps(view.summary(record))) | {"_step": 6, "loss/total": 0.75}
+    assert view.matches(sent, record)
+    assert not view.matches(sent, record | {"seconds": 12.35}), "the run was done again"
+    assert not view.matches(sent | {"status": "diverged"}, record)
+    assert not view.matches({key: sent[key] for key in ("_step", "loss/total")}, record)
+    assert not view.matches({}, record)
 
 
 def test_the_accuracy_matrix_as_a_table_and_as_a_heat_map(row, tiny_run):
     record = row(tiny_run("er"))
     table = view.table(record)
     assert len(view.COLUMNS) == 4 and len(table) == 8
-    assert table[:3] == [
-        ("class-il", 0, 0, 90.0),
-        ("class-il", 0, 1, 30.0),
-        ("class-il", 1, 0, 70.0),
-    ]
+    assert table[1:3] == [("class-il", 0, 1, 30.0), ("class-il", 1, 0, 70.0)]
     page = view.heat_map(record["accuracy_class_il"])
     assert page.count("<tr>") == 3 and page.count("<td") == 4
     assert "hsl(210 75% 55%)" in page and ">90.0<" in page

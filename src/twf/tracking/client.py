@@ -1,4 +1,4 @@
-"""Telling Weights & Biases of a run, live or from its record. Raises whatever goes wrong."""
+"""Sending a run to Weights & Biases, live or from its record. Raises whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from twf.tracking import view
 from twf.tracking.view import Row
 
 PATIENCE = 120.0  # seconds to wait for the last data to be sent; `wandb sync` can send the rest
-MARK = "twf-summary.json"  # in the folder of a run that was told to its end: its summary
+SENT = "twf-summary.json"  # in the folder of a run that was sent to its end: its summary
 
 Mode = Literal["online", "offline"]
 
 
 def resolve(mode: str) -> Mode:
-    """`auto` is online where a key is found."""
+    """`auto` is online if there is a key."""
     if mode == "auto":
         return "online" if has_key() else "offline"
     return "online" if mode == "online" else "offline"
@@ -32,7 +32,7 @@ def has_key() -> bool:
     netrc = Path(os.environ.get("NETRC", Path.home() / ".netrc"))
     try:
         return "wandb" in netrc.read_text()
-    except (OSError, UnicodeDecodeError):  # none there, or not for us to read
+    except (OSError, UnicodeDecodeError):  # missing, or not readable for us
         return False
 
 
@@ -42,13 +42,12 @@ def root() -> Path:
 
 
 def folders(identity: str) -> list[Path]:
-    """The folders of a run in `wandb/`, one for each time that it was told of on this machine."""
-    logs = (root() / "wandb").glob(f"*run-*/run-{identity}.wandb")
-    return sorted(log.parent for log in logs)
+    """The folders of a run in `wandb/`, one for each time that this machine has sent it."""
+    return sorted(log.parent for log in (root() / "wandb").glob(f"*run-*/run-{identity}.wandb"))
 
 
 class WandbRun:
-    """A run there, told row by row.
+    """A run of Weights & Biases, sent row by row.
 
     It is never resumed: it starts with row 0, which replaces what was under its identifier.
     """
@@ -57,6 +56,7 @@ class WandbRun:
         import wandb
 
         (root() / "wandb").mkdir(parents=True, exist_ok=True)
+        self._sent = 0  # rows
         self._run: Any = wandb.init(
             mode=mode,
             project=view.project(settings, row["study"]),
@@ -75,19 +75,18 @@ class WandbRun:
         self._run.define_metric("phase")
         for name in ("accuracy", "cka", "nearest_neighbours"):
             self._run.define_metric(f"{name}/*", step_metric="phase")
-        self._told = 0  # rows
 
     def update(self, row: Row) -> None:
-        """Tell the rows that are new."""
-        for values in view.rows(row)[self._told :]:
+        """Send the rows that are new."""
+        for values in view.rows(row)[self._sent :]:
             self._log(values)
 
     def _log(self, values: dict[str, Any]) -> None:
-        self._run.log(values, step=self._told, commit=True)
-        self._told += 1
+        self._run.log(values, step=self._sent, commit=True)
+        self._sent += 1
 
     def finish(self, row: Row) -> None:
-        """Tell the rest of a record, and its outcome."""
+        """Send the rest of a record, and its outcome."""
         import wandb
 
         self.update(row)
@@ -101,7 +100,7 @@ class WandbRun:
         self._run.summary.update(summary)
         folder = Path(self._run.dir).parent
         self._run.finish()
-        with atomic(folder / MARK) as partial:
+        with atomic(folder / SENT) as partial:
             partial.write_text(json.dumps(summary))
 
     def abandon(self) -> None:

@@ -1,4 +1,4 @@
-"""Following a run while it goes on. A failure here is a warning, and never ends the run."""
+"""Following a run while it trains. A failure here is a warning, and never ends the run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Protocol, get_args
+from typing import get_args
 
 from twf.errors import UserError
 from twf.study.params import Tracking
@@ -14,76 +14,53 @@ from twf.tracking.client import WandbRun, resolve
 from twf.tracking.view import Row
 
 MODES = get_args(Tracking.model_fields["mode"].annotation)
-SWITCH = "TWF_TRACKING"  # an environment variable, over `tracking.mode` in params.yaml
+SWITCH = "TWF_TRACKING"  # an environment variable that overrides `tracking.mode` of params.yaml
 
 
-class Tracker(Protocol):
-    """Whom a run tells of itself."""
+class LiveTracker:
+    """Reports a run to Weights & Biases until something fails; without a `WandbRun`, to nobody."""
 
-    def update(self, outcome: Row) -> None:
-        """What the run has found so far, by the record's columns."""
-
-    def finish(self, row: Row) -> None:
-        """The run's record."""
-
-
-class NoTracker:
-    """Tracking is off, or could not start."""
-
-    def update(self, outcome: Row) -> None:
-        pass
-
-    def finish(self, row: Row) -> None:
-        pass
-
-    def abandon(self) -> None:
-        pass
-
-
-class WandbTracker:
-    """Tells Weights & Biases; its first failure ends the telling, never the run."""
-
-    def __init__(self, wandb_run: WandbRun, about: Row) -> None:
+    def __init__(self, wandb_run: WandbRun | None = None, columns_before: Row | None = None):
         self._run = wandb_run
-        self._about = about
-        self._alive = True
-
-    def _tell(self, action: Callable[[], object]) -> None:
-        if self._alive:
-            try:
-                action()
-            except Exception as error:  # whatever it is, the run matters more
-                self._alive = False
-                _warn(f"tracking stopped: {error}")
+        self._columns_before = columns_before or {}
 
     def update(self, outcome: Row) -> None:
-        self._tell(lambda: self._run.update({**self._about, **outcome}))
+        """Report the outcome so far, by the record's columns."""
+        self._report(lambda run: run.update({**self._columns_before, **outcome}))
 
     def finish(self, row: Row) -> None:
-        self._tell(lambda: self._run.finish(row))
+        """Report the run's record."""
+        self._report(lambda run: run.finish(row))
 
     def abandon(self) -> None:
-        """The run ends without an outcome."""
-        self._tell(self._run.abandon)
+        """End without an outcome."""
+        self._report(lambda run: run.abandon())
+
+    def _report(self, action: Callable[[WandbRun], object]) -> None:
+        try:
+            if self._run is not None:
+                action(self._run)
+        except Exception as error:  # whatever it is, the run matters more
+            self._run = None
+            _warn(f"tracking stopped: {error}")
 
 
 @contextlib.contextmanager
-def start_tracking(settings: Tracking, about: Row) -> Iterator[Tracker]:
+def start_tracking(settings: Tracking, columns_before: Row) -> Iterator[LiveTracker]:
     """A tracker for one run, by `tracking.mode` or the environment variable `TWF_TRACKING`.
 
-    `about` has the columns of the run's record that are known before it starts.
+    `columns_before` are the columns of the run's record that are set before it trains.
     """
     mode = os.environ.get(SWITCH, settings.mode)
     if mode not in MODES:
         raise UserError(f"{SWITCH} is {mode!r}; allowed: {', '.join(MODES)}")
-    if mode == "off":
-        yield NoTracker()
-        return
-    tracker: NoTracker | WandbTracker = NoTracker()
-    try:
-        tracker = WandbTracker(WandbRun(settings, about, resolve(mode)), about)
-    except Exception as error:  # no wandb, no network, no disk: the run goes on without it
-        _warn(f"tracking is off for this run: {error}")
+    tracker = LiveTracker()
+    if mode != "off":
+        try:
+            run = WandbRun(settings, columns_before, resolve(mode))
+            tracker = LiveTracker(run, columns_before)
+        except Exception as error:  # no wandb, no network, no disk: the run goes on without it
+            _warn(f"tracking is off for this run: {error}")
     try:
         yield tracker
     except BaseException:

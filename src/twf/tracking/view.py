@@ -1,7 +1,7 @@
 """What Weights & Biases shows of a run: a function of the run's record, whole or so far.
 
-A `Row` has the columns of `twf.results.record.SCHEMA`. While a run goes on, those that are not
-known yet are missing, and `history` and the accuracies hold what there is.
+A `Row` has the columns of `twf.results.record.SCHEMA`. While a run trains, later columns are
+missing, and `history` and the accuracies hold what there is.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ METRICS: dict[str, Callable[[Matrix], float | None]] = {
 
 
 def project(settings: Tracking, study: str) -> str:
-    """A project per study, so that one is not mixed with another: `twf-demo`."""
+    """A project per study: `twf-demo`."""
     return f"{settings.project}-{study}"
 
 
 def identity(row: Row) -> str:
-    """The same for the same run with the same parameters, whoever tells of it and when."""
+    """The same for the same run with the same parameters, on every machine and at any time."""
     return f"{row['study']}.{row['run']}.{row['digest'][:8]}"
 
 
@@ -57,9 +57,9 @@ def about(row: Row) -> dict[str, Any]:
 
 
 def rows(row: Row) -> list[dict[str, float]]:
-    """The charts' rows in order, of step 0, 1, ...: each epoch's losses, each phase's accuracies.
+    """The rows of the charts by step: each epoch's losses, then each phase's accuracies.
 
-    Those of a run so far are the first of those of its record.
+    While the run trains, they are the first ones of its record.
     """
     found = []
     for phase, epochs in groupby(row["history"], key=lambda entry: int(entry["phase"])):
@@ -91,7 +91,7 @@ def _phase(row: Row, phase: int) -> dict[str, float]:
 def summary(row: Row) -> dict[str, float | str | None]:
     """The outcome of a record: final metrics per protocol of a finished run, the reason of others.
 
-    With `seconds` among it, it is another for each time that a run was done.
+    `seconds` tells two executions of one run apart.
     """
     names = ("status", "reason", "seconds", "peak_memory_mib")
     found: dict[str, float | str | None] = {name: row[name] for name in names}
@@ -105,15 +105,15 @@ def summary(row: Row) -> dict[str, float | str | None]:
     return found
 
 
-def is_told(told: Mapping[str, Any], row: Row) -> bool:
+def matches(sent: Mapping[str, Any], row: Row) -> bool:
     """Whether a summary that Weights & Biases has is that of this record."""
-    return all(_same(told.get(name), value) for name, value in summary(row).items())
+    return all(_same(sent.get(name), value) for name, value in summary(row).items())
 
 
-def _same(told: Any, value: float | str | None) -> bool:
-    if isinstance(told, int | float) and isinstance(value, float):
-        return math.isclose(told, value)  # it has been written as text and read
-    return bool(told == value)
+def _same(sent: Any, value: float | str | None) -> bool:
+    if isinstance(sent, int | float) and isinstance(value, float):
+        return math.isclose(sent, value)  # it was written as text and read
+    return bool(sent == value)
 
 
 def accuracy(row: Row, protocol: Protocol) -> Matrix:
@@ -136,10 +136,7 @@ def table(row: Row) -> list[Iterable[str | int | float]]:
 
 
 def heat_map(matrix: Matrix) -> str:
-    """An accuracy matrix as HTML: a row per phase, white at 0 and blue at 100 per cent.
-
-    To draw it as an image would take longer than a short run's epoch.
-    """
+    """An accuracy matrix as HTML: a row per phase, white at 0 and blue at 100 per cent."""
     tasks = "".join(f"<th>task {task}</th>" for task in range(len(matrix[0])))
     body = "".join(
         f"<tr><th>after phase {phase}</th>{''.join(_cell(value) for value in accuracies)}</tr>"
