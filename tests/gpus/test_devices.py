@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import subprocess
-import sys
+import signal
 import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 
+from twf import files
+from twf.cli import training
 from twf.errors import GpuError
 from twf.gpus import devices, nvidia, slots, visible
 from twf.gpus.nvidia import Gpu
 from twf.jobs import provenance
+from twf.jobs.resume import keeping
 
 A, B = Gpu("GPU-a", "A GPU"), Gpu("GPU-b", "A GPU")
-
-# An attempt of a job that takes a GPU, says which, and ends in the way it is told. No GPU is there
-# in truth, so another process cannot compute on it either.
-JOB = """
-import os, signal, sys
-from twf import files
-from twf.cli.training import resumable
-from twf.errors import UserError
-from twf.gpus import devices, slots, visible
-from twf.jobs.resume import keeping
-visible.version = lambda _: "2.13.0"
-devices._refusal = lambda: None
-try:
-    with resumable("demo", "job", int(sys.argv[1])) as tried, devices.watched():
-        devices.device_for("auto", threads=1, tried=tried)
-        with keeping(files.state_file("demo", "job"), {}, 1000.0) as keeper:
-            print(slots.held().id, flush=True)
-            if sys.argv[2] == "is killed":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if sys.argv[2] == "fails":
-                raise RuntimeError("CUDA error: unspecified launch failure\\nCompile")
-            keeper.forget()
-except UserError as error:
-    sys.exit(f"error: {error}")
-"""
 
 
 @pytest.fixture
@@ -125,25 +103,57 @@ def test_an_error_of_another_kind_asks_no_gpu(at_work, monkeypatch) -> None:
         raise RuntimeError("shapes differ")
 
 
+def attempt(number: int, end: str, seen: Path) -> None:
+    """One attempt of a job, which notes its GPU in a file and ends in the way it is told."""
+    with training.resumable("demo", "job", number) as tried, devices.watched():
+        devices.device_for("auto", threads=1, tried=tried)
+        with keeping(files.state_file("demo", "job"), {}, 1000.0) as keeper:
+            seen.write_text(os.environ["CUDA_VISIBLE_DEVICES"])
+            if end == "is killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if end == "fails":
+                raise torch.AcceleratorError("CUDA error: unspecified launch failure")
+            keeper.forget()
+
+
 @pytest.mark.parametrize("end", ["fails", "is killed"])
 def test_the_next_attempt_of_a_job_takes_another_gpu_until_all_were_tried(
-    nvml, tmp_path: Path, monkeypatch, end: str
+    two_gpus, tmp_path: Path, monkeypatch, end: str
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    nvml.has(nvml.gpu(A.id), nvml.gpu(B.id, busy=50))  # the one that fails looks better
+    """Each attempt is a process, as Snakemake's are."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(nvidia, "refuses", lambda _: "unknown error")
+    usage = {A: nvidia.Usage(1, 1, 0.0), B: nvidia.Usage(1, 1, 0.5)}  # the one that fails is idle
+    monkeypatch.setattr(nvidia, "installed", lambda: (usage, ""))
 
-    def attempt(number: int, end: str) -> str:
-        words = [sys.executable, "-c", JOB, str(number), end]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
-        assert (done.returncode == 0) == (end == "ends"), done.stderr
-        if end == "fails":
-            assert done.stderr.splitlines()[-1].startswith(f"error: PyTorch {torch.__version__}")
-        return done.stdout.strip()
+    def taken(number: int, end: str) -> str:
+        words = (number, end, tmp_path / "seen")
+        process = multiprocessing.get_context("fork").Process(target=attempt, args=words)
+        process.start()
+        process.join()
+        assert process.exitcode == {"ends": 0, "fails": 1, "is killed": -signal.SIGKILL}[end]
+        return (tmp_path / "seen").read_text()
 
-    assert [attempt(1, end), attempt(2, end), attempt(3, end)] == [A.id, B.id, A.id]
-    assert [attempt(1, end), attempt(2, "ends")] == [A.id, B.id]  # a new call tries all again
-    assert [attempt(0, end), attempt(0, "ends")] == [A.id, A.id]  # by hand, as well
+    assert [taken(1, end), taken(2, end), taken(3, end)] == [A.id, B.id, A.id]
+    assert [taken(1, end), taken(2, "ends")] == [A.id, B.id]  # a new call tries all again
+    assert [taken(0, end), taken(0, "ends")] == [A.id, A.id]  # by hand, as well
     assert not (tmp_path / "states/demo/job").exists()
+
+
+def test_an_attempt_waits_for_another_gpu_though_the_one_that_failed_is_free(
+    two_gpus, tmp_path: Path, monkeypatch
+) -> None:
+    asked = []
+    monkeypatch.setattr(slots, "take", lambda gpus, _: asked.append(gpus) or gpus[0])
+    for _ in range(3):
+        devices.device_for("auto", threads=1, tried=tmp_path / "gpus.txt")
+    assert asked == [[A, B], [B], [A, B]]
+
+
+def test_a_gpu_that_fails_beside_our_process_is_named(at_work, monkeypatch) -> None:
+    monkeypatch.setattr(nvidia, "refuses", lambda _: "unknown error")
+    with pytest.raises(GpuError, match="GPU-a .*launch failure"), devices.watched():
+        raise torch.AcceleratorError("CUDA error: unspecified launch failure\nCompile with")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

@@ -22,7 +22,7 @@ JOB = """
 import subprocess, sys
 from twf.gpus import slots
 from twf.gpus.nvidia import Gpu
-slots.POLL = slots.POLL_MEMORY = 0.05
+slots.POLL = 0.05
 gpus = [Gpu(name, "A GPU") for name in sys.argv[2:]]
 print(slots.take(gpus, int(sys.argv[1])).id, flush=True)
 # it outlives a job that is killed, as the one of Weights & Biases may

@@ -114,7 +114,7 @@ def test_gpus_that_are_hidden_or_not_there_are_told(
     one_gpu, tiny_inputs, monkeypatch, shown: str, state: str
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
-    (check,) = [c for c in doctor.examine(tiny_inputs, "tiny") if c.name == "gpus"]
+    check = next(c for c in doctor.examine(tiny_inputs, "tiny") if c.name == "gpus")
     assert check.state == state and shown in check.said
 
 
@@ -153,7 +153,7 @@ def test_room_is_that_of_the_study(tiny_inputs, monkeypatch) -> None:
     assert only(doctor.space(tiny_inputs, "tiny"), "disk").state == "ok"
     usage = shutil.disk_usage(".")._replace(free=10)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    (check,) = [c for c in doctor.examine(tiny_inputs, "tiny") if c.name == "disk"]
+    check = next(c for c in doctor.examine(tiny_inputs, "tiny") if c.name == "disk")
     assert check.state == "wrong" and "study tiny" in check.said
 
 
@@ -172,7 +172,7 @@ def test_files_from_the_future_are_wrong(tiny_inputs, tmp_path) -> None:
     Path("results").mkdir()
     late = files.data_file("target")
     os.utime(late, (time.time() + 3600,) * 2)
-    (check,) = [c for c in doctor.examine(tiny_inputs, "tiny") if c.name == "clock"]
+    check = next(c for c in doctor.examine(tiny_inputs, "tiny") if c.name == "clock")
     assert check.state == "wrong" and str(late) in check.said
     subprocess.run(shlex.split(check.said.partition("has come: ")[2]), check=True)
     assert only(doctor.clock(), "clock").state == "ok"

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from twf.errors import UserError
 from twf.gpus import nvidia
@@ -24,18 +24,10 @@ from twf.gpus.nvidia import Gpu, Usage
 if TYPE_CHECKING:
     from filelock import FileLock
 
-POLL = 1.0  # seconds between two looks for a free slot
-POLL_MEMORY = 10.0  # the same for free memory, which takes longer to find out
+POLL = 2.0  # seconds between two looks for a free slot
 IDLE = Usage(free=1, total=1, busy=0.0)  # as a GPU counts whose usage is unknown
 
 _held: list[tuple[Gpu, FileLock]] = []  # at most one, held as long as this process lives
-
-
-class _Wait(NamedTuple):
-    """Why there is no slot now, and the seconds until the next look."""
-
-    reason: str
-    seconds: float
 
 
 def take(gpus: Sequence[Gpu], slots: int) -> Gpu:
@@ -51,11 +43,11 @@ def take(gpus: Sequence[Gpu], slots: int) -> Gpu:
     if _held:
         return _held[0][0]
     said = set()
-    while isinstance(found := _take_free(gpus, slots), _Wait):
-        if found.reason not in said:
-            print(f"waiting for a GPU: {found.reason}", file=sys.stderr, flush=True)
-        said.add(found.reason)
-        time.sleep(found.seconds)
+    while isinstance(found := _take_free(gpus, slots), str):
+        if found not in said:
+            print(f"waiting for a GPU: {found}", file=sys.stderr, flush=True)
+        said.add(found)
+        time.sleep(POLL)
     return found
 
 
@@ -64,8 +56,8 @@ def held() -> Gpu | None:
     return _held[0][0] if _held else None
 
 
-def _take_free(gpus: Sequence[Gpu], slots: int) -> Gpu | _Wait:
-    """Hold a slot of the best GPU, if there is one."""
+def _take_free(gpus: Sequence[Gpu], slots: int) -> Gpu | str:
+    """Hold a slot of the best GPU, and give it; or the reason to wait."""
     from filelock import FileLock, Timeout
 
     folder = _folder()
@@ -87,19 +79,22 @@ def _take_free(gpus: Sequence[Gpu], slots: int) -> Gpu | _Wait:
     return best
 
 
-def _best(free: dict[Gpu, int], slots: int) -> Gpu | _Wait:
-    """The GPU to take a slot of, given the number of free slots on each."""
+def _best(free: dict[Gpu, int], slots: int) -> Gpu | str:
+    """The GPU to take a slot of, given the number of free slots on each; or the reason to wait."""
     if not any(free.values()):
-        reason = f"{slots} of your jobs on each of {len(free)} already; "
-        return _Wait(reason + "gpu_slots in params.yaml lets more share one", POLL)
+        return (
+            f"{slots} of your jobs on each of {len(free)} already; gpu_slots in params.yaml lets "
+            "more share one"
+        )
     usage, _ = nvidia.installed()
     used = {gpu: usage.get(gpu) or IDLE for gpu in free}
     least = 1 / (2 * slots)  # of its memory
     roomy = [g for g, count in free.items() if count and used[g].free >= least * used[g].total]
     if not roomy:
-        reason = f"none with a free slot has {least:.0%} of its memory free; nvidia-smi shows who "
-        reason += "uses it, and a larger gpu_slots in params.yaml asks for less"
-        return _Wait(reason, POLL_MEMORY)
+        return (
+            f"none with a free slot has {least:.0%} of its memory free; nvidia-smi shows who uses "
+            "it, and a larger gpu_slots in params.yaml asks for less"
+        )
     return min(roomy, key=lambda gpu: (-free[gpu], used[gpu].load))
 
 
