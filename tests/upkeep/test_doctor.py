@@ -137,7 +137,6 @@ def test_a_folder_that_cannot_be_written_to_is_wrong(read_only) -> None:
     assert list(doctor.clock()) == []  # it cannot tell
 
 
-@pytest.mark.filterwarnings("ignore:flock not supported")
 @pytest.mark.parametrize("error", [38, 37, None])  # ENOSYS, ENOLCK
 def test_a_file_system_without_locks_is_wrong(tiny_project, monkeypatch, error) -> None:
     def refuse(*_: object) -> None:

@@ -65,7 +65,8 @@ def _take_free(gpus: Sequence[Gpu], slots: int) -> Gpu | str:
     with FileLock(folder / "choosing.lock"):  # one chooses at a time, as trying a lock takes it
         for gpu in gpus:
             for number in range(slots):
-                slot = FileLock(folder / f"{gpu.id.replace('/', '-')}.{number}.lock")
+                file = folder / f"{gpu.id.replace('/', '-')}.{number}.lock"
+                slot = FileLock(file, fallback_to_soft=False)  # which would outlive its process
                 try:
                     slot.acquire(blocking=False)
                 except Timeout:

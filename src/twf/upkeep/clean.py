@@ -205,7 +205,7 @@ def _unless_held(path: Path) -> Iterator[bool]:
     with contextlib.ExitStack() as held:
         try:
             if file.exists():
-                held.enter_context(FileLock(file, blocking=False))
+                held.enter_context(FileLock(file, blocking=False, fallback_to_soft=False))
         except Timeout:
             yield False
         else:

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from filelock import FileLock, SoftFileLock, Timeout
+from filelock import FileLock, Timeout
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from rich.console import Console
@@ -139,37 +139,31 @@ def gpus() -> Iterator[Check]:
 
 def folder() -> Iterator[Check]:
     """Whether the project's folder can be written to, and locks of files in it hold."""
-    here = Path.cwd()
     try:
         with tempfile.TemporaryDirectory(dir=".", prefix=".doctor-") as scratch:
-            works = _lock_holds(Path(scratch, "lock"))
+            holds = _lock_holds(Path(scratch, "lock"))
+        said = "writable, with locks" if holds else "locks of files do not keep others out"
     except OSError as error:
-        remedy = "let it be written to and locked, or clone the project elsewhere"
-        yield Check("folder", "wrong", f"{here}: {error.strerror}", remedy)
-        return
-    if works:
-        yield Check("folder", "ok", "writable, with locks")
-    else:
-        remedy = "keep the project on a local disk, or have the file system mounted with locks"
-        yield Check("folder", "wrong", f"{here}: locks of files do not hold", remedy)
+        holds, said = False, f"{Path.cwd()} cannot be written to and locked: {error.strerror}"
+    remedy = "make it writable, or have the project on a file system with locks, as a local disk"
+    yield Check("folder", "ok", said) if holds else Check("folder", "wrong", said, remedy)
 
 
 def _lock_holds(path: Path) -> bool:
-    """Whether a lock keeps others out, and is one that ends with its process."""
-    with FileLock(path) as lock:
+    with FileLock(path, fallback_to_soft=False):
         try:
-            FileLock(path).acquire(blocking=False)
+            FileLock(path, fallback_to_soft=False).acquire(blocking=False)
         except Timeout:
-            return not isinstance(lock, SoftFileLock)
+            return True
     return False
 
 
 def space(params: Params, study: str) -> Iterator[Check]:
     """Whether there is room for what remains of a study."""
-    free = disk.size(shutil.disk_usage(Path()).free / disk.MIB)
     if (warning := disk.check(params, expand(params, study))) is not None:
         yield Check("disk", "warning", warning)
     else:
+        free = disk.size(shutil.disk_usage(Path()).free / disk.MIB)
         yield Check("disk", "ok", f"{free} free, enough for what remains of {study}")
 
 
