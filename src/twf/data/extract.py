@@ -1,4 +1,4 @@
-"""Unpack archives where nothing can leave the folder, and no half of one can be taken for it."""
+"""Unpack archives so that nothing is written outside the folder, and none is used in part."""
 
 from __future__ import annotations
 
@@ -29,30 +29,34 @@ def extracted(*archives: Path, scratch: Path = SCRATCH) -> Iterator[Path]:
 
     `.tar.gz`, `.tgz` and `.zip` are unpacked; any other file is linked to, under its own name.
     Raises `UserError` that names the archive where it is missing, cut short, or has a member that
-    could write outside the folder, and where the disk is full; nothing of it is left then. Another
-    process that needs the same archives waits. What killed processes left is removed.
+    could write outside the folder, and where the disk is full. Another process that needs the same
+    archives waits. What killed processes left is removed.
     """
     paths = "\n".join(str(archive.resolve()) for archive in archives)
     mark = hashlib.sha256(paths.encode()).hexdigest()[:8]
     folder = scratch / f"{archives[0].name}.{mark}"
-    lock = folder.with_name(f"{folder.name}.lock")
-    with files.locked(lock, f"it has unpacked {archives[0]}"):
-        _tidy(scratch)
+    with files.locked(scratch / f"{folder.name}.lock", f"it has unpacked {archives[0]}"):
+        for lock in scratch.glob("*.lock"):  # a killed process holds its lock no more
+            with contextlib.suppress(Timeout), FileLock(lock, blocking=False):
+                _remove(lock.with_suffix(""))
         _remove(folder)
         try:
-            partial = _partial(folder)
+            with files.writing(folder):
+                folder.mkdir()
             for archive in archives:
-                with files.writing(partial):
-                    partial.mkdir(exist_ok=True)
-                _extract(archive, partial)
-            partial.rename(folder)
+                _extract(archive, folder)
             yield folder
         finally:
             _remove(folder)
 
 
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
 def _extract(archive: Path, folder: Path) -> None:
-    """Put the content of one archive, or a link to what is none, into `folder`."""
+    """Put the content of an archive, or a link to any other file, into `folder`."""
     if not (archive.is_file() and os.access(archive, os.R_OK)):
         remedy = f"`twf data fetch {archive.parent.name}` brings it"
         raise UserError(f"no archive {archive} that can be read: {remedy}")
@@ -77,10 +81,12 @@ def _extract_tar(archive: Path, folder: Path) -> None:
         with gzip.open(archive) as stream:
             with tarfile.open(fileobj=stream, mode="r:") as members:
                 for member in members:
-                    known = member.isfile() or member.isdir() or member.issym() or member.islnk()
-                    _check(archive, member.name, None if known else "a device")
-                    if member.issym() or member.islnk():
-                        _check(archive, member.linkname, None, f"{member.name} links to ")
+                    link = member.issym() or member.islnk()
+                    if not (link or member.isfile() or member.isdir()):
+                        raise _refused(archive, f"its member {member.name} is a device")
+                    _check(archive, member.name, member.name)
+                    if link:
+                        _check(archive, member.name, member.linkname)
                     members.extract(member, folder, filter="data")
             while stream.read(PIECE):  # to the end, where the checksum of the whole is
                 pass
@@ -91,24 +97,20 @@ def _extract_tar(archive: Path, folder: Path) -> None:
 def _extract_zip(archive: Path, folder: Path) -> None:
     with zipfile.ZipFile(archive) as members:
         for member in members.infolist():
-            kind = stat.S_IFMT(member.external_attr >> 16)
-            known = kind in (0, stat.S_IFREG, stat.S_IFDIR)
-            _check(archive, member.orig_filename, None if known else "a link or a device")
+            if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise _refused(archive, f"its member {member.orig_filename} is a link or a device")
+            _check(archive, member.orig_filename, member.orig_filename)
             members.extract(member, folder)
 
 
-def _check(archive: Path, path: str, kind: str | None, said: str = "") -> None:
-    """Refuse a path, of a member or of what it links to, that could lead out of the folder.
+def _check(archive: Path, member: str, path: str) -> None:
+    """Refuse a member's path, or what it links to, where it could lead out of the folder.
 
     No chain of links can, as long as none of them has a `..` or starts at the root.
     """
     parts = PurePosixPath(path.replace("\\", "/")).parts
-    if parts[:1] == ("/",):
-        kind = "an absolute path"
-    elif ".." in parts:
-        kind = "a path that leads out of its folder"
-    if kind is not None:
-        raise _refused(archive, f"its member {said}{path} is {kind}")
+    if parts[:1] == ("/",) or ".." in parts:
+        raise _refused(archive, f"its member {member} leads out of its folder, to {path}")
 
 
 def _refused(archive: Path, reason: str) -> UserError:
@@ -116,21 +118,3 @@ def _refused(archive: Path, reason: str) -> UserError:
         f"cannot unpack {archive}: {reason}; nothing of it was kept. Delete it and fetch it again "
         "(`twf data fetch`), or ask whoever made it for another one"
     )
-
-
-def _partial(folder: Path) -> Path:
-    """Where the folder's content lies until it is whole."""
-    return folder.with_name(f"{folder.name}.partial")
-
-
-def _remove(folder: Path) -> None:
-    for path in (folder, _partial(folder)):
-        if path.exists():
-            shutil.rmtree(path)
-
-
-def _tidy(scratch: Path) -> None:
-    """Remove what killed processes left: folders whose lock nobody holds."""
-    for lock in scratch.glob("*.lock"):
-        with contextlib.suppress(Timeout), FileLock(lock, blocking=False):
-            _remove(lock.with_suffix(""))
