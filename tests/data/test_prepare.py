@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,19 +142,19 @@ def test_an_archive_of_other_images_is_refused(describe):
 # Imports
 
 
-@pytest.mark.parametrize("route", ["mine.npz", "mine"])
-def test_images_of_another_size_are_resized_as_torchvision_does(describe, torchvision, route):
+def test_images_of_another_size_are_resized_as_torchvision_does(describe, torchvision):
     large = official.some_arrays("cub200", side=64)
     resize = torchvision.transforms.Resize((32, 32))
-    small = large | {
+    small = {
         key: np.stack([np.asarray(resize(Image.fromarray(image))) for image in large[key]])
         for key in ("x_train", "x_test")
     }
-    dataset = describe("cub200", small)
+    dataset = describe("cub200", large | small)
     np.savez("mine.npz", **large)
     official.write_folders(Path("mine"), large)
-    import_data("cub200", dataset, Path(route))  # which compares the fingerprints
-    assert store.load(files.data_file("cub200")).train_images.shape[1:] == (32, 32, 3)
+    for mine in ("mine.npz", "mine"):
+        import_data("cub200", dataset, Path(mine))  # which compares the fingerprints
+        assert store.load(files.data_file("cub200")).train_images.shape[1:] == (32, 32, 3)
 
 
 def test_unknown_fingerprints_are_not_compared(describe):
@@ -167,58 +167,50 @@ def test_unknown_fingerprints_are_not_compared(describe):
     assert loaded.train_fingerprint == canonical.fingerprint(arrays["x_train"], arrays["y_train"])
 
 
-Change = dict[str, Callable[[official.Arrays], np.ndarray]]
-WRONG: dict[str, tuple[str, Change]] = {  # split and cause that are named, and changed arrays
-    "exchanged": (
-        "6 train images, expected 18; training and test images are exchanged",
-        {
-            "x_train": lambda a: a["x_test"],
-            "y_train": lambda a: a["y_test"],
-            "x_test": lambda a: a["x_train"],
-            "y_test": lambda a: a["y_train"],
-        },
-    ),
-    "held out": (
-        "16 train images, expected 18; images are missing",
-        {"x_train": lambda a: a["x_train"][:-2], "y_train": lambda a: a["y_train"][:-2]},
-    ),
-    "too few": (
-        "4 test images, expected 6; images are missing",
-        {"x_test": lambda a: a["x_test"][:-2], "y_test": lambda a: a["y_test"][:-2]},
-    ),
-    "moved": (
-        "16 train images, expected 18; the split is not the official",
-        {
-            "x_train": lambda a: a["x_train"][2:],
-            "y_train": lambda a: a["y_train"][2:],
-            "x_test": lambda a: np.concatenate([a["x_test"], a["x_train"][:2]]),
-            "y_test": lambda a: np.concatenate([a["y_test"], a["y_train"][:2]]),
-        },
-    ),
-    "doubled": (
-        "12 test images, expected 6; it holds images that the official",
-        {
-            "x_test": lambda a: np.concatenate([a["x_test"]] * 2),
-            "y_test": lambda a: np.concatenate([a["y_test"]] * 2),
-        },
-    ),
-    "channels": ("train .*blue-green-red", {"x_train": lambda a: a["x_train"][..., ::-1]}),
-    "axes": ("test .*rows and columns", {"x_test": lambda a: a["x_test"].swapaxes(1, 2)}),
-    "labels": ("train .*another order", {"y_train": lambda a: 2 - a["y_train"]}),
-    "lossy": ("test .*saved with loss", {"x_test": lambda a: a["x_test"] ^ 1}),
-}
+TRAIN, TEST = range(18), range(18, 24)
+COUNTS: list[tuple[str, Sequence[int], Sequence[int]]] = [  # what is named, images of each split
+    ("6 train images, expected 18; .* exchanged", TEST, TRAIN),
+    ("16 train images, expected 18; .* missing", TRAIN[:-2], TEST),
+    ("4 test images, expected 6; .* missing", TRAIN, TEST[:-2]),
+    ("16 train images, expected 18; .* split", TRAIN[2:], [*TEST, 0, 1]),
+    ("12 test images, expected 6; .* twice", TRAIN, [*TEST, *TEST]),
+]
+CONTENTS: list[tuple[str, str, Callable[[np.ndarray], np.ndarray]]] = [  # also the array changed
+    ("train .*blue-green-red", "x_train", lambda images: images[..., ::-1]),
+    ("test .*rows and columns", "x_test", lambda images: images.swapaxes(1, 2)),
+    ("train .*another order", "y_train", lambda labels: 2 - labels),
+    ("test .*saved with loss", "x_test", lambda images: images ^ 1),
+]
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_other_data_are_refused_with_the_likely_cause_and_leave_what_was_there(describe, case):
-    said, changes = WRONG[case]
-    dataset = describe("cub200")
+def split_as(train: Sequence[int], test: Sequence[int]) -> official.Arrays:
     arrays = official.some_arrays("cub200")
-    np.savez("good.npz", **arrays)
+    images = np.concatenate([arrays["x_train"], arrays["x_test"]])
+    labels = np.concatenate([arrays["y_train"], arrays["y_test"]])
+    train, test = list(train), list(test)
+    return arrays | {
+        "x_train": images[train],
+        "y_train": labels[train],
+        "x_test": images[test],
+        "y_test": labels[test],
+    }
+
+
+@pytest.mark.parametrize(
+    ("named", "wrong"),
+    [(named, split_as(train, test)) for named, train, test in COUNTS]
+    + [(n, a | {k: change(a[k])}) for a in [split_as(TRAIN, TEST)] for n, k, change in CONTENTS],
+    ids=[case[0] for case in (*COUNTS, *CONTENTS)],
+)
+def test_other_data_are_refused_with_the_likely_cause_and_leave_what_was_there(
+    describe, named, wrong
+):
+    dataset = describe("cub200")
+    np.savez("good.npz", **official.some_arrays("cub200"))
     import_data("cub200", dataset, Path("good.npz"))
     good = made("cub200")
-    np.savez("wrong.npz", **arrays | {key: change(arrays) for key, change in changes.items()})
-    with pytest.raises(UserError, match=said) as caught:
+    np.savez("wrong.npz", **wrong)
+    with pytest.raises(UserError, match=named) as caught:
         import_data("cub200", dataset, Path("wrong.npz"))
     assert "wrong.npz" in str(caught.value)
     assert made("cub200") == good
@@ -315,7 +307,7 @@ def test_prepared_data_of_other_images_are_refused(describe):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"12345678", b"\x10\0\0\0\0\0\0\0{}", b"\2\0\0\0\0\0\0\0{}"]
+    "content", [b"", b"12345678", b"\x10" + 7 * b"\0", b"\2" + 7 * b"\0" + b"{}"]
 )
 def test_a_prepared_file_that_is_none_is_refused(describe, content):
     dataset = describe("cifar10")

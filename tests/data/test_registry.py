@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,18 +78,15 @@ def test_a_study_needs_its_benchmarks_data_its_sources_data_and_their_weights(mo
 
 
 def test_an_unknown_name_is_answered_with_those_there_are():
-    with pytest.raises(UserError, match="no archive 'mnist' in the registry; there is cifar10, "):
+    with pytest.raises(UserError, match="'mnist'.*cifar10, "):
         registry.entry("mnist")
 
 
-def test_a_labs_own_archives_are_added(own):
+def test_a_labs_own_archives_are_added_or_replace_ours_of_that_name(own):
     own()
     entries = registry.load()
     assert list(entries)[-1] == "birds" and "cifar10" in entries
     assert entries["birds"].fingerprints.train is None
-
-
-def test_a_labs_own_archive_replaces_ours_of_that_name(own):
     own(lambda values: values.update(cifar10=values.pop("birds")))
     assert registry.entry("cifar10").title == "Our birds"
     assert registry.entry("cifar100").title == "CIFAR-100"
@@ -98,55 +96,48 @@ def file_of(values: dict) -> dict:
     return values["birds"]["files"]["birds.tgz"]
 
 
-WRONG = {
-    "birds.citation: Field required": lambda v: v["birds"].pop("citation"),
-    "birds: unknown key 'licens'": lambda v: v["birds"].update(licens="x"),
-    "birds.classes: Input should be greater than 0": lambda v: v["birds"].update(classes=0),
-    "birds.images.test": lambda v: v["birds"]["images"].pop("test"),
-    "birds.files.birds.tgz.md5": lambda v: file_of(v).update(md5="abc"),
-    "birds.files.birds.tgz: give either 'md5' or 'sha256'": lambda v: file_of(v).pop("md5"),
-    "either 'md5' or": lambda v: file_of(v).update(sha256="0" * 64),
-    "addresses.0: an address starts with": lambda v: file_of(v).update(addresses=["ftp://a/b"]),
-    "addresses.0: this address names no host": lambda v: file_of(v).update(addresses=["http:///b"]),
-    "addresses.0: Invalid IPv6 URL": lambda v: file_of(v).update(addresses=["http://[a/b"]),
-    "addresses.0: Port": lambda v: file_of(v).update(addresses=["http://a:99999/b"]),
-    "birds.files.../birds": lambda v: v["birds"].update(files={"../birds": file_of(v)}),
-    "Birds": lambda v: v.update({"Birds/..": v["birds"]}),
-    "birds: Input tag 'sounds'": lambda v: v["birds"].update(kind="sounds"),
-}
+def at(address: str) -> Callable[[dict], None]:
+    return lambda values: file_of(values).update(addresses=[address])
 
 
-@pytest.mark.parametrize("said", WRONG)
-def test_a_mistake_in_it_is_named_with_file_and_key(own, said):
-    path = own(WRONG[said])
+WRONG: list[tuple[str, Callable[[dict], object]]] = [  # the key that is named, and the change
+    ("birds.citation:", lambda v: v["birds"].pop("citation")),
+    ("birds: unknown key 'licens'", lambda v: v["birds"].update(licens="x")),
+    ("birds.classes:", lambda v: v["birds"].update(classes=0)),
+    ("birds.images.test:", lambda v: v["birds"]["images"].pop("test")),
+    ("birds.files.birds.tgz.md5:", lambda v: file_of(v).update(md5="abc")),
+    ("birds.files.birds.tgz: give either", lambda v: file_of(v).pop("md5")),
+    ("birds.files.birds.tgz: give either", lambda v: file_of(v).update(sha256="0" * 64)),
+    ("birds.files.birds.tgz.addresses.0:", at("ftp://a/b")),
+    ("birds.files.birds.tgz.addresses.0:", at("http:///b")),
+    ("birds.files.birds.tgz.addresses.0:", at("http://[a/b")),
+    ("birds.files.birds.tgz.addresses.0:", at("http://a:99999/b")),
+    ("birds.files.birds.tgz.addresses.0:", at("https://me:key@host/file?token=key")),
+    ("birds.files.../birds", lambda v: v["birds"].update(files={"../birds": file_of(v)})),
+    ("Birds", lambda v: v.update({"Birds/..": v["birds"]})),
+    ("birds: Input tag 'sounds'", lambda v: v["birds"].update(kind="sounds")),
+]
+
+
+@pytest.mark.parametrize(("named", "change"), WRONG)
+def test_a_mistake_in_it_is_named_with_file_and_key_but_no_password(own, named, change):
+    path = own(change)
     with pytest.raises(UserError) as caught:
         registry.load()
-    assert str(caught.value).startswith(f"{path} is wrong:\n") and said in str(caught.value)
+    said = str(caught.value)
+    assert (
+        said.startswith(str(path)) and named in said and "key@" not in said and "=key" not in said
+    )
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("a: [", "is not valid YAML"),
-        ("a: 1\na: 2", "key 'a' twice"),
-        ("- a", "Input should be a valid dictionary"),
-        ("", "Input should be a valid dictionary"),
-    ],
-)
-def test_what_is_no_registry_is_named(own, text, said):
-    path = own()
-    path.write_text(text)
-    with pytest.raises(UserError, match=said) as caught:
-        registry.load()
-    assert str(path) in str(caught.value)
-
-
-def test_a_missing_one_is_named_with_the_variable(own):
+@pytest.mark.parametrize("text", ["a: [", "a: 1\na: 2", "- a", "", None])
+def test_what_is_no_registry_is_named(own, text):
     path = own()
     path.unlink()
-    with pytest.raises(UserError, match="TWF_REGISTRY is .*No such file.*unset it") as caught:
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match=str(path)):
         registry.load()
-    assert str(path) in str(caught.value)
 
 
 def test_a_file_is_told_by_its_size_and_its_checksum(tmp_path):
@@ -156,8 +147,7 @@ def test_a_file_is_told_by_its_size_and_its_checksum(tmp_path):
     for right in ({"md5": md5}, {"sha256": sha256}, {"sha256": sha256[:8]}):
         assert registry.File(**right).mismatch(path) is None
         assert registry.File(**right, size=7).mismatch(path) is None
-        assert registry.File(**right, size=8).mismatch(path) == "expected 8 bytes, found 7"
+        assert registry.File(**right, size=8).mismatch(path) is not None
     for wrong, found in (("md5", md5), ("sha256", sha256)):
-        expected = found[::-1]
-        said = f"expected {wrong} {expected}, found {found}"
-        assert registry.File(**{wrong: expected}).mismatch(path) == said
+        said = registry.File(**{wrong: found[::-1]}).mismatch(path)
+        assert said and found in said and found[::-1] in said

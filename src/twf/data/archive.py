@@ -57,6 +57,8 @@ def _open(file: Path) -> dict[str, Array]:
             for key in (*KEYS, "class_names"):
                 if key in archive:
                     arrays[key] = archive[key]
+                    if not isinstance(arrays[key], np.ndarray):  # the bytes of another file
+                        raise UserError(f"{file}: {key} is no array; {make}")
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise UserError(f"{file} cannot be read as plain arrays ({error}); {make}") from None
     except MemoryError as error:  # of an array that is large, or whose header claims to be
@@ -64,9 +66,6 @@ def _open(file: Path) -> dict[str, Array]:
             f"{file}: {key} does not fit into memory ({error}); if its shape is wrong, {make}; if "
             "it is right, use a machine with more memory"
         ) from None
-    for key, array in arrays.items():
-        if not isinstance(array, np.ndarray):  # NumPy gives the bytes of what is none
-            raise UserError(f"{file}: {key} is no array; {make}")
     return arrays
 
 

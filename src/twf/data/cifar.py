@@ -7,9 +7,8 @@ arrays, text and containers of these, and nothing else.
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +19,7 @@ from twf.data.store import DataArrays, Split
 SIDE = 32
 
 
-@dataclass(frozen=True)
-class _Layout:
+class _Layout(NamedTuple):
     """Where one of the two archives keeps what."""
 
     folder: str
@@ -32,23 +30,10 @@ class _Layout:
     classes: int
 
 
+BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
 LAYOUTS = (
-    _Layout(
-        folder="cifar-10-batches-py",
-        train=tuple(f"data_batch_{i}" for i in range(1, 6)),
-        test="test_batch",
-        meta="batches.meta",
-        prefix="",
-        classes=10,
-    ),
-    _Layout(
-        folder="cifar-100-python",
-        train=("train",),
-        test="test",
-        meta="meta",
-        prefix="fine_",
-        classes=100,
-    ),
+    _Layout("cifar-10-batches-py", BATCHES, "test_batch", "batches.meta", "", 10),
+    _Layout("cifar-100-python", ("train",), "test", "meta", "fine_", 100),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,18 +69,15 @@ def _turn(
     return x * np.cos(angle) + y * np.sin(angle), y * np.cos(angle) - x * np.sin(angle)
 
 
-def _vertical(generator: np.random.Generator, x: Floats, y: Floats) -> Floats:
-    return _wave(generator, _turn(generator, x, y, 0)[0], 2, 5)
-
-
-def _horizontal(generator: np.random.Generator, x: Floats, y: Floats) -> Floats:
-    return _wave(generator, _turn(generator, x, y, 90)[0], 2, 5)
+def _stripes(
+    generator: np.random.Generator, x: Floats, y: Floats, degrees: Floats | float
+) -> Floats:
+    return _wave(generator, _turn(generator, x, y, degrees)[0], 2, 5)
 
 
 def _diagonal(generator: np.random.Generator, x: Floats, y: Floats) -> Floats:
     # falling and rising are one class: training flips images from left to right
-    degrees = generator.choice([-45, 45], (len(x), 1, 1))
-    return _wave(generator, _turn(generator, x, y, degrees)[0], 2, 5)
+    return _stripes(generator, x, y, generator.choice([-45, 45], (len(x), 1, 1)))
 
 
 def _checkerboard(generator: np.random.Generator, x: Floats, y: Floats) -> Floats:
@@ -128,8 +126,8 @@ def _clouds(generator: np.random.Generator, x: Floats, y: Floats) -> Floats:
 
 
 TEXTURES: dict[str, Texture] = {
-    "horizontal stripes": _horizontal,
-    "vertical stripes": _vertical,
+    "horizontal stripes": partial(_stripes, degrees=90),
+    "vertical stripes": partial(_stripes, degrees=0),
     "diagonal stripes": _diagonal,
     "checkerboard": _checkerboard,
     "dots": _dots,
