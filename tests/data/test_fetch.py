@@ -101,6 +101,11 @@ def refused(code: int, headers: dict[str, str] | None = None) -> Callable[[Handl
     return lambda handler: handler.answer(code, headers)
 
 
+def in_a_minute(handler: Handler) -> None:
+    date = email.utils.formatdate(time.time() + 60, usegmt=True)
+    handler.answer(503, {"Retry-After": date})
+
+
 def whole_instead(handler: Handler) -> None:
     handler.give(ignore_range=True)
 
@@ -229,8 +234,7 @@ def test_a_file_of_unknown_size_and_a_short_checksum_is_fetched(server, root):
 
 
 ON = f"bytes={HALF}-"
-IN_A_MINUTE = email.utils.formatdate(time.time() + 60, usegmt=True)
-COME_BACK = [refused(429, {"Retry-After": said}) for said in ("7", IN_A_MINUTE, "later", "86400")]
+COME_BACK = [refused(429, {"Retry-After": said}) for said in ("7", "later", "86400")]
 RECOVERED: dict[str, tuple[list[Any], list[str | None], list[Any]]] = {  # faults, ranges, pauses
     "two cuts": ([cut(HALF), cut(1000)], [None, ON, f"bytes={HALF + 1000}-"], [1, 1]),
     "no ranges": ([cut(HALF), whole_instead], [None, ON], [1]),
@@ -241,7 +245,8 @@ RECOVERED: dict[str, tuple[list[Any], list[str | None], list[Any]]] = {  # fault
     "500": ([refused(500)] * 2, [None] * 3, [1, 2]),
     "408": ([refused(408)] * 2, [None] * 3, [1, 2]),
     "silence": ([silence] * 2, [None] * 3, [1, 2]),
-    "come back": (COME_BACK, [None] * 5, [7, pytest.approx(60, abs=20), 4, 120]),
+    "come back": (COME_BACK, [None] * 4, [7, 2, 120]),
+    "in a minute": ([in_a_minute], [None] * 2, [pytest.approx(60, abs=5)]),
 }
 
 
