@@ -81,11 +81,11 @@ def _dataset_and_method(run: Run) -> tuple[Any, Any]:
     values = {
         "dataset": BENCHMARKS[run.benchmark],
         "model": name,
-        "lr": run.hyperparameters["lr"],
+        "lr": run.hyperparameters.lr,
         "batch_size": run.batch_size,
         "n_epochs": run.epochs,
         "pre_dataset": "cifar100",
-        **{theirs: run.hyperparameters[ours] for ours, theirs in names.items()},
+        **{theirs: getattr(run.hyperparameters, ours) for ours, theirs in names.items()},
     }
     if run.buffer is not None:
         values |= {"buffer_size": run.buffer, "minibatch_size": run.batch_size}

@@ -32,7 +32,8 @@ from twf.learning.loop import Outcome
 from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import seeded
 from twf.study import Run, params, reading
-from twf.study.hyperparameters import METHODS, SWITCHES
+from twf.study.methods import METHODS
+from twf.study.switches import SWITCHES
 from twf.tracking.live import LiveTracker
 
 CPU = torch.device("cpu")
@@ -184,7 +185,8 @@ def tiny_run() -> Callable[..., Run]:
     def make(method: str, **changes: Any) -> Run:
         planned = study.expand(reading.check(TINY), "tiny")
         (run,) = [run for run in planned.runs.values() if run.method == method]
-        return run.model_copy(update=changes)
+        values = run.hyperparameters.changed(changes.pop("hyperparameters", {}))
+        return run.model_copy(update=changes | {"hyperparameters": values})
 
     return make
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from project import PROJECT
 
-from twf.study.hyperparameters import METHODS, SWITCHES
+from twf.study.methods import METHODS
+from twf.study.switches import SWITCHES
 
 METHOD_PAGES = PROJECT / "docs" / "methods"
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("**/*.md"))]

@@ -28,7 +28,7 @@ from project import PROJECT
 from twf.errors import UserError
 from twf.learning.models.attention import TaskLinear
 from twf.study import Run, reading
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 from twf.study.params import Params
 
 CPU = torch.device("cpu")

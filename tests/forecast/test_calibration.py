@@ -10,7 +10,7 @@ import torch
 from twf.forecast import calibration, cost
 from twf.forecast.cost import Timing
 from twf.learning.step import Plain
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 from twf.study.reading import check
 
 CPU = torch.device("cpu")

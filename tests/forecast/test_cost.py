@@ -16,9 +16,9 @@ from twf.jobs.resume import Keeper
 from twf.learning import loop
 from twf.learning.methods import load
 from twf.learning.step import Plain
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 from twf.study.reading import check
-from twf.tracking.live import NoTracker
+from twf.tracking.live import LiveTracker
 
 TINY = Splits(train=44, test=16)
 NOTHING = dict.fromkeys(Timing.model_fields, 0.0)
@@ -95,7 +95,7 @@ def images_of_hooks(run, per_class: int, checkpoint, source, tmp_path, monkeypat
         None if run.source_data is None else source,
         checkpoint.tensors,
         torch.device("cpu"),
-        NoTracker(),
+        LiveTracker(),
         lambda *_: None,
         keeper,
     )

@@ -26,7 +26,7 @@ from twf.jobs.resume import Keeper, Stopped, keeping
 from twf.jobs.run import execute
 from twf.learning.state import fill, flatten
 from twf.results import record
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 from twf.study.params import Params
 
 CPU = torch.device("cpu")
@@ -198,7 +198,22 @@ def test_a_run_killed_at_random_moments_has_the_same_record(tiny_inputs, run, la
             os.kill(process, signal.SIGKILL)
         kills += os.WIFSIGNALED(os.waitpid(process, 0)[1])
     assert lasting(recorded(planned)) == whole
+    if files.state_file("tiny", planned.id).exists():  # the last kill fell just before its removal
+        execute(tiny_inputs, planned, CPU)
     assert not files.state_file("tiny", planned.id).exists()
+
+
+def test_a_state_left_beside_its_record_is_removed_by_the_next_call(tiny_inputs, run, monkeypatch):
+    planned = run("er")
+    path, state = files.record_file("tiny", planned.id), files.state_file("tiny", planned.id)
+    with monkeypatch.context() as killed:
+        killed.setattr(Keeper, "forget", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        process = in_a_fork(lambda: execute(tiny_inputs, planned, CPU, save_every=0.0))
+        assert os.WIFSIGNALED(os.waitpid(process, 0)[1])
+    written = path.read_bytes()
+    assert state.exists()
+    execute(tiny_inputs, planned, CPU)
+    assert not state.exists() and path.read_bytes() == written
 
 
 def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, run, lasting, monkeypatch):

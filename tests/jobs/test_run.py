@@ -17,7 +17,7 @@ from twf.jobs import checkpoints
 from twf.jobs.run import execute
 from twf.results import record
 from twf.study import Run
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 from twf.study.params import Params
 
 CPU = torch.device("cpu")
@@ -102,7 +102,8 @@ def test_a_run_done_twice_gives_the_same_record(tiny_inputs, method, lasting):
 
 
 def test_a_diverged_run_is_recorded_as_such(tiny_inputs):
-    run = planned(tiny_inputs, "er").model_copy(update={"hyperparameters": {"lr": 1e30}})
+    run = planned(tiny_inputs, "er")
+    run = run.model_copy(update={"hyperparameters": run.hyperparameters.changed({"lr": 1e30})})
     row = execute_and_read(tiny_inputs, run)
     assert row["status"] == "diverged"
     assert "cross_entropy" in row["reason"] and "epoch 0 of task 0" in row["reason"]

@@ -21,7 +21,7 @@ from twf.learning.methods.base import Batch, Method, Step
 from twf.learning.randomness import Generators, derived_seed, seeded
 from twf.learning.replay.buffer import ReservoirBuffer
 from twf.learning.sgd import sgd_step
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 from twf.study.params import LrDecay
 
 Train = Callable[..., Outcome]

@@ -25,7 +25,7 @@ from twf.learning.replay.buffer import ReservoirBuffer
 from twf.learning.state import capture, flatten, restore
 from twf.learning.step import Captured, Compiled, Plain, executed
 from twf.study import Run, reading
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 
 STATES = 20  # along a run
 RATE = 1.0  # of the steps that are compared: parameters move by the gradient

@@ -51,7 +51,7 @@ def plan(values: Values) -> Plan:
 def test_every_combination_of_a_grid_is_a_trial_and_the_rest_stays_as_set(values):
     planned = plan(values)
     (cell,) = [c for c in planned.search if (c.method, c.protocol) == ("derpp", "class-il")]
-    tried = [trial.hyperparameters for trial in cell.trials]
+    tried = [trial.hyperparameters.model_dump() for trial in cell.trials]
     expected = [
         {"lr": 0.05, "alpha": alpha, "beta": beta} for alpha in (0.1, 0.5) for beta in (0.5, 1, 2)
     ]

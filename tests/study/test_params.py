@@ -18,7 +18,7 @@ from project import PROJECT
 from twf import files
 from twf.errors import UserError
 from twf.study import params, reading
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 
 PROJECT_VALUES = yaml.safe_load((PROJECT / files.PARAMS).read_text())
 REMOVE = object()

@@ -15,7 +15,7 @@ from project import PROJECT
 from twf import files
 from twf.errors import UserError
 from twf.study import Plan, expand, params, reading
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 
 LOADED = reading.load(PROJECT / files.PARAMS)
 FIVE = ["joint", "finetune", "er", "derpp", "twf"]
@@ -80,8 +80,8 @@ def test_task_il_has_a_run_of_its_own_only_where_its_hyperparameters_differ(valu
         "split-target.er.32.s0",
         "split-target.er.32.task-il.s0",
     }
-    assert planned.runs["split-target.er.32.s0"].hyperparameters == {"lr": 0.05}
-    assert planned.runs["split-target.er.32.task-il.s0"].hyperparameters == {"lr": 0.2}
+    assert planned.runs["split-target.er.32.s0"].hyperparameters.lr == 0.05
+    assert planned.runs["split-target.er.32.task-il.s0"].hyperparameters.lr == 0.2
     runs = {
         (c.buffer, c.protocol): c.runs[0]
         for c in planned.tables["main.split-target"].cells
@@ -343,7 +343,7 @@ def test_f9_is_the_rate_of_one_cell(values):
     """The later lambda_FP, on Split CIFAR-10 with buffer 500 alone."""
     changed = LOADED.model_copy(update={"fidelity": LOADED.fidelity | {"F9": "published"}})
     before, after = expand(LOADED, "paper").runs, expand(changed, "paper").runs
-    assert before["split-cifar10.twf.500.s0"].hyperparameters["lambda_fp"] == 0.005
-    assert after["split-cifar10.twf.500.s0"].hyperparameters["lambda_fp"] == 0.0005
+    assert before["split-cifar10.twf.500.s0"].hyperparameters.lambda_fp == 0.005
+    assert after["split-cifar10.twf.500.s0"].hyperparameters.lambda_fp == 0.0005
     main = [n for n in before if n in after and len(n.split(".")) <= 4]
     assert [n for n in main if before[n].digest != after[n].digest] == ["split-cifar10.twf.500.s0"]

@@ -19,9 +19,9 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_
 
 from twf import files
 from twf.errors import UserError
-from twf.study.hyperparameters import Count, Strict
 from twf.study.params import Name, Params
 from twf.study.reading import UniqueKeyLoader
+from twf.study.types import Count, Strict
 
 if TYPE_CHECKING:
     from twf.study import Plan

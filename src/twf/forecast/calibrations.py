@@ -29,8 +29,9 @@ from twf.gpus import cpu, visible
 from twf.jobs.code import LOOP, PRETRAINING, code_hash, method_module
 from twf.progress import progress
 from twf.study import Run, expand
-from twf.study.hyperparameters import METHODS, Strict
+from twf.study.methods import METHODS
 from twf.study.params import Execution, Params
+from twf.study.types import Strict
 
 Kind = Literal["cpu", "cuda"]
 
@@ -143,7 +144,7 @@ def begin(kind: Kind, params: str) -> None:
     """Begin as a run does; track nothing, and print the seconds that takes. Nothing goes online."""
     import torch
 
-    from twf.jobs.run import found, known
+    from twf.jobs.run import columns_after, columns_before
     from twf.learning.loop import Outcome
     from twf.tracking.live import SWITCH, start_tracking
 
@@ -156,10 +157,10 @@ def begin(kind: Kind, params: str) -> None:
             importlib.import_module("wandb")
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         device = torch.device("cpu")
-        row = known(run, {}, datetime.now(UTC), device)
+        row = columns_before(run, {}, datetime.now(UTC), device)
         start = time.perf_counter()
         with start_tracking(loaded.tracking, row) as tracker:
-            tracker.finish(row | found(Outcome(reason="nothing was trained"), 0.0, device))
+            tracker.finish(row | columns_after(Outcome(reason="nothing was trained"), 0.0, device))
         print(time.perf_counter() - start)
 
 

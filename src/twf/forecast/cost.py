@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 from twf.data.registry import Splits
 from twf.study import Run
-from twf.study.hyperparameters import METHODS, Strict
+from twf.study.methods import METHODS
 from twf.study.params import Network, Params, Pretraining
+from twf.study.types import Strict
 
 Passed = Literal["task", "task each epoch", "buffer"]  # images
 
@@ -77,13 +78,13 @@ def seconds(work: Work, timing: Timing) -> float:
 
 def batch_size(run: Run) -> int:
     """Stream images in a step."""
-    return int(run.hyperparameters.get("batch_size", run.batch_size))
+    return int(getattr(run.hyperparameters, "batch_size", run.batch_size))
 
 
 def setup_images(run: Run) -> int:
     """The images that a method's setup passes through a network; 1 where that does not matter."""
     name = PASSES[run.method].setup_images
-    return 1 if name is None else int(run.hyperparameters[name])
+    return 1 if name is None else int(getattr(run.hyperparameters, name))
 
 
 def passed(kinds: tuple[Passed, ...], images: int, epochs: int, kept: int) -> int:
@@ -146,7 +147,7 @@ def pretraining_work(params: Params, source: str, images: Splits) -> Work:
 def shape(params: Params, run: Run) -> dict[str, Any]:
     """All that decides what the pieces of a run take."""
     fields = METHODS[run.method].hyperparameters.model_fields
-    counts = {k: v for k, v in run.hyperparameters.items() if fields[k].annotation is int}
+    counts = {k: v for k, v in run.hyperparameters if fields[k].annotation is int}
     source = None
     if run.source_data is not None:
         source = params.datasets[run.source_data]

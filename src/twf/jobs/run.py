@@ -6,6 +6,7 @@ import json
 import math
 import resource
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,8 +37,9 @@ def execute(
     """Train, evaluate, and write the record.
 
     The run's state is saved every `save_every` seconds and after each task. Where such a state is
-    there, the run goes on from it. Raises `UserError` where another process is at this run, and
-    `twf.jobs.resume.Stopped` where SIGTERM or SIGINT ended it.
+    there, the run goes on from it; where it was left by a process that was killed once it had
+    written the record, it is removed and nothing is done. Raises `UserError` where another process
+    is at this run, and `twf.jobs.resume.Stopped` where SIGTERM or SIGINT ended it.
     """
     dataset = store.load(files.data_file(run.data))
     source = store.load(files.data_file(run.source_data)) if run.source_data is not None else None
@@ -76,22 +78,39 @@ def execute(
         "execution": execution,
         "deterministic": device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
     }
-    about = known(run, provenance, started, device)
-    with (
-        keeping(files.state_file(run.study, run.id), guard, save_every) as keeper,
-        start_tracking(params.tracking, about) as tracker,
-        progress(run.id, run.phases * run.epochs) as advance,
-    ):
-        outcome = loop.train(
-            run, dataset, source, checkpoint.tensors, device, tracker, advance, keeper, execution
-        )
-        row = about | found(outcome, keeper.seconds, device)
-        record.write(files.record_file(run.study, run.id), row)
-        keeper.forget()
-        tracker.finish(row)
+    before = columns_before(run, provenance, started, device)
+    path = files.record_file(run.study, run.id)
+    with keeping(files.state_file(run.study, run.id), guard, save_every) as keeper:
+        if _is_recorded(path, keeper.path, run, provenance):
+            keeper.forget()
+            return
+        with (
+            start_tracking(params.tracking, before) as tracker,
+            progress(run.id, run.phases * run.epochs) as advance,
+        ):
+            inputs_of_run = run, dataset, source, checkpoint.tensors, device
+            outcome = loop.train(*inputs_of_run, tracker, advance, keeper, execution)
+            row = before | columns_after(outcome, keeper.seconds, device)
+            keeper.wait()  # the record is then newer than the state
+            record.write(path, row)
+            keeper.forget()
+            tracker.finish(row)
 
 
-def known(
+def _is_recorded(path: Path, state: Path, run: Run, provenance: dict[str, Any]) -> bool:
+    """Whether a record is newer than the saved state, and what this process would write anew."""
+    try:
+        if path.stat().st_mtime_ns < state.stat().st_mtime_ns:
+            return False
+        (row,) = record.read(path, ["digest", "provenance"]).to_pylist()
+    except (FileNotFoundError, UserError):
+        return False
+    written = record.provenance(row)
+    same = ("code", "inputs", "versions", "execution")
+    return row["digest"] == run.digest and all(written[k] == provenance[k] for k in same)
+
+
+def columns_before(
     run: Run, provenance: dict[str, Any], started: datetime, device: torch.device
 ) -> dict[str, Any]:
     """The record's columns that are known before training.
@@ -115,7 +134,7 @@ def known(
     }
 
 
-def found(outcome: loop.Outcome, seconds: float, device: torch.device) -> dict[str, Any]:
+def columns_after(outcome: loop.Outcome, seconds: float, device: torch.device) -> dict[str, Any]:
     """The record's columns that training fills."""
     return vars(outcome) | {
         "status": outcome.status,

@@ -10,8 +10,8 @@ from torch import Tensor
 from twf.learning.augmentation import Augment
 from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import Generators
-from twf.study.hyperparameters import Fidelity
 from twf.study.params import LrDecay, Precision
+from twf.study.types import Fidelity
 
 
 @dataclass(frozen=True)

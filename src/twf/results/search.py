@@ -13,7 +13,7 @@ from twf.files import atomic, search_files
 from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.results import output, record, statistics, tables
 from twf.study import Plan, SearchCell, Trial
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 from twf.study.params import BestHyperparameters
 
 
@@ -39,7 +39,7 @@ class TrialResult:
     @property
     def hyperparameters(self) -> str:
         """As text: `lr=0.03 alpha=0.2`."""
-        return " ".join(f"{key}={value:g}" for key, value in self.trial.hyperparameters.items())
+        return self.trial.hyperparameters.text
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def trials(found: list[CellResult]) -> pd.DataFrame:
             "method": result.cell.method,
             "buffer": result.cell.buffer,
             "protocol": result.cell.protocol,
-            "hyperparameters": json.dumps(trial.trial.hyperparameters),
+            "hyperparameters": json.dumps(trial.trial.hyperparameters.model_dump()),
             "as_set": trial.as_set,
             "best": trial is result.best,
             "n": len(trial.accuracies),
@@ -121,7 +121,7 @@ def best(found: list[CellResult]) -> list[BestHyperparameters]:
             method=result.cell.method,
             buffer=result.cell.buffer,
             protocol=result.cell.protocol,
-            hyperparameters=result.best.trial.hyperparameters,
+            hyperparameters=result.best.trial.hyperparameters.model_dump(),
         )
         for result in found
         if result.best is not None

@@ -22,8 +22,9 @@ from twf.learning.evaluation import metrics
 from twf.results import output, record, statistics
 from twf.results.published import PUBLISHED_VARIANTS, CellKey, Published, key_of, published
 from twf.study import Cell, Plan, Table
-from twf.study.hyperparameters import METHODS, Fidelity
+from twf.study.methods import METHODS
 from twf.study.params import Protocol
+from twf.study.types import Fidelity
 
 PROTOCOL_TITLES: dict[Protocol, str] = {"class-il": "Class-IL", "task-il": "Task-IL"}
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from twf.study.hyperparameters import METHODS, SWITCHES
+from twf.study.methods import METHODS
+from twf.study.switches import SWITCHES
 
 if TYPE_CHECKING:
     from twf.study.params import Experiment, Params

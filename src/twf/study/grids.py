@@ -10,13 +10,14 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from twf.errors import UserError
+from twf.study.methods import METHODS
 from twf.study.params import BestHyperparameters, Protocol, Search
+from twf.study.types import Hyperparameters
 
-Values = dict[str, int | float]
 Place = tuple[str, str, int | None, Protocol]  # benchmark, method, buffer, protocol
 
 
-def points(search: Search, method: str, base: Values) -> list[Values]:
+def points(search: Search, method: str, base: Hyperparameters) -> list[Hyperparameters]:
     """The hyperparameters to try for one cell, of which `base` are those that params.yaml has.
 
     Every combination of the grid's values; what the grid does not name stays as in `base`. Where
@@ -24,16 +25,15 @@ def points(search: Search, method: str, base: Values) -> list[Values]:
     (random search; Bergstra and Bengio, JMLR 2012).
     """
     grid = search.grids[method]
-    tried = [
-        base | dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
-    ]
+    combinations = itertools.product(*grid.values())
+    tried = [base.changed(dict(zip(grid, values, strict=True))) for values in combinations]
     if search.points is None or len(tried) <= search.points:
         return tried
     others = [values for values in tried if values != base]
     return [base, *random.Random(0).sample(others, search.points - 1)]
 
 
-def load_best_hyperparameters(path: str | None, study: str) -> dict[Place, Values]:
+def load_best_hyperparameters(path: str | None, study: str) -> dict[Place, Hyperparameters]:
     """The hyperparameters that a search found, by cell; none where the study names no file.
 
     Raises `UserError` where the file is missing or is not what `twf search` writes.
@@ -44,6 +44,12 @@ def load_best_hyperparameters(path: str | None, study: str) -> dict[Place, Value
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         best = TypeAdapter(list[BestHyperparameters]).validate_python(values)
+        return {
+            (b.benchmark, b.method, b.buffer, b.protocol): METHODS[b.method].hyperparameters(
+                **b.hyperparameters
+            )
+            for b in best
+        }
     except OSError as error:
         raise UserError(
             f"{at}: no {path} ({error.strerror}); it is made by the study that searches: "
@@ -51,4 +57,3 @@ def load_best_hyperparameters(path: str | None, study: str) -> dict[Place, Value
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
         raise UserError(f"{at}: {path} is not what `twf search` writes: {error}") from None
-    return {(b.benchmark, b.method, b.buffer, b.protocol): b.hyperparameters for b in best}

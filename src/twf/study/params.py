@@ -11,16 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import Field, create_model, model_validator
 
 from twf.errors import UserError
-from twf.study.hyperparameters import (
-    METHODS,
-    SWITCHES,
-    Count,
-    Fidelity,
-    Hyperparameters,
-    NonNegative,
-    Positive,
-    Strict,
-)
+from twf.study.methods import METHODS
+from twf.study.switches import SWITCHES
+from twf.study.types import Count, Fidelity, Hyperparameters, NonNegative, Positive, Strict
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Seed = Annotated[int, Field(ge=0)]
@@ -184,7 +177,7 @@ class Benchmark(Strict):
         buffer: int | None,
         protocol: Protocol,
         fidelity: Mapping[str, Fidelity] | None = None,
-    ) -> dict[str, int | float]:
+    ) -> Hyperparameters:
         """The hyperparameters of one cell: the method's, changed by each override that matches."""
         settings = getattr(self.methods, method)
         values = settings.model_dump(exclude={"overrides"})
@@ -196,7 +189,7 @@ class Benchmark(Strict):
             ):
                 selectors = {"buffer", "protocol", "fidelity"}
                 values |= override.model_dump(exclude=selectors, exclude_none=True)
-        return values
+        return METHODS[method].hyperparameters(**values)
 
 
 class Variant(Strict):

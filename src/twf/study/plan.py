@@ -10,9 +10,11 @@ import hashlib
 import json
 from typing import Any
 
+from pydantic import SerializeAsAny, model_validator
+
 from twf.errors import UserError
 from twf.study.grids import load_best_hyperparameters, points
-from twf.study.hyperparameters import METHODS, Fidelity, Strict
+from twf.study.methods import METHODS
 from twf.study.params import (
     Augmentation,
     Experiment,
@@ -24,6 +26,7 @@ from twf.study.params import (
     Search,
     Variant,
 )
+from twf.study.types import Fidelity, Hyperparameters, Strict
 
 
 class Run(Strict):
@@ -45,13 +48,23 @@ class Run(Strict):
     source_data: str | None  # where the run needs the source's images too
     source_augmentation: Augmentation | None
     fidelity: dict[str, Fidelity]  # of the switches that the method's code asks for
-    hyperparameters: dict[str, int | float]
+    hyperparameters: SerializeAsAny[Hyperparameters]
     epochs: int
     batch_size: int
     lr_decay: LrDecay | None
     precision: Precision
     held_out: float | None  # share of the training set to evaluate on, in place of the test set
     seed: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hyperparameters_of_its_method(cls, values: Any) -> Any:
+        """Of plain values, as a record has them: the method says what they are."""
+        plain = values.get("hyperparameters")
+        if isinstance(plain, dict):
+            typed = METHODS[values["method"]].hyperparameters(**plain)
+            return values | {"hyperparameters": typed}
+        return values
 
     @property
     def phases(self) -> int:
@@ -75,6 +88,7 @@ class Cell(Strict):
 
     method: str
     variant: str | None
+    unchanged: bool  # it is the method as params.yaml has it: the variant, if any, changes nothing
     buffer: int | None
     protocol: Protocol
     runs: dict[int, str]
@@ -117,7 +131,7 @@ class Table(Strict):
 class Trial(Strict):
     """Hyperparameters that a search tries, and their runs by seed."""
 
-    hyperparameters: dict[str, int | float]
+    hyperparameters: SerializeAsAny[Hyperparameters]
     runs: dict[int, str]
 
 
@@ -128,7 +142,7 @@ class SearchCell(Strict):
     method: str
     buffer: int | None
     protocol: Protocol
-    as_set: dict[str, int | float]  # the hyperparameters of params.yaml
+    as_set: SerializeAsAny[Hyperparameters]  # those of params.yaml
     trials: list[Trial]
 
 
@@ -194,7 +208,7 @@ def expand(params: Params, study_name: str) -> Plan:
                         "buffer": buffer,
                         "protocol": protocol,
                     }
-                    best = searched.get((name, method, buffer, protocol), {})
+                    best = searched.get((name, method, buffer, protocol))
                     run = _run(params, study_name, experiment, name, variant, best, **place)
                     if experiment.search is not None:
                         trials = [
@@ -208,7 +222,9 @@ def expand(params: Params, study_name: str) -> Plan:
                         search.append(SearchCell(**cell, trials=trials))
                         continue
                     made = runs_for(run, seeds)
-                    cells.append(Cell(variant=variant, runs=made, **place))
+                    as_it_is = _run(params, study_name, experiment, name, None, best, **place)
+                    unchanged = run.parameters == as_it_is.parameters
+                    cells.append(Cell(variant=variant, unchanged=unchanged, runs=made, **place))
                     if experiment.probes:
                         probed.update(made.values())
             if cells:
@@ -237,9 +253,9 @@ def _with_probes(params: Params, run: Run) -> Run:
     return run.model_copy(update={"probes": True} | _source_data(params, run.source, "a probe"))
 
 
-def _trial(run: Run, values: dict[str, int | float], search: Search) -> Run:
+def _trial(run: Run, values: Hyperparameters, search: Search) -> Run:
     """The same run with a search's hyperparameters, which see no test image."""
-    text = json.dumps(values, sort_keys=True)
+    text = json.dumps(values.model_dump(), sort_keys=True)
     trial = f"trial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     identifier = f"{run.id.removesuffix('.task-il')}.{trial}"
     changes = {"id": identifier, "hyperparameters": values, "held_out": search.held_out}
@@ -284,18 +300,18 @@ def _run(
     experiment: Experiment,
     benchmark_name: str,
     variant_name: str | None,
-    best: dict[str, int | float],
+    best: Hyperparameters | None,
     *,
     method: str,
     buffer: int | None,
     protocol: Protocol,
 ) -> Run:
-    """The run that one cell needs, its seed still to be set; `best` are from a search."""
+    """The run that one cell needs, its seed still to be set; `best` are a search's."""
     benchmark = params.benchmarks[benchmark_name]
     source = experiment.source or benchmark.source
     variant = _variant(experiment, variant_name)
     fidelity = params.fidelity | variant.fidelity
-    hyperparameters = benchmark.hyperparameters(method, buffer, protocol, fidelity)
+    hyperparameters = best or benchmark.hyperparameters(method, buffer, protocol, fidelity)
     parts = [benchmark_name, method]
     if METHODS[method].rehearsal:
         parts.append(str(buffer or 0))
@@ -325,7 +341,7 @@ def _run(
         probes=False,
         **source_data,
         fidelity={switch: fidelity[switch] for switch in METHODS[method].switches},
-        hyperparameters=hyperparameters | best | variant.hyperparameters,
+        hyperparameters=hyperparameters.changed(variant.hyperparameters),
         epochs=benchmark.epochs,
         batch_size=benchmark.batch_size,
         lr_decay=benchmark.lr_decay,

@@ -24,7 +24,7 @@ from twf.learning.models.propagation import Propagation
 from twf.learning.models.resnet import parameters_of
 from twf.learning.randomness import Generators, Random
 from twf.learning.replay.herding import herd
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 
 SIDE = 4
 CPU = torch.device("cpu")
@@ -101,7 +101,9 @@ def losses(golden, dtype, monkeypatch) -> Losses:
         )
         if name == "twf":
             monkeypatch.setattr(Propagation, "forward", without_propagation)
-        method: Method[Any] = make(name, learner, {"lr": 0.1} | hyperparameters)
+        method: Method[Any] = make(
+            name, learner, METHODS[name].hyperparameters(**{"lr": 0.1} | hyperparameters)
+        )
         if name == "lwf":
             method.task = task  # its start would train
         else:

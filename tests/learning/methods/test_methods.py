@@ -19,7 +19,7 @@ from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import Generators, Random, seeded
 from twf.learning.sgd import sgd_step
 from twf.learning.step import Plain
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 from twf.study.params import Augmentation, Network
 
 CPU = torch.device("cpu")
@@ -63,7 +63,8 @@ def method(hyperparameters_of) -> Callable[..., Method[Any]]:
             fidelity=dict.fromkeys(METHODS[name].switches, "published") | (fidelity or {}),
             source=source,
         )
-        made = make(name, learner, hyperparameters_of(name) | changes)
+        typed = METHODS[name].hyperparameters
+        made = make(name, learner, typed(**hyperparameters_of(name) | changes))
         for module in made.modules():
             module.train()
         return made

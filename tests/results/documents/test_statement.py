@@ -19,7 +19,7 @@ from twf.files import PARAMS, checkpoint_file, model_card_file, statement_file
 from twf.results.documents import statement
 from twf.results.paper import claim_evaluation, comparison
 from twf.study import Plan, expand, reading
-from twf.study.hyperparameters import SWITCHES
+from twf.study.switches import SWITCHES
 
 ABOUT = {
     "data": "cifar100",

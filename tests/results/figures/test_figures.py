@@ -19,7 +19,7 @@ from twf.files import figure_file, figure_index
 from twf.results import figures, record, tables
 from twf.results.figures import style
 from twf.study import Plan
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 
 HOSTILE = "<script>alert(1)</script> $x_{$ & \"'"
 

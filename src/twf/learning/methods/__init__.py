@@ -7,7 +7,7 @@ from typing import Any
 
 from twf.learning.learner import Learner
 from twf.learning.methods.base import Method
-from twf.study.hyperparameters import METHODS
+from twf.study.types import Hyperparameters
 
 
 def load(name: str) -> type[Method[Any]]:
@@ -21,6 +21,6 @@ def load(name: str) -> type[Method[Any]]:
     return found
 
 
-def make(name: str, learner: Learner, hyperparameters: dict[str, int | float]) -> Method[Any]:
+def make(name: str, learner: Learner, hyperparameters: Hyperparameters) -> Method[Any]:
     """The method called `name`, ready to train `learner`."""
-    return load(name)(learner, METHODS[name].hyperparameters(**hyperparameters))
+    return load(name)(learner, hyperparameters)

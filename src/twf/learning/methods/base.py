@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from twf.learning.learner import Learner
 from twf.learning.replay.buffer import ReservoirBuffer
 from twf.learning.sgd import sgd_step
-from twf.study.hyperparameters import Hyperparameters
+from twf.study.types import Hyperparameters
 
 H = TypeVar("H", bound=Hyperparameters)
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from twf.learning.methods.base import Batch, Rehearsal, Step
-from twf.study.hyperparameters import DerppHyperparameters
+from twf.study.methods.derpp import DerppHyperparameters
 
 
 class Derpp(Rehearsal[DerppHyperparameters]):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from twf.learning.methods.base import Batch, Rehearsal, Step
-from twf.study.hyperparameters import Hyperparameters
+from twf.study.types import Hyperparameters
 
 
 class Er(Rehearsal[Hyperparameters]):

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from twf.learning.methods.base import Batch, Rehearsal, Step
-from twf.study.hyperparameters import Hyperparameters
+from twf.study.types import Hyperparameters
 
 
 class ErAce(Rehearsal[Hyperparameters]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 
 from twf.learning.methods.base import Batch, Method, Step
-from twf.study.hyperparameters import Hyperparameters
+from twf.study.types import Hyperparameters
 
 
 class Finetune(Method[Hyperparameters]):

@@ -10,7 +10,7 @@ from twf.learning.evaluation.accuracy import BATCH
 from twf.learning.methods.base import Batch, Method, Step, Task
 from twf.learning.models.resnet import frozen_copy, parameters_of
 from twf.learning.replay.herding import herd
-from twf.study.hyperparameters import IcarlHyperparameters
+from twf.study.methods.icarl import IcarlHyperparameters
 
 
 class Icarl(Method[IcarlHyperparameters]):

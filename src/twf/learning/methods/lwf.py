@@ -9,7 +9,7 @@ from torch import Tensor
 from twf.learning.methods.base import Batch, Method, Step, Task
 from twf.learning.models.resnet import parameters_of
 from twf.learning.sgd import batches, sgd_step
-from twf.study.hyperparameters import LwfHyperparameters
+from twf.study.methods.lwf import LwfHyperparameters
 
 
 class Lwf(Method[LwfHyperparameters]):

@@ -23,7 +23,7 @@ from twf.files import MODEL_CARDS, checkpoint_file, model_card_file
 from twf.results import output
 from twf.results.documents.report_summary import Rows
 from twf.study import Plan
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 from twf.study.params import Dataset, DrawnData, Params, Source
 
 HOLE = "not recorded"

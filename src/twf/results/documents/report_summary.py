@@ -12,7 +12,7 @@ import pyarrow as pa
 from twf.results import record, tables
 from twf.results.paper.comparison import MARGIN, VERDICTS
 from twf.study import Plan
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 
 Rows = dict[str, dict[str, Any]]  # records by run, provenance decoded
 

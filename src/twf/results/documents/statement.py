@@ -24,8 +24,10 @@ from twf.results.paper import claim_evaluation
 from twf.results.paper.comparison import MARGIN, VERDICTS
 from twf.study import Cell, Plan, Table
 from twf.study.grids import load_best_hyperparameters
-from twf.study.hyperparameters import METHODS, SWITCHES
+from twf.study.methods import METHODS
 from twf.study.params import Params
+from twf.study.switches import SWITCHES
+from twf.study.types import Hyperparameters
 
 
 def write(params: Params, plan: Plan) -> None:
@@ -180,7 +182,7 @@ def hyperparameters(params: Params, plan: Plan) -> list[dict[str, str]]:
     for table in plan.tables.values():
         for cell in table.cells:
             run = plan.runs[next(iter(cell.runs.values()))]
-            values = " ".join(f"{key}={value:g}" for key, value in run.hyperparameters.items())
+            values = run.hyperparameters.text
             buffer = "—" if cell.buffer is None else str(cell.buffer)
             place = (table.benchmark, METHODS[cell.method].title, buffer)
             searched = best.get((table.benchmark, cell.method, cell.buffer, cell.protocol))
@@ -203,12 +205,12 @@ def _origin(
     params: Params,
     table: Table,
     cell: Cell,
-    values: dict[str, int | float],
-    searched: dict[str, int | float] | None,
+    values: Hyperparameters,
+    searched: Hyperparameters | None,
 ) -> str:
     benchmark = params.benchmarks[table.benchmark]
     as_set = benchmark.hyperparameters(cell.method, cell.buffer, cell.protocol, params.fidelity)
-    if searched is not None and values == as_set | searched:
+    if values == searched:
         return "search"
     if values == as_set:
         return "params.yaml"

@@ -19,7 +19,7 @@ import pandas as pd
 from twf.learning.evaluation import metrics
 from twf.results import statistics, tables
 from twf.study import Cell, Plan, Table
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 
 Rows = dict[str, dict[str, Any]]  # by run, as `tables.records` gives them; with their losses
 
@@ -171,7 +171,7 @@ def _twf(plan: Plan, table: Table) -> list[Cell]:
 
 def _share(plan: Plan, cell: Cell) -> float:
     run = plan.runs[next(iter(cell.runs.values()))]
-    return float(run.hyperparameters.get("share", 0.0))
+    return float(getattr(run.hyperparameters, "share", 0.0))
 
 
 def costs(plan: Plan, table: Table, rows: Rows) -> pd.DataFrame:

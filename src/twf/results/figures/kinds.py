@@ -24,7 +24,7 @@ from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
 from twf.results import output, record, tables
 from twf.results.figures import charts, frames, style, variant_charts
 from twf.study import Plan, Table
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 
 INDEX = ("figure", "table", "title", "note")  # the columns of the list of figures
 

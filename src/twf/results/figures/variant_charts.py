@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from twf.results.figures import style
 from twf.results.figures.style import ACCURACY
 from twf.results.tables import PROTOCOL_TITLES
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 
 
 def final(frame: pd.DataFrame) -> Figure:

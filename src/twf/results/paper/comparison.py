@@ -33,7 +33,7 @@ from twf.results import output, record, statistics, tables
 from twf.results.published import PUBLISHED_VARIANTS, CellKey, planned, published
 from twf.results.statistics import Interval
 from twf.study import Plan, expand
-from twf.study.hyperparameters import METHODS
+from twf.study.methods import METHODS
 from twf.study.params import Params
 
 MARGIN = 1.0  # points of FAA to each side of the paper's value

@@ -1,0 +1,31 @@
+"""Every place where the published code parts from the paper: F1, F2, ...
+
+A method's own stand in its file; F8 chooses what tables show, and F9 is a value of params.yaml.
+"""
+
+from __future__ import annotations
+
+from twf.study.methods import METHODS
+from twf.study.types import Deviation
+
+_OF_NO_METHOD = {
+    "F8": Deviation(
+        "forgetting",
+        "best of the tasks before the last, minus final: can be negative",
+        "best over all tasks, the last included",
+    ),
+    "F9": Deviation(
+        "lambda_FP on Split CIFAR-10, buffer 500",
+        "5e-3",
+        "5e-4, in a later release",
+    ),
+}
+
+SWITCHES: dict[str, Deviation] = dict(
+    sorted(
+        (
+            _OF_NO_METHOD | {k: v for info in METHODS.values() for k, v in info.switches.items()}
+        ).items(),
+        key=lambda item: int(item[0].removeprefix("F")),
+    )
+)
