@@ -16,7 +16,7 @@ from twf.study import expand, reading
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     """One kind of figure is enough here."""
-    monkeypatch.setattr(figures, "KINDS", {"cost": figures.KINDS["cost"]})
+    monkeypatch.setattr(figures.kinds, "KINDS", {"cost": figures.KINDS["cost"]})
 
 
 def test_there_are_as_many_runs_as_asked_for():

@@ -174,11 +174,9 @@ def test_a_run_of_a_search_does_not_see_the_test_set(tiny_inputs):
     path = files.data_file("target")
     dataset = store.load(path)
     arrays = store.DataArrays(
-        train_images=dataset.train_images.numpy().copy(),
-        train_labels=dataset.train_labels.numpy().copy(),
-        test_images=255 - dataset.test_images.numpy(),
-        test_labels=dataset.test_labels.numpy()[::-1].copy(),
-        classes=dataset.classes,
+        store.Split(dataset.train_images.numpy().copy(), dataset.train_labels.numpy().copy()),
+        store.Split(255 - dataset.test_images.numpy(), dataset.test_labels.numpy()[::-1].copy()),
+        dataset.classes,
     )
     store.save(path, "target", arrays)
     again = execute_and_read(tiny_inputs, run)

@@ -268,7 +268,7 @@ def test_a_power_of_ten_that_yaml_reads_as_text_comes_with_the_remedy(tmp_path, 
     assert "1.0e-4 rather than 1e-4" in str(caught.value)
     assert "(is: '1e-4')" in str(caught.value)
     loaded = load_text(tmp_path, text.replace("0.0625", "1.0e-4"))
-    assert loaded.benchmarks["split-target"].hyperparameters("er", 16, "class-il")["lr"] == 1e-4
+    assert loaded.benchmarks["split-target"].hyperparameters("er", 16, "class-il").lr == 1e-4
 
 
 def test_a_key_given_twice_is_named_with_its_line(tmp_path, tiny_values):
@@ -338,7 +338,9 @@ def test_a_later_override_wins_and_others_do_not_touch_a_cell(tiny_values):
     )
     benchmark = reading.check(tiny_values).benchmarks["split-target"]
     found = {
-        (buffer, protocol): tuple(benchmark.hyperparameters("derpp", buffer, protocol).values())
+        (buffer, protocol): tuple(
+            benchmark.hyperparameters("derpp", buffer, protocol).model_dump().values()
+        )
         for buffer in (16, 32)
         for protocol in params.PROTOCOLS
     }
@@ -433,7 +435,7 @@ def test_the_hyperparameters_are_those_that_the_paper_prints():
             buffer = int(row["buffer_size"]) if row["buffer_size"] else None
             name = OUR_NAMES.get((method, row["hyperparameter"]), row["hyperparameter"])
             values = benchmark.hyperparameters(method, buffer, row["protocol"])
-            assert values[name] == float(row["value"]), row
+            assert getattr(values, name) == float(row["value"]), row
         compared += 1
     present = {"shared", *METHODS}
     assert compared == sum(count for name, count in PRINTED_ROWS.items() if name in present)
@@ -456,6 +458,6 @@ def test_every_hyperparameter_of_the_papers_cells_is_printed():
                 continue
             for buffer in benchmark.buffers if info.rehearsal else [None]:
                 for protocol in params.PROTOCOLS:
-                    values = benchmark.hyperparameters(method, buffer, protocol)
+                    values = benchmark.hyperparameters(method, buffer, protocol).model_dump()
                     cell = (name, method, str(buffer or ""), protocol)
                     assert printed[cell] == set(values) - {"chunks"}, cell

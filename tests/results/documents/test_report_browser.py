@@ -143,7 +143,7 @@ class Browser:
 @pytest.fixture
 def page(make_plan: Any, write_record: Any, collect: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The report of a small study: four runs of ER and DER++ that differ, the rest missing."""
-    monkeypatch.setattr(figures, "KINDS", {"accuracy": figures.KINDS["accuracy"]})
+    monkeypatch.setattr(figures.kinds, "KINDS", {"accuracy": figures.KINDS["accuracy"]})
     plan = make_plan([0], methods=["er", "derpp", "twf"])
     epochs = [{"phase": 0, "epoch": i, "seconds": 1.0, "loss": 1.0 / (1 + i)} for i in range(5)]
     history = [epoch | {"terms": {"stream": epoch["loss"]}} for epoch in epochs]
@@ -234,7 +234,7 @@ def test_text_of_a_record_is_shown_and_nothing_of_it_run(
     make_plan: Any, row_of: Any, collect: Any, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every text that a record holds, and every title."""
-    monkeypatch.setattr(figures, "KINDS", {"accuracy": figures.KINDS["accuracy"]})
+    monkeypatch.setattr(figures.kinds, "KINDS", {"accuracy": figures.KINDS["accuracy"]})
     plan = make_plan([0, 1], study_title=HOSTILE, methods=["er"], title=HOSTILE)
     for run_id, run in plan.runs.items():
         diverged = run.seed == 1
