@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -51,94 +51,34 @@ COMPARISON_FORMATS = ("parquet", "csv", "md")  # of the claims too
 FIGURE_FORMATS = ("svg", "png", "csv")  # the last has what is drawn
 
 
-def archive_folder(archive: str) -> Path:
-    """The files of an official archive, as they were fetched."""
-    return Path(ARCHIVE.format(archive=archive))
+def _path(pattern: str) -> Callable[..., Path]:
+    """A function of the values of the wildcards in `pattern`, in their order, to the path."""
+    wildcards = re.findall(r"{(\w+)}", pattern)
+    return lambda *values: Path(pattern.format(**dict(zip(wildcards, values, strict=True))))
 
 
-def receipt_file(archive: str) -> Path:
-    """What says that an archive was fetched, or its content imported, and checked."""
-    return Path(RECEIPT.format(archive=archive))
-
-
-def data_file(data: str) -> Path:
-    """The prepared arrays of a data set."""
-    return Path(DATA.format(data=data))
-
-
-def checkpoint_file(source: str) -> Path:
-    """The network pretrained on a source."""
-    return Path(CHECKPOINT.format(source=source))
-
-
-def record_file(study: str, run: str) -> Path:
-    """The record of one run."""
-    return Path(RECORD.format(study=study, run=run))
-
-
-def state_file(study: str, run: str) -> Path:
-    """Where a run that goes on saves its state, to be resumed from."""
-    return Path(STATE.format(study=study, run=run))
-
-
-def runs_file(study: str) -> Path:
-    """All records of a study in one table."""
-    return Path(RUNS.format(study=study))
-
-
-def table_file(study: str, table: str, extension: str) -> Path:
-    """One table of a study, in one of `TABLE_FORMATS`."""
-    return Path(TABLE.format(study=study, table=table) + f".{extension}")
+archive_folder = _path(ARCHIVE)  # the files of an official archive, as they were fetched
+receipt_file = _path(RECEIPT)  # says that an archive was fetched, or its content imported
+data_file = _path(DATA)  # the prepared arrays of a data set
+checkpoint_file = _path(CHECKPOINT)  # the network pretrained on a source
+record_file = _path(RECORD)
+state_file = _path(STATE)
+runs_file = _path(RUNS)  # all records of a study in one table
+table_file = _path(f"{TABLE}.{{extension}}")  # of `TABLE_FORMATS`
+comparison_file = _path(f"{COMPARISON}.{{extension}}")  # the paper's cells beside a study's
+claims_file = _path(f"{CLAIMS}.{{extension}}")  # the paper's claims on a study's cells
+metrics_file = _path(METRICS)  # the means of a study's cells, as DVC shows and compares them
+figure_file = _path(f"{FIGURES}/{{figure}}.{{extension}}")  # of `FIGURE_FORMATS`
+figure_index = _path(f"{FIGURES}/index.csv")
+statement_file = _path(STATEMENT)
+model_card_file = _path(f"{MODEL_CARDS}/{{source}}.md")
+report_file = _path(REPORT)
+log_file = _path(LOG.format(study="{study}", node="runs/{run}.log"))  # of a run by Snakemake
 
 
 def search_files(study: str) -> tuple[Path, ...]:
     """What a study's searches for hyperparameters found, in the order of `SEARCH`."""
     return tuple(Path(pattern.format(study=study)) for pattern in SEARCH)
-
-
-def comparison_file(study: str, extension: str) -> Path:
-    """The paper's cells beside a study's, in one of `COMPARISON_FORMATS`."""
-    return Path(COMPARISON.format(study=study) + f".{extension}")
-
-
-def claims_file(study: str, extension: str) -> Path:
-    """The paper's claims on a study's cells, in one of `COMPARISON_FORMATS`."""
-    return Path(CLAIMS.format(study=study) + f".{extension}")
-
-
-def metrics_file(study: str) -> Path:
-    """The means of a study's cells, as DVC shows and compares them."""
-    return Path(METRICS.format(study=study))
-
-
-def figure_file(study: str, figure: str, extension: str) -> Path:
-    """One figure of a study, in one of `FIGURE_FORMATS`."""
-    return Path(FIGURES.format(study=study)) / f"{figure}.{extension}"
-
-
-def figure_index(study: str) -> Path:
-    """The list of a study's figures."""
-    return Path(FIGURES.format(study=study)) / "index.csv"
-
-
-def statement_file(study: str) -> Path:
-    """The study's reproducibility statement."""
-    return Path(STATEMENT.format(study=study))
-
-
-def model_card_file(study: str, source: str) -> Path:
-    """The model card of a network that a study starts from."""
-    return Path(MODEL_CARDS.format(study=study)) / f"{source}.md"
-
-
-def report_file(study: str) -> Path:
-    """The study's report."""
-    return Path(REPORT.format(study=study))
-
-
-def log_file(study: str, run: str) -> Path:
-    """What a run of Snakemake's says, as its rule has it."""
-    return Path(LOG.format(study=study, node=f"runs/{run}.log"))
 
 
 def refuse_from_future() -> None:
