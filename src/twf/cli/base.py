@@ -1,4 +1,4 @@
-"""The command's frame: what all of its commands share."""
+"""What all commands share: the application, arguments and options."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ParamsFile = Annotated[
     Path, typer.Option("--params", help="The study as data.", envvar="TWF_PARAMS")
 ]
 DeviceOption = Annotated[
-    Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU where there is one.")
+    Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU if there is one.")
 ]
 ThreadsOption = Annotated[int, typer.Option(min=1, help="CPU threads.")]
 SaveOption = Annotated[
@@ -38,7 +38,9 @@ SaveOption = Annotated[
 ]
 ExecutionOption = Annotated[
     Execution,
-    typer.Option(envvar="TWF_EXECUTION", help="Of training steps; captured is for a GPU alone."),
+    typer.Option(
+        envvar="TWF_EXECUTION", help="How training steps are executed; captured needs a GPU."
+    ),
 ]
 DeterministicOption = Annotated[
     bool,
@@ -58,7 +60,7 @@ SourceArgument = Annotated[
 ]
 StudyArgument = Annotated[str, typer.Argument(help="A study of params.yaml, for example demo.")]
 DefaultStudyArgument = Annotated[
-    str | None, typer.Argument(help="A study of params.yaml; its default where none.")
+    str | None, typer.Argument(help="A study of params.yaml; without one, its default.")
 ]
 
 

@@ -21,7 +21,7 @@ app.add_typer(data_app, name="data")
 
 @data_app.command("list")
 def data_list() -> None:
-    """List the official archives, and which are there, by their sizes.
+    """List the official archives, and which are present, by their sizes.
 
     Next: `twf data show NAME` has licence and citation, `twf data fetch NAME` fetches one.
     """
@@ -32,7 +32,7 @@ def data_list() -> None:
 
 @data_app.command("show")
 def data_show(name: ArchiveArgument) -> None:
-    """Show all that is known of an archive: files, checksums, addresses, licence, citation.
+    """Show an archive's files, checksums, addresses, licence and citation.
 
     Next: `twf data fetch NAME`.
     """
@@ -53,8 +53,8 @@ def data_fetch(
 ) -> None:
     """Fetch official archives, and check them: archives/NAME. Next: `twf data prepare`.
 
-    Stopped and started again, it goes on from what came so far. Where jobs run without network,
-    call it on the login node. `TWF_MIRROR` names a folder or an address to ask first.
+    Called again after an interruption, it continues. Where jobs run without network, call it on the
+    login node. `TWF_MIRROR` names a folder or an address to ask first.
     """
     from twf.data import registry
     from twf.data.fetch import fetch

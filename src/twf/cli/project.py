@@ -20,25 +20,24 @@ app.add_typer(track_app, name="track")
 def pull(study: DefaultStudyArgument = None) -> None:
     """Bring a study's data, checkpoints and results from DVC's default remote, and settle them.
 
-    Then neither `snakemake` nor `dvc repro` has anything to do. Stopped, it goes on when it is
-    called again. docs/remotes.md has the set-up of a remote.
+    Then neither `snakemake` nor `dvc repro` has anything to do. Called again after an interruption,
+    it continues. docs/remotes.md has the set-up of a remote.
     """
     from twf.engines import settle as settling
 
-    loaded = reading.load(files.PARAMS)  # the engines' own
+    loaded = reading.load(files.PARAMS)  # the one that both engines read
     settling.pull(loaded, study or loaded.study)
 
 
 @app.command()
 def settle(study: DefaultStudyArgument = None) -> None:
-    """After `dvc checkout`: have Snakemake take a study's files as up to date, where they are.
+    """After `dvc checkout`: have Snakemake take a study's files as up to date.
 
-    Only where all contents are what dvc.lock says and all records are the plan's; else it says
-    what differs.
+    Only if all contents are as in dvc.lock and all records as planned; else it names what differs.
     """
     from twf.engines import settle as settling
 
-    loaded = reading.load(files.PARAMS)  # the engines' own
+    loaded = reading.load(files.PARAMS)
     settling.settle(loaded, study or loaded.study)
 
 
@@ -47,13 +46,13 @@ def track_sync(
     study: StudyArgument,
     params: ParamsFile = files.PARAMS,
     mode: Annotated[
-        Literal["auto", "online", "offline"], typer.Option(help="auto: online where a key is.")
+        Literal["auto", "online", "offline"], typer.Option(help="auto: online if there is a key.")
     ] = "auto",
 ) -> None:
-    """Tell Weights & Biases of the runs of a study that are done, from their records.
+    """Send the completed runs of a study to Weights & Biases, from their records.
 
-    A run that it has already, because it was tracked or synced before, is left alone. Offline, they
-    go to `wandb/`; next: `wandb sync` there, with a key and the network.
+    Runs that are there already, because they were tracked or synced before, are skipped. Offline,
+    runs go to `wandb/`; next: `wandb sync` there, with a key and the network.
     """
     from twf.tracking import view
     from twf.tracking.sync import sync

@@ -95,8 +95,8 @@ def pretrain_train(
 ) -> None:
     """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
 
-    Needs the source's data (`twf data prepare`). Stopped or killed, it goes on from its last saved
-    state when it is called again. Next: `twf run`.
+    Needs the source's data (`twf data prepare`). Called again after an interruption, it resumes
+    from its last saved state. Next: `twf run`.
     """
     if attempt:
         environment.stop_with_parent()
@@ -118,8 +118,8 @@ def pretrain_import(
 ) -> None:
     """Take weights that were trained elsewhere for a source: checkpoints/SOURCE.safetensors.
 
-    Prepare the source's data first (`twf data prepare`): the accuracy on its test images is then
-    measured and kept. Next: `twf run`.
+    If the source's data are prepared (`twf data prepare`), the accuracy on its test images is
+    measured and kept with them. Next: `twf run`.
     """
     from twf.jobs.pretraining import import_weights
 
@@ -161,9 +161,9 @@ def run(
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
 
-    Needs the benchmark's data and the source's checkpoint. A run that was stopped or killed goes on
-    from its last saved state when it is called again; SIGTERM and Ctrl-C save before they end it.
-    Next: `twf collect`.
+    Needs the benchmark's data and the source's checkpoint. Called again after an interruption, it
+    resumes from its last saved state; SIGTERM and Ctrl-C save before they end it. Next: `twf
+    collect`.
     """
     if attempt:
         environment.stop_with_parent()

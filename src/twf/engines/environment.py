@@ -1,4 +1,4 @@
-"""What Snakemake asks of the process, of the folder, and of the jobs that it starts."""
+"""What the engines need of the process, of the folder, and of the jobs that they start."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ def put_own_command_on_path() -> None:
 
 
 def stop_with_parent() -> None:
-    """Have this process sent SIGTERM when the one that started it ends, however that ends.
+    """Have this process sent SIGTERM when its parent ends, so that a run saves its state.
 
-    Snakemake does not take what a job makes that outlives it: it makes that anew. So a run saves
-    its state instead, and the next job goes on from there.
+    Snakemake does not use what a job writes after Snakemake's own end.
     """
     set_parent_death_signal = 1  # PR_SET_PDEATHSIG of Linux's <sys/prctl.h>
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
@@ -29,19 +28,17 @@ def stop_with_parent() -> None:
 def refuse_copies_by_dvc() -> None:
     """Raise `UserError` in the copy of the folder that DVC makes for an experiment.
 
-    It has what the commit's runs made, without Snakemake's notes on how: with these parameters
-    changed, it would pass for up to date.
+    It has results without Snakemake's notes on their parameters: old ones would pass for new.
     """
     if "/.dvc/tmp/exps/" in f"{Path.cwd().as_posix()}/":
         raise UserError(
-            "in DVC's own copy of this folder old results would pass for new ones, as Snakemake "
-            "has no notes on them there: leave --temp and --queue away, or clone the project and "
-            "do `dvc exp run` in the clone"
+            "in DVC's own copy of this folder old results would pass for new ones: leave --temp "
+            "and --queue away, or clone the project and do `dvc exp run` in the clone"
         )
 
 
 def refuse_braces() -> None:
-    """Raise `UserError` in a folder that Snakemake cannot work in: it would fill in braces."""
+    """Raise `UserError` in a folder whose name Snakemake would take for a pattern."""
     folder = str(Path.cwd())
     if set("{}") & set(folder):
         raise UserError(

@@ -9,10 +9,9 @@ from twf.errors import UserError
 
 
 def keep_copies_here(copies: Path) -> None:
-    """Make `copies` the working folder, under a second name.
+    """Make `copies`, where Snakemake keeps local copies of the storage, a link to this folder.
 
-    It is where Snakemake keeps local copies of what lies in the storage, deep in `.snakemake`. It
-    looks there for what a command made; commands read and write `twf.files`' paths.
+    So Snakemake finds what commands write, and they find what it has copied, at `twf.files`' paths.
     """
     here = Path.cwd()
     if copies.exists() and copies.resolve() == here:
@@ -22,6 +21,6 @@ def keep_copies_here(copies: Path) -> None:
         copies.symlink_to(os.path.relpath(here, copies.parent.resolve()))
     except FileExistsError:
         raise UserError(
-            f"{copies} is not this folder, where commands read and write: Snakemake put copies "
-            "there for another workflow or another --default-storage-prefix; delete it"
+            f"{copies} is not a link to this folder: Snakemake put copies there for another "
+            "workflow or another --default-storage-prefix; delete it"
         ) from None

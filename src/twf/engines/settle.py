@@ -1,8 +1,8 @@
-"""What DVC brings: checked, and then up to date for Snakemake too.
+"""Bringing a study's files from DVC's remote, and telling Snakemake that they are up to date.
 
-DVC goes by contents and Snakemake by modification times, which a download sets anew. `settle` has
-Snakemake take the files as they are, but only where they are what `dvc.lock` says and the records
-are the plan's: it would take stale ones as well.
+DVC compares contents and Snakemake modification times, which a download sets anew. `settle` has
+Snakemake take the files as they are, but only if their contents are those of `dvc.lock` and their
+records those of the plan: it would take stale ones as well.
 """
 
 from __future__ import annotations
@@ -25,63 +25,58 @@ from twf.study import expand
 from twf.study.params import Params
 
 LOCK = Path("dvc.lock")
-HELP = "docs/remotes.md"
-SHOWN = 5  # differences of one kind that a message names
+SHOWN = 5  # differences that a message names
 
 
 def pull(params: Params, study: str) -> None:
     """Bring a study's data, checkpoints and results from DVC's default remote, and `settle` them.
 
     Raises:
-        UserError: without such a remote, where it does not verify what it brings, where something
-            does not come, and where `settle` does.
+        UserError: without such a remote, if it does not verify what it sends, if something does
+            not come, and as `settle`.
     """
     stage = _locked_stage(params, study)
     _require_verifying_remote()
-    if _dvc("pull", "--with-deps", stage).returncode != 0:
+    if _call("dvc", "pull", "--with-deps", stage).returncode != 0:
         raise UserError(
-            f"dvc pull did not bring all of {stage}, for the reason above; what came is kept, and "
-            "the same command goes on from there. Where the remote refused, mend your keys. "
-            "'Checkout failed' means that an object is missing in the remote, or damaged there "
-            f"and therefore not used. {HELP} has the remedies"
+            f"dvc pull did not bring all of {stage}, for the reason above; the same command goes "
+            "on from here. If the remote refused, check your keys; if 'Checkout failed', an object "
+            "is missing in the remote or damaged there. See docs/remotes.md"
         )
     settle(params, study)
 
 
 def settle(params: Params, study: str) -> None:
-    """Have both engines take a study's files as up to date, where contents and records say so.
+    """Have both engines take a study's files as up to date, if contents and records allow it.
 
     Raises:
-        UserError: where a file is not what `dvc.lock` says, or `params.yaml` is not; where a record
-            is not the plan's; where Snakemake cannot note it. It names what differs, and the
-            remedy; nothing was touched then.
+        UserError: if a file or `params.yaml` is not as in `dvc.lock`, if a record is not the
+            plan's, if Snakemake fails. It names what differs; nothing was touched.
     """
     stage = _locked_stage(params, study)
-    report = files.report_file(study)
+    make = f"`snakemake --cores all {files.report_file(study)}`, then `dvc repro {stage}`"
     if changes := _changes(stage):
         raise UserError(
-            f"study {study} is not as {LOCK} has it, nothing was settled:\n{_listed(changes)}\n"
+            f"nothing was settled: study {study} differs from {LOCK}:\n{_listed(changes)}\n"
             f"To have the files of {LOCK}: undo your changes of params.yaml, then "
-            f"`dvc checkout --force --with-deps {stage}`. If files still differ, DVC's cache is "
-            "damaged: delete .dvc/cache/files, and pull again. To keep your changes: `snakemake "
-            f"--cores all {report}` makes what they ask for, then `dvc repro {stage}`"
+            f"`dvc checkout --force --with-deps {stage}`; if files still differ, DVC's cache is "
+            "damaged: delete .dvc/cache/files and pull again. To have what your changes give: "
+            f"{make}"
         )
     if missing := _not_planned(params, study):
         raise UserError(
-            f"records of study {study} are not the plan's, nothing was settled:\n"
-            f"{_listed(missing)}\n"
-            f"`twf plan {study}` has them all. Take the params.yaml that they were made with, or "
-            f"make them: `snakemake --cores all {report}`, then `dvc repro {stage}`"
+            f"nothing was settled: study {study} is not as planned:\n{_listed(missing)}\n"
+            f"Restore the params.yaml of these records, or make them again: {make}"
         )
-    # without --forceall it would note some of the files alone
-    words = ["--touch", "--forceall", "--cores", "1", str(report), "--quiet"]
+    # without --forceall Snakemake would note some of the files alone
+    words = ("--touch", "--forceall", "--cores", "1", str(files.report_file(study)), "--quiet")
     done = _call("snakemake", *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode != 0:
         raise UserError(
-            f"{done.stdout.strip()}\nSnakemake could not note that study {study} is up to date; "
-            f"mend what it says above, then `twf settle {study}`"
+            f"{done.stdout.strip()}\nSnakemake could not note that study {study} is up to date, "
+            f"for the reason above; then `twf settle {study}`"
         )
-    print(f"study {study} is as {LOCK} and the plan have it: neither engine has anything to do")
+    print(f"study {study} is as in {LOCK} and as planned: neither engine has anything to do")
 
 
 def _locked_stage(params: Params, study: str) -> str:
@@ -98,54 +93,49 @@ def _locked_stage(params: Params, study: str) -> str:
 
 
 def _require_verifying_remote() -> None:
-    """DVC takes what comes from a remote unseen, unless the remote has `verify`."""
-    done = _dvc("config", "--list", stdout=subprocess.PIPE)  # keys too: it is not printed
+    """DVC uses what a remote sends without a check, unless the remote has `verify`."""
+    done = _call("dvc", "config", "--list", stdout=subprocess.PIPE)  # keys too: it is not printed
     config = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     remote = config.get("core.remote")
     if remote is None:
         raise UserError(
-            "DVC has no default remote: `dvc remote add --default NAME WHERE`; "
-            f"{HELP} has the set-up for S3 and SSH"
+            "DVC has no default remote: `dvc remote add --default NAME WHERE`; docs/remotes.md "
+            "has the set-up for S3 and SSH"
         )
     if config.get(f"remote.{remote}.verify") != "true":
         raise UserError(
-            f"remote {remote} has no 'verify', so DVC would use a damaged object unseen: "
+            f"remote {remote} has no 'verify', so DVC would use damaged objects: "
             f"`dvc remote modify {remote} verify true`, and commit .dvc/config"
         )
 
 
 def _changes(stage: str) -> list[str]:
-    """What differs from `dvc.lock`, by contents: DVC's notes on the files are left out.
+    """What differs from `dvc.lock`, by content.
 
-    DVC notes a download's checksum without computing it, and would believe itself.
+    DVC notes a download's checksum without computing it, so it gets a folder without its notes.
     """
     with tempfile.TemporaryDirectory() as folder:
-        done = _dvc(
-            *("status", "--json", "--with-deps", stage),
+        done = _call(
+            *("dvc", "status", "--json", "--with-deps", stage),
             stdout=subprocess.PIPE,
             env=os.environ | {"DVC_SITE_CACHE_DIR": folder},
         )
     if done.returncode != 0:
-        raise UserError(
-            f"dvc status could not look at {stage}; mend what it says above, then `twf settle`"
-        )
-    return [
-        line
-        for name, entries in json.loads(done.stdout).items()
-        for entry in entries
-        for line in _described(name, entry)
-    ]
+        raise UserError(f"`dvc status {stage}` failed, for the reason above; then `twf settle`")
+    return _leaves(json.loads(done.stdout))
 
 
-def _described(stage: str, entry: Any) -> list[str]:
-    """A line for each leaf of what DVC says of a stage: of outs, deps or their parameters."""
-    if not isinstance(entry, dict):
-        return [f"{stage}: {entry}"]
-    return [line for key, value in entry.items() for line in _described(f"{stage}: {key}", value)]
+def _leaves(entry: Any, path: str = "") -> list[str]:
+    """A line for each leaf of nested dictionaries and lists, with the keys that lead to it."""
+    if isinstance(entry, list):
+        return [line for item in entry for line in _leaves(item, path)]
+    if isinstance(entry, dict):
+        return [line for key, item in entry.items() for line in _leaves(item, f"{path}{key}: ")]
+    return [f"{path}{entry}"]
 
 
 def _not_planned(params: Params, study: str) -> list[str]:
-    """The data, checkpoints and records of a study that are not there, or not the plan's."""
+    """The data, checkpoints and records of a study that are missing, or not the plan's."""
     found = status.of_plan(params, expand(params, study))
     states = [(f"data {name}", state) for name, state in found["data"].items()]
     states += [(f"source {name}", state) for name, state in found["sources"].items()]
@@ -156,10 +146,6 @@ def _not_planned(params: Params, study: str) -> list[str]:
 def _listed(lines: list[str]) -> str:
     more = [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
     return "\n".join(f"  {line}" for line in [*lines[:SHOWN], *more])
-
-
-def _dvc(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return _call("dvc", *words, **options)
 
 
 def _call(program: str, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 def pass_on_sigterm() -> None:
-    """Pass SIGTERM on to this process's children, where it is a step of a Slurm job.
+    """In a step of a Slurm job, pass SIGTERM on to this process's children.
 
-    Before it ends a job, Slurm sends SIGTERM: with control groups, to the first process of each
-    step alone. That is Snakemake, which waits for its running commands and tells them nothing. They
-    would be killed without having saved their state. Snakemake's own handler stays as it is.
+    With control groups, Slurm sends it to the first process of a step alone. That is Snakemake,
+    which waits for its commands and tells them nothing: they would be killed before they save their
+    state. Snakemake's own handler stays as it is.
     """
     if "SLURM_STEP_ID" not in os.environ:
         return
@@ -24,16 +24,8 @@ def pass_on_sigterm() -> None:
     def follow() -> None:
         while True:
             if signal.SIGTERM in os.read(reading, 64):
-                for child in _children():
-                    os.kill(child, signal.SIGTERM)
+                for children in Path("/proc/self/task").glob("*/children"):
+                    for child in children.read_text().split():
+                        os.kill(int(child), signal.SIGTERM)
 
     threading.Thread(target=follow, daemon=True).start()
-
-
-def _children() -> list[int]:
-    """The processes that threads of this one started, and that still run."""
-    return [
-        int(word)
-        for listed in Path("/proc/self/task").glob("*/children")
-        for word in listed.read_text().split()
-    ]
