@@ -5,29 +5,28 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 from keys import KEYS, has_key
+from processes import environment
 from project import PROJECT
 
 from twf import files, study
 from twf.results import record
 from twf.study import reading
 
-ENVIRONMENT = {"TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
+REPORT = str(files.report_file("demo"))
 
 
 def call(folder: Path, *words: str, fails: bool = False) -> str:
     """Run a command of this environment in `folder`; its output, both streams, without a key."""
-    path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
-    ours = {"PATH": path} | ENVIRONMENT
     done = subprocess.run(
         words,
         cwd=folder,
-        env=KEYS | os.environ | ours,  # keys that a test sets itself win
+        env=KEYS | environment(),  # keys that a test sets itself win
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -71,33 +70,58 @@ def catchable() -> dict[str, Any]:
 
 
 FINETUNE, ER, TWF = (f"split-digits.{name}.s0" for name in ("finetune", "er.16", "twf.16"))
+FILES = (  # of the pipeline; DVC's stages of drawn data depend on their code
+    *("Snakefile", "workflow", "profiles", "environment.yml", "results/published.csv"),
+    *("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore", ".dvc/plots"),
+    *(f"src/twf/data/{name}.py" for name in ("digits", "letters", "textures")),
+)
 
 
 def checkout(folder: Path, values: dict[str, Any] | None = None) -> None:
     """Make `folder` such a checkout, committed, with nothing made yet."""
-    folder.mkdir()
-    for name in ("Snakefile", "dvc.yaml", ".dvcignore", ".gitignore", "environment.yml"):
-        shutil.copy2(PROJECT / name, folder)
-    shutil.copytree(PROJECT / "workflow", folder / "workflow")
-    shutil.copytree(PROJECT / "profiles", folder / "profiles", symlinks=True)
-    (folder / "src/twf/data").mkdir(parents=True)
-    for name in ("digits", "letters", "textures"):  # what DVC's stages of drawn data depend on
-        shutil.copy2(PROJECT / f"src/twf/data/{name}.py", folder / "src/twf/data")
-    (folder / "results").mkdir()
-    shutil.copy2(PROJECT / "results/published.csv", folder / "results")
-    (folder / ".dvc").mkdir()
-    for name in ("config", ".gitignore"):
-        shutil.copy2(PROJECT / ".dvc" / name, folder / ".dvc")
-    shutil.copytree(PROJECT / ".dvc/plots", folder / ".dvc/plots")
+    for name in FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if (PROJECT / name).is_dir():
+            shutil.copytree(PROJECT / name, folder / name, symlinks=True)
+        else:
+            shutil.copy2(PROJECT / name, folder / name)
     (folder / "params.yaml").write_text(yaml.safe_dump(values or miniature(), sort_keys=False))
-    for words in (
-        ("init", "--quiet"),
-        ("config", "user.name", "x"),
-        ("config", "user.email", "x@example.org"),
-        ("add", "--all"),
-        ("commit", "--quiet", "--message", "start"),
-    ):
-        call(folder, "git", *words)
+    call(folder, "git", "init", "--quiet")
+    call(folder, "git", "config", "user.name", "x")
+    call(folder, "git", "config", "user.email", "x@example.org")
+    commit(folder)
+
+
+def commit(folder: Path) -> None:
+    """Commit all to git."""
+    call(folder, "git", "add", "--all")
+    call(folder, "git", "commit", "--quiet", "--message", "all")
+
+
+def copied(folder: Path, place: Path) -> Path:
+    """A copy of `folder` in `place`, with its modification times."""
+    return Path(shutil.copytree(folder, place / "project", symlinks=True))
+
+
+def change_params(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the values of a project's params.yaml."""
+    path = folder / "params.yaml"
+    values = yaml.safe_load(path.read_text())
+    change(values)
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+
+
+def change_twf(folder: Path, **hyperparameters: float) -> None:
+    """Change TwF's hyperparameters on Split Digits."""
+    change_params(
+        folder,
+        lambda v: v["benchmarks"]["split-digits"]["methods"]["twf"].update(hyperparameters),
+    )
+
+
+def idle(folder: Path, target: str = REPORT) -> bool:
+    """Whether Snakemake finds nothing to do."""
+    return "Nothing to be done" in call(folder, "snakemake", target, "--dry-run")
 
 
 def pretend(folder: Path, size: int = 1000) -> None:
@@ -106,7 +130,7 @@ def pretend(folder: Path, size: int = 1000) -> None:
     Records have the digests that the plan asks for. The digits' arrays have `size` bytes.
     """
     planned = study.expand(reading.load(folder / "params.yaml"), "demo")
-    summary = call(folder, "snakemake", str(files.report_file("demo")), "--summary")
+    summary = call(folder, "snakemake", REPORT, "--summary")
     for line in summary.splitlines():
         name, _, rest = line.partition("\t")
         if not rest or name == "output_file":
@@ -119,8 +143,7 @@ def pretend(folder: Path, size: int = 1000) -> None:
         row = dict.fromkeys(record.SCHEMA.names) | {"run": run.id, "digest": run.digest}
         record.write(folder / files.record_file("demo", run.id), row)
     call(folder, "dvc", "commit", "--force", "--with-deps", "report@demo")
-    call(folder, "git", "add", "--all")
-    call(folder, "git", "commit", "--quiet", "--message", "made")
+    commit(folder)
 
 
 def results(folder: Path, run: str) -> dict[str, Any]:

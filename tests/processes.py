@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,18 +13,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from miniature import ENVIRONMENT
-
 TIMEOUT = 240.0  # seconds for one thing to happen, on a machine that others use too
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Ours, with the commands of this Python's environment and those in /usr/sbin on the PATH."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
+    ours = {"PATH": path, "TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1"}
+    return os.environ | ours | variables
 
 
 def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
     """Start a command of this environment in `folder`, in a process group of its own."""
-    path = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
     return subprocess.Popen(
         words,
         cwd=folder,
-        env=os.environ | {"PATH": path} | ENVIRONMENT | variables,
+        env=environment(**variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -50,12 +55,10 @@ def inside(folder: Path) -> dict[int, str]:
     """The processes that work in `folder`, whoever started them: number and command."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
             if (process / "cwd").readlink().is_relative_to(folder):
                 words = (process / "cmdline").read_bytes().replace(b"\0", b" ")
                 found[int(process.name)] = words.decode()
-        except OSError:
-            pass  # it has ended, or is another user's
     return found
 
 
@@ -75,8 +78,7 @@ def the_process(folder: Path, command: str) -> int:
         found = [number for number, words in inside(folder).items() if command in words]
         return found[0] if len(found) == 1 else None
 
-    number: int = until(one, f"one process of {command}")
-    return number
+    return int(until(one, f"one process of {command}"))
 
 
 def cut_power(folder: Path, process: subprocess.Popen[str]) -> None:
@@ -87,3 +89,10 @@ def cut_power(folder: Path, process: subprocess.Popen[str]) -> None:
         with contextlib.suppress(ProcessLookupError):  # it has ended
             os.kill(number, signal.SIGKILL)
     until(lambda: not inside(folder), "the end of all processes")
+
+
+def free_port() -> int:
+    """A port of this machine that no server listens at."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

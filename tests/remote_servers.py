@@ -9,42 +9,34 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PROGRAMS = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
-WEED = shutil.which("weed", path=PROGRAMS)
-SSHD = shutil.which("sshd", path=PROGRAMS)
+from processes import environment, free_port, until
+
+WEED, SSHD = (shutil.which(name, path=environment()["PATH"]) for name in ("weed", "sshd"))
 BUCKET = "studies"
 KEYS = {True: ("a-key", "its-secret"), False: ("a-key", "another-secret")}  # S3's, right and wrong
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
 
 
 @contextlib.contextmanager
 def running(words: list[str], log: Path, port: int) -> Iterator[None]:
     """A server that answers at `port` inside the block."""
+
+    def answers() -> bool:
+        assert server.poll() is None, log.read_text()
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return True
+        return False
+
     with log.open("wb") as output:
         server = subprocess.Popen(words, stdout=output, stderr=output)
     try:
-        deadline = time.monotonic() + 60
-        while not answers(port):
-            assert server.poll() is None and time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
+        until(answers, f"a server; see {log}")
         yield
     finally:
         server.kill()
@@ -60,14 +52,12 @@ class Line:
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
+        self.close = self._listener.close
         threading.Thread(target=self._accept, daemon=True).start()
 
     def stall(self, limit: int | None) -> None:
         self.stalled.clear()
         self.limit = limit
-
-    def close(self) -> None:
-        self._listener.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -101,7 +91,7 @@ class S3:
     def __init__(self, port: int, place: str) -> None:
         self.line = Line(port)
         self._place = place
-        self._port = port
+        self._client = client(port)
         self.url = f"s3://{BUCKET}/{place}"
         self.options = {"endpointurl": f"http://127.0.0.1:{self.line.port}"}
 
@@ -110,22 +100,24 @@ class S3:
 
     def objects(self) -> dict[str, int]:
         """The size of each object by its name."""
-        pages = client(self._port).get_paginator("list_objects_v2")
+        pages = self._client.get_paginator("list_objects_v2")
         return {
             entry["Key"].removeprefix(f"{self._place}/"): entry["Size"]
             for page in pages.paginate(Bucket=BUCKET, Prefix=f"{self._place}/")
             for entry in page.get("Contents", [])
         }
 
+    def _at(self, name: str) -> dict[str, str]:
+        return {"Bucket": BUCKET, "Key": f"{self._place}/{name}"}
+
     def write(self, name: str, content: bytes) -> None:
-        client(self._port).put_object(Bucket=BUCKET, Key=f"{self._place}/{name}", Body=content)
+        self._client.put_object(**self._at(name), Body=content)
 
     def read(self, name: str) -> bytes:
-        answer = client(self._port).get_object(Bucket=BUCKET, Key=f"{self._place}/{name}")
-        return answer["Body"].read()
+        return self._client.get_object(**self._at(name))["Body"].read()
 
     def delete(self, name: str) -> None:
-        client(self._port).delete_object(Bucket=BUCKET, Key=f"{self._place}/{name}")
+        self._client.delete_object(**self._at(name))
 
 
 class Ssh:
@@ -205,30 +197,30 @@ def s3_server(folder: Path) -> Iterator[int]:
         yield ports["s3"]
 
 
+SSHD_CONFIG = """
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/right.pub
+PidFile none
+PasswordAuthentication no
+StrictModes no  # folders for temporary files belong to many
+UsePAM no
+MaxStartups 100
+Subsystem sftp internal-sftp
+"""
+
+
 @contextlib.contextmanager
 def ssh_server(folder: Path) -> Iterator[int]:
     """The port of an sshd that takes the key `right` of `folder`, and not `wrong`."""
     for name in ("host", "right", "wrong"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(words, check=True)
-    shutil.copy(folder / "right.pub", folder / "authorized")
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # where sshd leaves its privileges
     port = free_port()
-    settings = {
-        "Port": port,
-        "ListenAddress": "127.0.0.1",
-        "HostKey": folder / "host",
-        "AuthorizedKeysFile": folder / "authorized",
-        "PidFile": "none",
-        "PasswordAuthentication": "no",
-        "StrictModes": "no",  # folders for temporary files belong to many
-        "UsePAM": "no",
-        "MaxStartups": 100,
-        "Subsystem": "sftp internal-sftp",
-    }
-    lines = [f"{key} {value}\n" for key, value in settings.items()]
-    (folder / "sshd_config").write_text("".join(lines))
+    (folder / "sshd_config").write_text(SSHD_CONFIG.format(port=port, folder=folder))
     words = [str(SSHD), "-D", "-e", "-f", str(folder / "sshd_config")]
     with running(words, folder / "log", port):
         yield port

@@ -23,27 +23,17 @@ import pytest
 import remote_servers
 import yaml
 from kubernetes_server import WORKDIR, Cluster, kubernetes_server, refusal
-from miniature import (
-    ER,
-    FINETUNE,
-    PROJECT,
-    TWF,
-    call,
-    catchable,
-    checkout,
-    results,
-)
-from processes import TIMEOUT, until
+from miniature import ER, FINETUNE, PROJECT, TWF, call, catchable, change_params, checkout, results
+from miniature import REPORT as TARGET
+from processes import TIMEOUT, environment, until
 from remote_servers import BUCKET, KEYS
 
-from twf.files import data_file, log_file, record_file, report_file, runs_file, state_file
+from twf.files import data_file, log_file, record_file, runs_file, state_file
 
 PLUGIN = "snakemake-storage-plugin-s3"
 PACKAGES = ("snakemake_executor_plugin_kubernetes", PLUGIN.replace("-", "_"), "kubernetes_validate")
 MISSING = [name for name in PACKAGES if find_spec(name) is None]
-MISSING += [
-    name for name in ("weed", "pip") if not shutil.which(name, path=remote_servers.PROGRAMS)
-]
+MISSING += [name for name in ("weed", "pip") if not shutil.which(name, path=environment()["PATH"])]
 
 pytestmark = [
     pytest.mark.service,
@@ -52,7 +42,6 @@ pytestmark = [
 
 CLAIM = "twf-states"
 PREFIX = f"s3://{BUCKET}/twf"
-TARGET = str(report_file("demo"))
 PROFILE = Path("workflow/profiles/kubernetes/config.yaml")
 WORDS = ("snakemake", "--profile", str(PROFILE.parent), TARGET)
 WORDS += ("--seconds-between-status-checks", "2")
@@ -90,7 +79,7 @@ def cluster(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> I
     """A cluster whose jobs know of the storage what they are told, and what the image sets."""
     pack(PLUGIN, tmp_path / "wheels")
     image = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels"), "PIP_NO_DEPS": "1"}
-    image |= {"TWF_TRACKING": "off", "TWF_SAVE_EVERY": "0", "PATH": remote_servers.PROGRAMS}
+    image |= {"TWF_TRACKING": "off", "TWF_SAVE_EVERY": "0", "PATH": environment()["PATH"]}
     ours = {name: os.environ[name] for name in os.environ if not name.startswith("SNAKEMAKE_")}
     with kubernetes_server(tmp_path / "cluster", ours | image) as cluster:
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "cluster/kubeconfig"))
@@ -167,11 +156,10 @@ def check(job: dict[str, Any], memory: str) -> None:
 def test_a_file_of_the_users_own_is_read_where_snakemake_runs(
     project: Path, cluster: Cluster
 ) -> None:
-    values = catchable()
-    letters = values["datasets"]["letters"]
+    letters = catchable()["datasets"]["letters"]
     kept = {key: letters[key] for key in ("title", "classes", "size", "augmentation")}
-    values["datasets"]["letters"] = kept | {"reader": "archive", "file": "mine.npz"}
-    (project / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+    own = kept | {"reader": "archive", "file": "mine.npz"}
+    change_params(project, lambda values: values["datasets"].update(letters=own))
     labels = np.tile(np.arange(letters["classes"]), 2)
     images = np.zeros((len(labels), letters["size"], letters["size"], 3), dtype=np.uint8)
     split = {"x_train": images, "x_test": images, "y_train": labels, "y_test": labels}

@@ -7,19 +7,18 @@ import getpass
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from miniature import ER, FINETUNE, TWF, call, catchable, checkout, results
-from processes import TIMEOUT, the_process, until
+from processes import TIMEOUT, environment, free_port, parent, the_process, until
 
 from twf.files import log_file, report_file, runs_file, state_file
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scontrol")
-PATH = os.environ["PATH"] + os.pathsep + "/usr/sbin"
+PATH = environment()["PATH"]
 MISSING = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
 
 pytestmark = [
@@ -59,15 +58,9 @@ PartitionName=test Nodes=localhost Default=YES MaxTime=INFINITE State=UP
 DEVICES = ("null", "zero", "full", "random")
 
 
-def ask(*words: str) -> str:
-    """What one of Slurm's programs says."""
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+def ask(*words: str, fails: bool = False) -> str:
+    """What one of Slurm's programs says; where it `fails`, as while Slurm starts, that too."""
+    return subprocess.run(words, check=not fails, capture_output=True, text=True).stdout
 
 
 @pytest.fixture
@@ -104,20 +97,13 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             servers.callback(server.wait, TIMEOUT)
             servers.callback(server.terminate)
             until((folder / "munge.socket").exists, f"munge; see {folder}/said.log")
-        until(_idle, f"Slurm; see {folder}/said.log")
+        idle = ["sinfo", "--noheader", "--format=%T"]
+        until(lambda: ask(*idle, fails=True) == "idle\n", f"Slurm; see {folder}/said.log")
         try:
             yield
         finally:
             ask("scancel", "--user", getpass.getuser())
             until(lambda: not ask("squeue", "--noheader"), "the end of all jobs")
-
-
-def _idle() -> bool:
-    """Whether the node takes jobs; not while Slurm starts."""
-    done = subprocess.run(
-        ["sinfo", "--noheader", "--format=%T"], check=False, capture_output=True, text=True
-    )
-    return done.stdout == "idle\n"
 
 
 @pytest.fixture
@@ -131,10 +117,6 @@ def process_of(project: Path, run: str) -> int:
     """The process that does a run in `project`, once it has saved a state."""
     until((project / state_file("demo", run)).exists, f"a state of {run}")
     return the_process(project, f"/twf run demo {run}")
-
-
-def parent(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def job_of(run: str) -> str:

@@ -16,18 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from miniature import call, checkout
+from miniature import REPORT, call, change_params, change_twf, checkout, copied
+from miniature import TWF as RUN
 from processes import cut_power, ended, inside, start, the_process, until
 from safetensors.numpy import load_file
 
 from twf import files
 from twf.results import record
 
-RUN = "split-digits.twf.16.s0"
 RECORD = str(files.record_file("demo", RUN))
 RUNS = str(files.runs_file("demo"))
-REPORT = str(files.report_file("demo"))
 STATE = files.state_file("demo", RUN)
 LOG = files.log_file("demo", RUN)
 CHECKPOINT = str(files.checkpoint_file("letters"))
@@ -50,9 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def whole(made: Path, tmp_path: Path) -> Path:
     """A copy of `made`, with its modification times."""
-    folder = tmp_path / "project"
-    shutil.copytree(made, folder)
-    return folder
+    return copied(made, tmp_path)
 
 
 @pytest.fixture
@@ -106,14 +102,6 @@ def damage(path: Path, at: bytes | None = None) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def change(folder: Path, **hyperparameters: float) -> None:
-    """Change TwF's hyperparameters on Split Digits."""
-    path = folder / "params.yaml"
-    values = yaml.safe_load(path.read_text())
-    values["benchmarks"]["split-digits"]["methods"]["twf"] |= hyperparameters
-    path.write_text(yaml.safe_dump(values, sort_keys=False))
-
-
 def test_a_killed_job_is_done_again_from_its_saved_state(project: Path, as_made: AsMade) -> None:
     snakemake = going_on(project)
     os.kill(job(project), signal.SIGKILL)
@@ -130,7 +118,7 @@ def test_jobs_of_a_killed_snakemake_save_and_the_next_goes_on(
     snakemake = going_on(project)
     snakemake.kill()
     until(lambda: not inside(project), "the end of its jobs")
-    assert "stopped and saved: the same command goes on from here" in (project / LOG).read_text()
+    assert "stopped and saved" in (project / LOG).read_text()
     assert "Directory cannot be locked" in call(project, *MAKE, fails=True)
     call(project, "snakemake", "--unlock")
     call(project, *MAKE)
@@ -159,8 +147,7 @@ def test_after_dvc_was_killed_snakemake_goes_on_and_the_next_dvc_finds_it_done(
 @pytest.fixture(scope="module")
 def interrupted(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of `made` in which power was lost in the middle of a run."""
-    folder = tmp_path_factory.mktemp("interrupted") / "project"
-    shutil.copytree(made, folder)
+    folder = copied(made, tmp_path_factory.mktemp("interrupted"))
     (folder / RECORD).unlink()
     (folder / RUNS).unlink()
     cut_power(folder, going_on(folder))
@@ -170,8 +157,7 @@ def interrupted(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def dark(interrupted: Path, tmp_path: Path) -> Path:
     """A copy of `interrupted` for one test, which Snakemake takes for the folder it locked."""
-    folder = tmp_path / "dark"
-    shutil.copytree(interrupted, folder)
+    folder = copied(interrupted, tmp_path)
     for lock in (folder / ".snakemake/locks").iterdir():
         lock.write_text(lock.read_text().replace(str(interrupted), str(folder)))
     return folder
@@ -191,7 +177,7 @@ def test_a_damaged_state_is_not_used(dark: Path, as_made: AsMade) -> None:
     damage(dark / STATE)
     call(dark, "snakemake", "--unlock")
     call(dark, *MAKE)
-    assert f"{STATE} is damaged: starting over" in (dark / LOG).read_text()
+    assert f"{STATE} is damaged" in (dark / LOG).read_text()
     as_made(dark)
 
 
@@ -235,12 +221,10 @@ def test_a_disk_that_fills_up_is_named_and_costs_nothing_saved(
     filler = fill(on_small_disk)
     status, said = ended(snakemake)
     assert status == 1
-    full = f"the disk of {on_small_disk} is full: free some (`twf clean` shows what can go), then"
-    assert full in said
+    assert f"the disk of {on_small_disk} is full" in said and "`twf clean`" in said
     assert not (on_small_disk / RECORD).exists()
     said = call(on_small_disk, "twf", "run", "demo", RUN, fails=True)
-    assert "No space left on device): free some space there, then call again" in said
-    assert "Traceback" not in said
+    assert "No space left on device" in said and "Traceback" not in said
     filler.unlink()
     call(on_small_disk, *MAKE)
     assert "resumed" in (on_small_disk / LOG).read_text()
@@ -254,10 +238,8 @@ def test_a_read_only_folder_is_named_and_left_as_it_is(project: Path, as_made: A
         assert "Read-only file system" in call(project, *MAKE, fails=True)
         assert "Read-only file system" in call(project, "dvc", "repro", "runs-demo", fails=True)
         said = call(project, "twf", "run", "demo", RUN, fails=True)
-        assert "(Read-only file system): make that possible, then call again" in said
-        assert "Traceback" not in said
-        said = call(project, "twf", "doctor", "demo", fails=True)
-        assert "Read-only file system. To mend it: let it be written to, or clone" in said
+        assert "Read-only file system" in said and "Traceback" not in said
+        assert "Read-only file system" in call(project, "twf", "doctor", "demo", fails=True)
     finally:
         subprocess.run(["umount", "--lazy", str(project)], check=True)
     call(project, *MAKE)
@@ -293,7 +275,7 @@ def test_a_lock_left_behind_is_told_or_taken_over(project: Path, as_made: AsMade
 def test_a_damaged_checkpoint_is_not_trained_from(project: Path, as_made: AsMade) -> None:
     damage(project / CHECKPOINT)
     said = call(project, *MAKE, fails=True)
-    assert f"error: {CHECKPOINT} is damaged" in said
+    assert f"error: {CHECKPOINT}" in said
     (project / CHECKPOINT).unlink()
     call(project, "dvc", "checkout", "pretrain@letters")
     call(project, "touch", "--reference=data/letters.safetensors", CHECKPOINT)
@@ -308,7 +290,7 @@ def test_a_damaged_checkpoint_is_not_trained_from(project: Path, as_made: AsMade
 def test_a_damaged_record_is_not_collected(whole: Path, as_made: AsMade) -> None:
     damage(whole / RECORD, at=RUN.encode())
     said = call(whole, "twf", "collect", "demo", fails=True)
-    assert f"error: {RECORD} cannot be read" in said and "delete it and run again" in said
+    assert f"error: {RECORD}" in said
     (whole / RECORD).unlink()
     call(whole, "dvc", "checkout", "runs-demo")
     call(whole, "twf", "collect", "demo")
@@ -354,11 +336,10 @@ def test_a_clock_set_back_stops_before_the_first_job(whole: Path, as_made: AsMad
     assert jobs(whole, REPORT) == {}
     (whole / RECORD).unlink()
     said = call(whole, *MAKE, fails=True)
-    assert "have times in the future" in said and "Execute 1 jobs" not in said
-    assert "have times in the future" in call(whole, "twf", "doctor", "demo", fails=True)
-    late = ("find", "-H", "data", "checkpoints", "results", "params.yaml", "-newermt", "now")
-    assert " ".join(late) in said
-    call(whole, *late, "-exec", "touch", "--date=now", "{}", "+")
+    assert "in the future" in said and "Execute 1 jobs" not in said
+    assert "in the future" in call(whole, "twf", "doctor", "demo", fails=True)
+    (remedy,) = re.findall(r"find -H .* -exec touch --date=now \{\} \+", said)
+    call(whole, *remedy.split())
     assert jobs(whole, RECORD) == {"run": 1, "total": 1}
     call(whole, *MAKE)
     as_made(whole)
@@ -371,10 +352,7 @@ def planned(folder: Path) -> set[str]:
 
 
 def test_two_studies_at_once_are_both_done(project: Path, as_made: AsMade) -> None:
-    path = project / "params.yaml"
-    values = yaml.safe_load(path.read_text())
-    values["studies"]["other"] = values["studies"]["demo"]
-    path.write_text(yaml.safe_dump(values, sort_keys=False))
+    change_params(project, lambda v: v["studies"].update(other=v["studies"]["demo"]))
     snakemake = going_on(project)
     first = job(project)
     os.kill(first, signal.SIGSTOP)  # so that the second begins and ends meanwhile
@@ -393,8 +371,7 @@ def test_a_study_started_twice_is_done_once(project: Path, as_made: AsMade) -> N
     os.kill(first, signal.SIGSTOP)
     assert "Directory cannot be locked" in call(project, *MAKE, fails=True)
     said = call(project, "twf", "run", "demo", RUN, fails=True)
-    host = os.uname().nodename
-    assert f"this run is being done by another process (process {first} on {host})" in said
+    assert f"process {first} on {os.uname().nodename}" in said
     os.kill(first, signal.SIGCONT)
     assert ended(snakemake)[0] == 0
     as_made(project)
@@ -405,10 +382,10 @@ def test_parameters_changed_meanwhile_are_told_and_do_not_mix(
 ) -> None:
     """All jobs read the parameters that Snakemake planned with; DVC notes no others for them."""
     dvc = going_on(project, "dvc", "repro", "runs-demo")
-    change(project, alpha=0.7)
+    change_twf(project, alpha=0.7)
     status, said = ended(dvc)
     assert status != 0 and "failed to reproduce 'runs-demo'" in said
-    assert "params.yaml was changed meanwhile: what was made is of params.yaml as it was" in said
+    assert "params.yaml was changed meanwhile" in said
     as_made(project)
     assert planned(project) == {"done", "stale"}
     call(project, "dvc", "repro", "runs-demo")
