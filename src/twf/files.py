@@ -131,10 +131,11 @@ def writing(what: Path | str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked(path: Path, work: str) -> Iterator[None]:
-    """Hold the lock file `path`; where another process holds it, say what it does and wait.
+def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
+    """Hold the lock file `path`, which says who holds it, while doing some `work`.
 
-    The lock of a process ends with the process, however it ends. The file stays, empty.
+    Where another process holds it, say so and wait; raise `UserError` where `wait` is false. The
+    lock of a process ends with the process, however it ends.
     """
     from filelock import FileLock, Timeout  # most commands lock nothing
 
@@ -146,7 +147,13 @@ def locked(path: Path, work: str) -> Iterator[None]:
         try:
             lock.acquire(blocking=False)
         except Timeout:
-            print(f"waiting for another process: {work}", file=sys.stderr, flush=True)
+            holder = "which has just ended"
+            with contextlib.suppress(FileNotFoundError):
+                holder = path.read_text()
+            said = f"{work} is being done by another process ({holder})"
+            if not wait:
+                raise UserError(f"{said}: wait for it, or stop it") from None
+            print(f"waiting: {said}", file=sys.stderr, flush=True)
             lock.acquire()
     except OSError as error:
         raise UserError(
@@ -154,8 +161,11 @@ def locked(path: Path, work: str) -> Iterator[None]:
             f"{path.parent} a link to a folder on another one"
         ) from None
     try:
+        with contextlib.suppress(OSError):  # on a full disk nobody is told who holds it
+            path.write_text(f"process {os.getpid()} on {os.uname().nodename}")
         yield
     finally:
+        path.unlink(missing_ok=True)  # who waits for it takes it anew
         lock.release()
 
 

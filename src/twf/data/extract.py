@@ -35,7 +35,7 @@ def extracted(*archives: Path, scratch: Path = SCRATCH) -> Iterator[Path]:
     paths = "\n".join(str(archive.resolve()) for archive in archives)
     mark = hashlib.sha256(paths.encode()).hexdigest()[:8]
     folder = scratch / f"{archives[0].name}.{mark}"
-    with files.locked(scratch / f"{folder.name}.lock", f"it has unpacked {archives[0]}"):
+    with files.locked(scratch / f"{folder.name}.lock", f"unpacking {archives[0]}"):
         for lock in scratch.glob("*.lock"):  # a killed process holds its lock no more
             with contextlib.suppress(Timeout), FileLock(lock, blocking=False):
                 _remove(lock.with_suffix(""))

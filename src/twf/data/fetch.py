@@ -33,7 +33,7 @@ def fetch(name: str, entry: Entry, root: Path = files.ARCHIVES) -> None:
         if _kept(place, name, file):
             continue
         partials = root / ".partial" / name
-        with files.locked(partials / f"{file_name}.lock", f"it fetches {place}"):
+        with files.locked(partials / f"{file_name}.lock", f"fetching {place}"):
             if not _kept(place, name, file):
                 _fetch(place, name, file, partials)
     found = {f: file.model_dump(exclude={"addresses"}) for f, file in entry.files.items()}

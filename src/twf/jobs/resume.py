@@ -7,7 +7,6 @@ of all that decides the result stands beside it; a state of another guard is not
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from twf.errors import UserError
-from twf.files import atomic, writing
+from twf.files import atomic, locked
 from twf.jobs.checkpoints import digest
 from twf.learning.state import Tensors, flatten
 
@@ -124,7 +123,7 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
 
     Raises `UserError` where another process is at this run.
     """
-    with _locked(path.parent.with_name(f"{path.parent.name}.lock")):
+    with locked(path.parent.with_name(f"{path.parent.name}.lock"), "this run", wait=False):
         for left in path.parent.glob(".*.partial"):  # by a process that was killed while it wrote
             left.unlink()
         keeper = Keeper(path, guard, every)
@@ -139,31 +138,3 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
             keeper.wait()
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that ends with this process, however it ends; `UserError` where it is taken."""
-    while True:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            opened = path.open("a+")
-        with opened as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.seek(0)
-                raise UserError(
-                    f"this run is being done by another process ({lock.read().strip()}): wait for "
-                    "it, or stop it"
-                ) from None
-            if not path.exists() or not os.path.samestat(os.fstat(lock.fileno()), path.stat()):
-                continue  # it was removed by the one who had it, just before we took it
-            lock.truncate(0)
-            lock.write(f"process {os.getpid()} on {os.uname().nodename}")
-            lock.flush()
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
-            return
