@@ -77,30 +77,27 @@ def _ask_nvml() -> tuple[dict[Gpu, Usage | None], str]:
 
     try:
         pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError_LibraryNotFound:
         return dict.fromkeys(_by_driver_files()), ""
     except pynvml.NVMLError as error:
         return {}, str(error)
     found: dict[Gpu, Usage | None] = {}
-    wrong = []
-    try:
-        count = pynvml.nvmlDeviceGetCount()
-        for number in range(count):
-            try:
-                whole = pynvml.nvmlDeviceGetHandleByIndex(number)
-                model = pynvml.nvmlDeviceGetName(whole)
-                for handle in _instances(pynvml, whole) or [whole]:
-                    name = pynvml.nvmlDeviceGetName(handle)
-                    name = name if name.startswith(model) else f"{model} {name}"
-                    used = _usage(pynvml, handle)
-                    found[Gpu(pynvml.nvmlDeviceGetUUID(handle), name)] = used
-            except pynvml.NVMLError_NoPermission:
-                continue
-            except pynvml.NVMLError as error:
-                wrong.append(f"GPU {number}: {error}")
-    finally:
-        pynvml.nvmlShutdown()
-    return found, "; ".join(wrong) if count else "no GPU was found"
+    wrong = [] if count else ["no GPU was found"]
+    for number in range(count):
+        try:
+            whole = pynvml.nvmlDeviceGetHandleByIndex(number)
+            model = pynvml.nvmlDeviceGetName(whole)
+            for handle in _instances(pynvml, whole) or [whole]:
+                name = pynvml.nvmlDeviceGetName(handle)
+                name = name if name.startswith(model) else f"{model} {name}"
+                found[Gpu(pynvml.nvmlDeviceGetUUID(handle), name)] = _usage(pynvml, handle)
+        except pynvml.NVMLError_NoPermission:
+            continue
+        except pynvml.NVMLError as error:
+            wrong.append(f"GPU {number}: {error}")
+    pynvml.nvmlShutdown()
+    return found, "; ".join(wrong)
 
 
 def _instances(pynvml: Any, whole: Any) -> list[Any]:

@@ -119,7 +119,7 @@ class Keeper:
 
 @contextlib.contextmanager
 def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]:
-    """A keeper for one run, with a folder for `path` alone; SIGTERM and SIGINT tell it to stop.
+    """A keeper for one run, whose state is saved at `path`; SIGTERM and SIGINT tell it to stop.
 
     Raises `UserError` where another process is at this run.
     """
