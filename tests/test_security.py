@@ -35,31 +35,34 @@ from twf.study.params import Network
 # The source
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "import pickle; pickle.load(open('x', 'rb'))",
-        "import pandas; pandas.read_pickle('x')",
-        "import marshal; marshal.loads(b'x')",
-        "import shelve; shelve.open('x')",
-        "import joblib",
-        "import torch; torch.load('x')",
-        "import numpy as np; np.load('x', allow_pickle=True)",
-        "from multiprocessing.connection import Client",
-        "import yaml; yaml.load('x', Loader=yaml.Loader)",
-        "eval('x')",
-        "exec('x')",
-        "import os; os.system('x')",
-        "import subprocess; subprocess.run('x', shell=True)",
-        "import tarfile; tarfile.open('x').extractall('y')",
-        "import jinja2; jinja2.Environment()",
-        "import markupsafe; markupsafe.Markup('x' + y)",
-    ],
-)
-def test_a_line_that_runs_code_from_data_fails_the_lint(line: str) -> None:
-    words = [sys.executable, "-m", "ruff", "check", "--stdin-filename", "src/twf/new.py", "-"]
-    done = subprocess.run(words, input=line, cwd=PROJECT, capture_output=True, text=True)
-    assert re.search(r"^(S\d+|TID251) ", done.stdout, flags=re.M), done.stdout + done.stderr
+DANGEROUS = """
+import pickle; pickle.load(open('x', 'rb'))
+import pandas; pandas.read_pickle('x')
+import marshal; marshal.loads(b'x')
+import shelve; shelve.open('x')
+import joblib
+import torch; torch.load('x')
+import numpy as np; np.load('x', allow_pickle=True)
+from multiprocessing.connection import Client
+import yaml; yaml.load('x', Loader=yaml.Loader)
+eval('x')
+exec('x')
+import os; os.system('x')
+import subprocess; subprocess.run('x', shell=True)
+import tarfile; tarfile.open('x').extractall('y')
+import jinja2; jinja2.Environment()
+import markupsafe; markupsafe.Markup('x' + y)
+""".strip().splitlines()
+
+
+def test_lines_that_run_code_from_data_fail_the_lint() -> None:
+    words = [sys.executable, "-m", "ruff", "check", "--output-format", "concise"]
+    words += ["--stdin-filename", "src/twf/new.py", "-"]
+    done = subprocess.run(
+        words, input="\n".join(DANGEROUS), cwd=PROJECT, capture_output=True, text=True
+    )
+    found = re.findall(r"new\.py:(\d+):\d+: (?:S\d+|TID251) ", done.stdout)
+    assert {int(line) for line in found} == set(range(1, len(DANGEROUS) + 1)), done.stdout
 
 
 def test_the_workflow_has_no_such_line() -> None:
@@ -126,6 +129,10 @@ def postscript(path: Path, trace: Path) -> None:
     interpreter.chmod(0o755)
 
 
+def best_hyperparameters(path: Path) -> object:
+    return grids.load_best_hyperparameters(str(path), "study")
+
+
 RESNET = Network(architecture="resnet18", width=4)
 READERS: dict[str, tuple[str, Callable[[Path, Path], None], Callable[[Path], object]]] = {
     "arrays": ("x.npz", array_of_objects, lambda path: archive.read_npz(path, 2)),
@@ -140,16 +147,9 @@ READERS: dict[str, tuple[str, Callable[[Path, Path], None], Callable[[Path], obj
     "checkpoint": ("x.safetensors", saved_by_torch, lambda p: checkpoints.load(p, RESNET)),
     "record": ("x.parquet", pickled, record.read),
     "params": ("x.yaml", tagged, reading.load),
-    "best hyperparameters": (
-        "x.yaml",
-        tagged,
-        lambda path: grids.load_best_hyperparameters(str(path), "s"),
-    ),
-    "no hyperparameters": (
-        "x.yaml",
-        pickled,
-        lambda path: grids.load_best_hyperparameters(str(path), "s"),
-    ),
+    "registry": ("x.yaml", tagged, lambda _: registry.load()),
+    "best hyperparameters": ("x.yaml", tagged, best_hyperparameters),
+    "no hyperparameters": ("x.yaml", pickled, best_hyperparameters),
 }
 
 
@@ -160,20 +160,11 @@ def test_a_file_with_code_is_named_and_its_code_not_run(
     name, write, read = READERS[reader]
     trace = tmp_path / "it ran"
     write(tmp_path / name, trace)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "x.yaml"))
     with pytest.raises(UserError, match=re.escape(str(tmp_path / name))):
         read(tmp_path / name)
     assert not trace.exists()
-
-
-def test_a_registry_with_code_is_named_and_its_code_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tagged(tmp_path / "x.yaml", tmp_path / "it ran")
-    monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "x.yaml"))
-    with pytest.raises(UserError, match=r"x\.yaml is not valid YAML"):
-        registry.load()
-    assert not (tmp_path / "it ran").exists()
 
 
 @pytest.mark.parametrize("write", [pickled, saved_by_torch])
