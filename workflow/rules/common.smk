@@ -32,13 +32,12 @@ try:
 except UserError as error:
     raise WorkflowError(str(error))
 PARAMS = FROZEN.params
-workflow.configfiles.append(
-    str(FROZEN.path)
-)  # Snakemake shows it, and sends it to other machines
+# so that it is in Snakemake's report, and sent to jobs on other machines
+workflow.configfiles.append(str(FROZEN.path))
 
 
 def unless_refused(function, *words):
-    """What the function gives; a user's mistake ends the workflow before its first job."""
+    """The function's result; a user's mistake ends the workflow before its first job."""
     try:
         return function(*words)
     except UserError as error:
@@ -47,12 +46,12 @@ def unless_refused(function, *words):
 
 @cache
 def plan(name):
-    """A study's plan, made when something of it is asked for: its best hyperparameters may still be to find."""
+    """A study's plan, made on demand: its best hyperparameters may not have been found yet."""
     return unless_refused(study.expand, PARAMS, name)
 
 
-# A job that trains takes a slot of a GPU, and none where there is none. In a job of a cluster its
-# command looks: others need no GPU, and may lie on a node whose driver has some, but not for them.
+# A job that trains takes a slot of a GPU if there is one. On a cluster each command looks by itself:
+# other jobs need no GPU, and may run on a node whose GPUs are not for them.
 GPUS = [] if workflow.remote_exec else unless_refused(visible.gpus)
 GPU = int(bool(GPUS))
 if GPUS and workflow.local_exec:
@@ -60,13 +59,13 @@ if GPUS and workflow.local_exec:
 if GPUS and "gpu" not in workflow.global_resources:  # else `--resources gpu=N` says it
     workflow.register_resource("gpu", len(GPUS) * PARAMS.gpu_slots)
 
-# Where Snakemake was started: in a job of a cluster it would try again with no more time or memory.
+# By the Snakemake that was started: one in a cluster's job could not ask for more time or memory.
 RETRIES = 0 if workflow.remote_exec else 2
 
 
 wildcard_constraints:
     study="|".join(PARAMS.studies),
-    archive="[a-z0-9-]+",  # no rule before `fetch` looks whether it is known
+    archive="[a-z0-9-]+",  # no rule before `fetch` looks it up
     data="[^/]+",
     source="[^/]+",
     run="[^/]+",
@@ -75,7 +74,7 @@ wildcard_constraints:
 
 @cache
 def room_for(name):
-    """Nothing; the workflow ends before its first job where a study's disk is too small."""
+    """End the workflow before its first job if a study's disk is too small."""
     warning = unless_refused(disk.check, PARAMS, plan(name))
     if warning is not None:
         print(f"warning: {warning}", file=sys.stderr)
@@ -107,7 +106,7 @@ def source_of(wildcards):
 
 
 def records_of(wildcards):
-    """The records of all runs of a study, whose disk is looked at first."""
+    """The records of all runs of a study, if its disk has room for them."""
     room_for(wildcards.study)
     return [
         files.record_file(wildcards.study, run) for run in plan(wildcards.study).runs
@@ -127,7 +126,7 @@ def data_input(wildcards):
 
 
 def prepared(name):
-    """A data set's file; a published one's content is fixed, so its time says nothing."""
+    """A data set's file; a published one's content is fixed, so its time does not matter."""
     path = str(files.data_file(name))
     return ancient(path) if PARAMS.datasets[name].reader == "official" else path
 
@@ -145,14 +144,14 @@ def pretrain_input(wildcards):
 
 
 def pretrain_parameters(wildcards):
-    """What decides the checkpoint beside its input."""
+    """What the checkpoint depends on beside its input."""
     source = source_of(wildcards)
     augmentation = source.data and PARAMS.datasets[source.data].augmentation
     return source.model_dump_json(), augmentation and augmentation.model_dump_json()
 
 
 def digest(*parts):
-    """What changes when one of these does; Snakemake's own report would show titles unescaped."""
+    """A hash of the parts; Snakemake's own report would show titles unescaped."""
     texts = [
         part if isinstance(part, str) else part.model_dump_json() for part in parts
     ]
@@ -160,13 +159,13 @@ def digest(*parts):
 
 
 def described(name):
-    """What the statement repeats of params.yaml beside what its inputs are made anew for."""
+    """A hash of what the statement says of params.yaml beside its inputs."""
     streams = {run.benchmark for run in plan(name).runs.values()}
     parts = [PARAMS.studies[name], *(PARAMS.benchmarks[s] for s in sorted(streams))]
     return digest(*parts, str(PARAMS.fidelity))
 
 
 def run_data(wildcards):
-    """The data of the benchmark, and of the source where the run needs its images too."""
+    """The data of the benchmark, and of the source if the run needs its images too."""
     run = run_of(wildcards)
     return [prepared(d) for d in (run.data, run.source_data) if d is not None]

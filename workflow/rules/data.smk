@@ -27,7 +27,7 @@ rule data:
     conda:
         "../../environment.yml"
     params:
-        # what an image passes on its way to the network is not part of the arrays
+        # images are augmented in training
         dataset=lambda w: data_of(w).model_dump_json(exclude={"title", "augmentation"}),
     shell:
         "twf data prepare {wildcards.data} > {log} 2>&1"

@@ -16,6 +16,6 @@ rule pretrain:
     params:
         source=pretrain_parameters,
     shell:
-        # in the place of the shell, which would end on SIGTERM without waiting for it
+        # exec: a shell would end on SIGTERM without waiting for the command
         "exec twf pretrain train {wildcards.source}"
         " --threads {threads} --attempt {resources.attempt} > {log} 2>&1"

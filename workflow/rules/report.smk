@@ -41,7 +41,7 @@ rule report:
         search=lambda w: files.search_files(w.study) if plan(w.study).search else [],
         comparison=f"{files.COMPARISON}.parquet",
         claims=f"{files.CLAIMS}.parquet",
-        metrics=files.METRICS,  # not read: whoever makes the report has it for DVC
+        metrics=files.METRICS,  # not read, but made with the report, for DVC
         statement=files.STATEMENT,
         cards=files.MODEL_CARDS,
     output:

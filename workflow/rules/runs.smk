@@ -15,9 +15,9 @@ rule run:
         gpu=GPU,
         attempt=lambda wildcards, attempt: attempt,
     params:
-        # all that decides the result: Snakemake runs again what has changed here
+        # all that the result depends on: a change here reruns the run
         parameters=lambda w: run_of(w).parameters,
     shell:
-        # in the place of the shell, which would end on SIGTERM without waiting for it
+        # exec: a shell would end on SIGTERM without waiting for the command
         "exec twf run {wildcards.study} {wildcards.run}"
         " --threads {threads} --attempt {resources.attempt} > {log} 2>&1"
