@@ -28,6 +28,7 @@ from twf import files
 from twf.results import figures, record, search, tables
 from twf.results.documents import report, statement
 from twf.results.paper import claim_evaluation, comparison
+from twf.results.runs import Runs
 from twf.study import Plan, Run, expand, reading
 from twf.study.params import Params
 
@@ -106,22 +107,24 @@ def stages(params: Params, plan: Plan) -> dict[str, Callable[[], object]]:
     paths = [files.record_file(plan.study, run) for run in plan.runs]
 
     def make_tables() -> None:
-        for name in plan.tables:
-            tables.write(plan, name)
+        runs = Runs.collected(plan)
+        for table in plan.tables.values():
+            tables.write(runs, table)
         if plan.search:
-            search.write(plan)
+            search.write(runs)
 
     def compare() -> None:
-        comparison.write(params, plan)
-        claim_evaluation.write(plan)
+        runs = Runs.collected(plan)
+        comparison.write(params, runs)
+        claim_evaluation.write(runs)
 
     return {  # in the order in which each finds what it needs
         "collect": lambda: record.collect(paths, files.runs_file(plan.study)),
         "table": make_tables,
         "compare": compare,
         "figures": lambda: figures.write(plan),
-        "describe": lambda: statement.write(params, plan),
-        "report": lambda: report.write(plan),
+        "describe": lambda: statement.write(params, Runs.collected(plan)),
+        "report": lambda: report.write(params, Runs.collected(plan)),
     }
 
 

@@ -13,7 +13,8 @@ from project import PROJECT
 
 from twf import files, study
 from twf.data import registry
-from twf.results import figures
+from twf.results import figures, record
+from twf.results.runs import Runs
 from twf.study import params, reading
 
 DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
@@ -132,7 +133,8 @@ def test_each_plot_is_of_a_figures_data_by_a_template_that_is_there(name: str) -
     plan = study.expand(_without_searches(), study_name)
     known = {str(files.figure_file(study_name, f.name, "csv")): f for f in figures.planned(plan)}
     assert source in known, f"mend {name!r} under plots in dvc.yaml"
-    columns = set(known[source].kind.frame(plan, known[source].table, {}).columns)
+    runs = Runs(plan, record.SCHEMA.empty_table())
+    columns = set(known[source].kind.frame(runs, known[source].table).columns)
     assert {plot["x"], y} <= columns
     assert name.startswith(f"{study_name}, "), "`dvc plots show STUDY` goes by the first word"
     template = (PROJECT / f".dvc/plots/{plot['template']}.json").read_text()

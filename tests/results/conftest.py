@@ -16,6 +16,7 @@ from project import PROJECT
 from twf import study
 from twf.files import PARAMS, PUBLISHED, record_file, runs_file
 from twf.results import record
+from twf.results.runs import Runs
 from twf.study import Plan, reading
 
 Write = Callable[..., None]
@@ -103,11 +104,12 @@ def write_record(row_of: Callable[..., dict[str, Any]]) -> Write:
 
 
 @pytest.fixture
-def collect() -> Callable[[Plan], None]:
-    """Collect the records that exist of a plan's runs."""
+def collect() -> Callable[[Plan], Runs]:
+    """Collect the records that exist of a plan's runs; the runs with them and their losses."""
 
-    def gather(plan: Plan) -> None:
+    def gather(plan: Plan) -> Runs:
         files = [record_file(plan.study, run) for run in plan.runs]
         record.collect([file for file in files if file.exists()], runs_file(plan.study))
+        return Runs.collected(plan, history=True)
 
     return gather

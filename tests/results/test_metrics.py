@@ -9,12 +9,13 @@ import pytest
 
 from twf.files import metrics_file
 from twf.results import metrics
+from twf.results.runs import Runs
 from twf.study import Plan
 
 
-def written(plan: Plan) -> dict[str, Any]:
-    metrics.write(plan)
-    found: dict[str, Any] = json.loads(metrics_file(plan.study).read_text())
+def written(runs: Runs) -> dict[str, Any]:
+    metrics.write(runs)
+    found: dict[str, Any] = json.loads(metrics_file("small").read_text())
     return found
 
 
@@ -33,8 +34,7 @@ def write_all(plan: Plan, write_record: Any, final: dict[str, float]) -> None:
 def test_each_cell_has_its_means_by_table_and_cell(make_plan, write_record, collect):
     plan = make_plan([0, 1], methods=["finetune", "er"], protocols=["class-il"], buffers=[500])
     write_all(plan, write_record, {"finetune": 20.0, "er": 60.0})
-    collect(plan)
-    assert written(plan) == {
+    assert written(collect(plan)) == {
         "main": {
             "split-cifar10": {
                 "finetune": {"class-il": {"faa": 20.5, "ff": 10.0}},
@@ -49,8 +49,7 @@ def test_a_mean_over_fewer_runs_says_how_many_are_missing(make_plan, write_recor
     write_record(plan, "split-cifar10.joint.s0")
     write_record(plan, "split-cifar10.er.500.s0", status="diverged", accuracy_class_il=[])
     write_record(plan, "split-cifar10.er.500.s1", digest="of other parameters")
-    collect(plan)
-    cells = written(plan)["main"]["split-cifar10"]
+    cells = written(collect(plan))["main"]["split-cifar10"]
     assert cells["joint"] == {"class-il": {"faa": 80.0, "missing": 2}}  # Joint forgets nothing
     assert cells["er"] == {"500": {"class-il": {"missing": 3}}}
 
@@ -62,8 +61,7 @@ def test_forgetting_is_what_the_table_shows(make_plan, write_record, collect, de
     plan = plan.model_copy(update={"tables": {table.name: table}})
     rising = [[10.0 * (phase + 1)] * 5 for phase in range(5)]  # 50 in the end, 40 before
     write_record(plan, "split-cifar10.er.500.s0", accuracy_class_il=rising)
-    collect(plan)
-    found = written(plan)["main"]["split-cifar10"]["er"]["500"]["class-il"]
+    found = written(collect(plan))["main"]["split-cifar10"]["er"]["500"]["class-il"]
     assert found["ff"] == {"published": 0.0, "paper": -10.0}[definition]
 
 
@@ -74,8 +72,7 @@ def test_variants_have_a_level_of_their_own(make_plan, write_record, collect):
         [0], methods=["derpp"], protocols=["task-il"], buffers=[500], variants=variants
     )
     write_all(plan, write_record, {"derpp": 70.0})
-    collect(plan)
-    assert written(plan)["main"]["split-cifar10"]["derpp"] == {
+    assert written(collect(plan))["main"]["split-cifar10"]["derpp"] == {
         "as-set": {"500": {"task-il": {"faa": 70.0, "ff": 10.0}}},
         "weak": {"500": {"task-il": {"faa": 70.0, "ff": 10.0}}},
     }
@@ -89,8 +86,7 @@ def test_a_search_has_its_best_trial(make_plan, write_record, collect):
     small, _ = plan.search
     for trial, accuracy in zip(small.trials, (40.0, 50.0), strict=True):
         write_record(plan, trial.runs[0], accuracy_class_il=[[accuracy] * 5] * 5)
-    collect(plan)
-    assert written(plan) == {
+    assert written(collect(plan)) == {
         "search": {
             "split-cifar10": {
                 "er": {

@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from twf.errors import UserError
-from twf.files import record_file, runs_file
-from twf.results import figures, record, tables
+from twf.files import PARAMS, record_file, report_file, runs_file
+from twf.results import figures, record
 from twf.results.documents import report
-from twf.study import Plan
+from twf.results.runs import Runs
+from twf.study import Plan, reading
 
 TORN, OLD, MISSING, DONE = (
     f"split-cifar10.{name}.s0" for name in ("joint", "finetune", "er.500", "er.5120")
@@ -117,9 +118,9 @@ def test_a_collected_table_with_other_columns_is_refused_by_what_reads_it(plan: 
     gather(plan)
     path = runs_file("small")
     pq.write_table(pq.read_table(path).drop_columns(["history"]), path)
-    for make in (report.write, figures.write, lambda p: tables.write(p, "main.split-cifar10")):
+    for read in (Runs.collected, figures.write, lambda plan: record.read_losses(plan.study)):
         with pytest.raises(UserError, match="lacks history"):
-            make(plan)
+            read(plan)
 
 
 def test_collecting_some_says_why_others_are_not_there(plan: Plan) -> None:
@@ -134,17 +135,17 @@ def test_collecting_some_says_why_others_are_not_there(plan: Plan) -> None:
     assert rows[OLD]["reason"] == reasons[OLD]
 
 
-def test_an_unreadable_record_is_a_hole_in_tables_and_report(plan: Plan) -> None:
+def test_an_unreadable_record_is_counted_in_the_report(plan: Plan) -> None:
     gather(plan)
-    long = tables.cells(plan, "main.split-cifar10", record.read(runs_file("small")))
-    counts = long[long["protocol"] == "class-il"].set_index(["method", "buffer"])["n"]
-    assert counts.tolist() == [0, 0, 0, 1]
-    tables.write(plan, "main.split-cifar10")
+    runs = Runs.collected(plan)
+    assert [outcome.status for outcome in runs.outcomes.values()] == [
+        *("unreadable", "unreadable", "missing", "finished")
+    ]
     figures.write(plan)
-    report.write(plan)
-    page = (runs_file("small").parent / "report.html").read_text()
+    report.write(reading.load(PARAMS), runs)
+    page = report_file("small").read_text()
     assert "4 planned: 1 finished, 2 unreadable, 1 missing" in page
-    assert "record version 1, this code reads" in page
+    assert f"{record_file('small', OLD)} has record version 1" in page
 
 
 def test_nothing_to_collect_is_a_table_of_no_rows(make_plan: Any) -> None:

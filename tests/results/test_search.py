@@ -39,8 +39,7 @@ def best_of(plan, method):
 def test_the_highest_mean_over_seeds_is_the_best(plan, write_record, collect):
     write_trials(plan, write_record, "er", [[90.0, 10.0], [60.0, 50.0]])
     write_trials(plan, write_record, "derpp", [[70.0, 70.0], [60.0, 50.0]])
-    collect(plan)
-    search.write(plan)
+    search.write(collect(plan))
     (er,) = best_of(plan, "er")
     assert er["hyperparameters"] == '{"lr": 0.1}'
     assert (er["accuracy_mean"], er["n"], er["as_set"]) == (55.0, 2, True)
@@ -50,8 +49,7 @@ def test_the_highest_mean_over_seeds_is_the_best(plan, write_record, collect):
 
 def test_equals_leave_the_hyperparameters_as_they_are(plan, write_record, collect):
     write_trials(plan, write_record, "er", [[50.0, 50.0], [50.0, 50.0]])
-    collect(plan)
-    search.write(plan)
+    search.write(collect(plan))
     (er,) = best_of(plan, "er")
     assert er["as_set"]
     assert best_of(plan, "derpp") == []  # nothing has run
@@ -61,8 +59,7 @@ def test_a_trial_that_diverged_once_is_not_the_best(plan, write_record, collect)
     (cell,) = [cell for cell in plan.search if cell.method == "er"]
     write_trials(plan, write_record, "er", [[90.0, 90.0], [60.0, 50.0]])
     write_record(plan, cell.trials[0].runs[1], status="diverged", accuracy_class_il=[])
-    collect(plan)
-    search.write(plan)
+    search.write(collect(plan))
     (er,) = best_of(plan, "er")
     assert er["hyperparameters"] == '{"lr": 0.1}'
     table = pd.read_csv(search_files(plan.study)[0])
@@ -72,8 +69,7 @@ def test_a_trial_that_diverged_once_is_not_the_best(plan, write_record, collect)
 
 def test_the_best_are_input_of_another_study(plan, write_record, collect):
     write_trials(plan, write_record, "er", [[70.0, 70.0], [60.0, 50.0]])
-    collect(plan)
-    search.write(plan)
+    search.write(collect(plan))
     _, page, study = search_files(plan.study)
     found = searching.load_best_hyperparameters(str(study), "another")
     (place,) = found

@@ -28,7 +28,6 @@ def test_no_value_has_no_mean() -> None:
     assert statistics.interquartile_mean([]) is None
     assert statistics.bootstrap_interval([]) is None
     assert statistics.student_interval([]) is None
-    assert statistics.probability_of_improvement([], []) is None
 
 
 def test_interquartile_mean_leaves_out_a_quarter_on_each_side() -> None:
@@ -95,7 +94,6 @@ def test_how_often_the_intervals_hold_the_true_mean(count: int, bootstrap: float
 def test_wins_are_paired_by_seed_and_ties_count_half() -> None:
     ours, theirs = [70.0, 60.0, 50.0, 40.0], [69.0, 60.0, 51.0, 39.0]
     assert statistics.wins(ours, theirs) == [1.0, 0.5, 0.0, 1.0]
-    assert statistics.probability_of_improvement(ours, theirs) == 0.625
     assert statistics.bootstrap_interval([1.0, 1.0, 1.0]) == (1.0, 1.0)
     with pytest.raises(ValueError, match="shorter"):
         statistics.wins(ours, theirs[:3])

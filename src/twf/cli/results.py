@@ -29,11 +29,11 @@ def collect(
     if not partial:
         record.collect(paths, files.runs_file(study))
         return
-    holes = record.collect_partial(paths, files.runs_file(study))
-    unreadable = [reason for reason in holes.values() if reason]
+    left_out = record.collect_partial(paths, files.runs_file(study))
+    unreadable = [reason for reason in left_out.values() if reason]
     print(
-        f"{len(paths) - len(holes)} of {len(paths)} records; "
-        f"{len(holes) - len(unreadable)} missing, {len(unreadable)} unreadable"
+        f"{len(paths) - len(left_out)} of {len(paths)} records; "
+        f"{len(left_out) - len(unreadable)} missing, {len(unreadable)} unreadable"
     )
     for reason in unreadable:
         print(f"unreadable: {reason}", file=sys.stderr)
@@ -50,13 +50,15 @@ def table(
 ) -> None:
     """Make a study's tables, as Parquet, CSV, Markdown and LaTeX. Next: `twf compare`."""
     from twf.results import tables
+    from twf.results.runs import Runs
 
     planned = plan_of(params, study)
     if table not in (None, *planned.tables):
         known = ", ".join(planned.tables)
         raise UserError(f"study {study} has no table {table!r}; there is {known}")
+    runs = Runs.collected(planned)
     for name in planned.tables if table is None else [table]:
-        tables.write(planned, name)
+        tables.write(runs, planned.tables[name])
 
 
 @app.command()
@@ -67,11 +69,12 @@ def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     `twf figures`.
     """
     from twf.results.paper import claim_evaluation, comparison
+    from twf.results.runs import Runs
 
     loaded = reading.load(params)
-    planned = expand(loaded, study)
-    comparison.write(loaded, planned)
-    claim_evaluation.write(planned)
+    runs = Runs.collected(expand(loaded, study))
+    comparison.write(loaded, runs)
+    claim_evaluation.write(runs)
 
 
 @app.command()
@@ -82,11 +85,12 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     `best_hyperparameters`. Next: `twf report`.
     """
     from twf.results import search
+    from twf.results.runs import Runs
 
     planned = plan_of(params, study)
     if not planned.search:
         raise UserError(f"study {study} has no experiment with 'search' in {params}")
-    search.write(planned)
+    search.write(Runs.collected(planned))
 
 
 @app.command()
@@ -96,8 +100,9 @@ def metrics(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     Next: `twf figures`; `dvc metrics diff` compares them with the last commit's.
     """
     from twf.results import metrics
+    from twf.results.runs import Runs
 
-    metrics.write(plan_of(params, study))
+    metrics.write(Runs.collected(plan_of(params, study)))
 
 
 @app.command()
@@ -122,9 +127,10 @@ def describe(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     Makes results/STUDY/reproducibility.md and results/STUDY/model-cards/. Next: `twf report`.
     """
     from twf.results.documents import statement
+    from twf.results.runs import Runs
 
     loaded = reading.load(params)
-    statement.write(loaded, expand(loaded, study))
+    statement.write(loaded, Runs.collected(expand(loaded, study)))
 
 
 @app.command()
@@ -142,8 +148,10 @@ def report(
     records from elsewhere, without their data.
     """
     from twf.results.documents import report
+    from twf.results.runs import Runs
 
-    planned = plan_of(params, study)
+    loaded = reading.load(params)
+    planned = expand(loaded, study)
     if partial:
         collect(study, params, partial=True)
         table(study, None, params)
@@ -153,4 +161,4 @@ def report(
         metrics(study, params)
         figures(study, params, cpu.cores())
         describe(study, params)
-    report.write(planned)
+    report.write(loaded, Runs.collected(planned))

@@ -1,9 +1,9 @@
-"""How tables become files: rows to a typed frame, and to Parquet, CSV, Markdown and LaTeX."""
+"""How tables become files: rows by column to Parquet, CSV, Markdown and LaTeX."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,25 @@ import pyarrow.parquet as pq
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from twf.files import atomic
-from twf.results.statistics import Interval
+
+Row = dict[str, Any]  # a row of a module's SCHEMA; what has no value is None, or left out
+Texts = dict[str, str]  # a row as text, by the heading of each column
+
+
+class Markdown(str):
+    """Text that is Markdown already: it is not escaped in a table."""
+
 
 _TEX = {character: f"\\{character}" for character in "&%$#_{}"}
 _TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 _TEX |= {"±": r"$\pm$", "—": "---"}
 
-
 # What a spreadsheet takes for a formula's start; the wide forms of East Asian text too.
 _FORMULA = ("=", "+", "-", "@", "\t", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+# What is shown as a number: 3; -0.5; 70.00 (1.20); 1.00 to 2.00; 2/3, 1 diverged
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(/\d+)?( [(\[].*| to .*|, \d+ diverged)?")
 
 
 def escape_tex(text: str) -> str:
@@ -40,6 +49,37 @@ def markdown_block(text: str, language: str) -> str:
     longest = max((len(ticks) for ticks in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
+
+
+def markdown_table(rows: Sequence[Texts]) -> str:
+    """Rows as a table in Markdown, numbers to the right; nothing where there are none."""
+    if not rows:
+        return ""
+    right = numeric(rows)
+    lines = [list(rows[0]), ["---:" if name in right else ":---" for name in rows[0]]]
+    lines += [[_markdown_text(text) for text in row.values()] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _markdown_text(text: str) -> str:
+    return text.replace("|", "\\|") if isinstance(text, Markdown) else escape_markdown(text)
+
+
+def numeric(rows: Sequence[Texts]) -> set[str]:
+    """The headings of the columns that hold nothing but numbers, or dashes where there is none."""
+    texts = {name: {row[name] for row in rows} - {"—"} for name in rows[0]}
+    return {name for name, found in texts.items() if all(map(_NUMBER.fullmatch, found))}
+
+
+def number(value: float | None, sign: str = "") -> str:
+    """A number as text, to two decimals; a dash where there is none."""
+    return "—" if value is None else f"{value:{sign}.2f}"
+
+
+def interval(row: Row, name: str) -> str:
+    """The interval from `NAME_low` to `NAME_high` as text; a dash where there is none."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "—" if low is None else f"{low:.2f} to {high:.2f}"
 
 
 def csv(frame: pd.DataFrame) -> str:
@@ -63,11 +103,6 @@ def _no_formula(value: Any) -> Any:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def read_made(path: Path, command: str) -> pd.DataFrame | str:
-    """A table of a study; where it has not been made, the command that makes it."""
-    return pd.read_parquet(path) if path.exists() else command
-
-
 _markdown = Environment(  # noqa: S701 - it makes no HTML: filters escape
     loader=PackageLoader("twf.results"),
     undefined=StrictUndefined,
@@ -75,7 +110,12 @@ _markdown = Environment(  # noqa: S701 - it makes no HTML: filters escape
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_markdown.filters |= {"md": escape_markdown, "tex": escape_tex, "block": markdown_block}
+_markdown.filters |= {
+    "md": escape_markdown,
+    "tex": escape_tex,
+    "block": markdown_block,
+    "table": markdown_table,
+}
 _tex = _markdown.overlay(  # braces and per cent signs mean something else in LaTeX
     block_start_string="<%",
     block_end_string="%>",
@@ -86,28 +126,33 @@ _tex = _markdown.overlay(  # braces and per cent signs mean something else in La
 )
 
 
-def to_frame(rows: list[dict[str, Any]], schema: pa.Schema) -> pd.DataFrame:
-    """Rows as a frame with the columns of a schema; what is absent is null, integers are Int64."""
-    frame: pd.DataFrame = pa.Table.from_pylist(rows, schema=schema).to_pandas(
+def complete(row: Row, schema: pa.Schema) -> Row:
+    """A row with all columns of a schema and no other, None where it has no value."""
+    return {name: row.get(name) for name in schema.names}
+
+
+def to_frame(rows: Sequence[Row], schema: pa.Schema) -> pd.DataFrame:
+    """Rows as a frame with the columns of a schema; integers are Int64, lists are kept."""
+    frame: pd.DataFrame = pa.Table.from_pylist(list(rows), schema=schema).to_pandas(
         types_mapper={pa.int64(): pd.Int64Dtype()}.get
     )
     return frame
 
 
-def ends(name: str, interval: Interval | None) -> dict[str, float | None]:
-    """The columns `NAME_low` and `NAME_high` of an interval; null where there is none."""
-    low, high = interval or (None, None)
-    return {f"{name}_low": low, f"{name}_high": high}
+def flat_csv(rows: Sequence[Row], schema: pa.Schema) -> str:
+    """Rows as CSV, where lists are words."""
+    frame = to_frame(rows, schema)
+    lists = [field.name for field in schema if pa.types.is_list(field.type)]
+    return csv(frame.assign(**{name: frame[name].map(" ".join) for name in lists}))
 
 
-def write_long(frame: pd.DataFrame, schema: pa.Schema, file: Callable[[str], Path]) -> None:
-    """Write a frame as Parquet and as CSV, where lists are words; `file` names them by ending."""
+def write_long(rows: Sequence[Row], schema: pa.Schema, file: Callable[[str], Path]) -> None:
+    """Write rows as Parquet and as CSV; `file` names them by ending."""
+    frame = to_frame(rows, schema)
     with atomic(file("parquet")) as partial:
         pq.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False), partial)
-    lists = [field.name for field in schema if pa.types.is_list(field.type)]
-    flat = frame.assign(**{name: frame[name].map(" ".join) for name in lists})
     with atomic(file("csv")) as partial:
-        partial.write_text(csv(flat))
+        partial.write_text(flat_csv(rows, schema))
 
 
 def write_text(template: str, values: dict[str, Any], path: Path) -> None:

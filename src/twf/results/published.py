@@ -1,4 +1,4 @@
-"""The cells of the paper's tables and of a study's, under one key, so that they can meet."""
+"""The cells of the paper's tables and of a study's, under one key, so that they can be compared."""
 
 from __future__ import annotations
 
@@ -102,14 +102,13 @@ def key_of(table: Table, cell: Cell) -> CellKey:
 def planned(plan: Plan) -> dict[CellKey, dict[int, str]]:
     """The runs of each cell of a study by seed, whichever of its experiments asks for them.
 
-    A variant that changes nothing, which a run's name does not say, has the runs of the method as
-    it is, and stands for it too.
+    A variant that changes nothing has the runs of the method as it is, and stands for it too.
     """
     found: dict[CellKey, dict[int, str]] = {}
     for table in plan.tables.values():
         for cell in table.cells:
             key = key_of(table, cell)
-            if all(cell.variant not in run.split(".") for run in cell.runs.values()):
+            if cell.unchanged:
                 found.setdefault(key, found.setdefault(key._replace(variant=None), {}))
             found.setdefault(key, {}).update(cell.runs)
     return {key: dict(sorted(runs.items())) for key, runs in found.items()}

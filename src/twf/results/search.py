@@ -6,13 +6,14 @@ import json
 from dataclasses import dataclass
 
 import pandas as pd
-import pyarrow as pa
 import yaml
 
 from twf.files import atomic, search_files
-from twf.learning.evaluation.metrics import final_average_accuracy
-from twf.results import output, record, statistics, tables
-from twf.study import Plan, SearchCell, Trial
+from twf.results import output, statistics
+from twf.results.output import Texts, number
+from twf.results.runs import Runs
+from twf.results.tables import PROTOCOL_TITLES
+from twf.study import SearchCell, Trial
 from twf.study.methods import METHODS
 from twf.study.params import BestHyperparameters
 
@@ -26,21 +27,6 @@ class TrialResult:
     diverged: int
     as_set: bool  # these are the hyperparameters of params.yaml
 
-    @property
-    def complete(self) -> bool:
-        """Every run finished."""
-        return len(self.accuracies) == len(self.trial.runs)
-
-    @property
-    def accuracy(self) -> str:
-        """The mean over seeds as text; a dash where no run finished."""
-        return f"{statistics.mean(self.accuracies):.2f}" if self.accuracies else "—"
-
-    @property
-    def hyperparameters(self) -> str:
-        """As text: `lr=0.03 alpha=0.2`."""
-        return self.trial.hyperparameters.text
-
 
 @dataclass(frozen=True)
 class CellResult:
@@ -51,8 +37,11 @@ class CellResult:
 
     @property
     def best(self) -> TrialResult | None:
-        """The highest mean accuracy among complete trials; of equals the one as set, the first."""
-        complete = [trial for trial in self.trials if trial.complete]
+        """The highest mean accuracy of trials without an unfinished run.
+
+        Of equals the one as set, or the first; None where no trial is complete.
+        """
+        complete = [t for t in self.trials if len(t.accuracies) == len(t.trial.runs)]
         return max(
             complete,
             key=lambda t: (statistics.mean(t.accuracies) or 0.0, t.as_set),
@@ -64,41 +53,26 @@ class CellResult:
         """The trial of params.yaml's own hyperparameters; None where the grid lacks them."""
         return next((trial for trial in self.trials if trial.as_set), None)
 
-    @property
-    def place(self) -> tuple[str, str, str, str]:
-        """Benchmark, method, buffer and protocol as text."""
-        buffer = "—" if self.cell.buffer is None else str(self.cell.buffer)
-        title = METHODS[self.cell.method].title
-        return self.cell.benchmark, title, buffer, tables.PROTOCOL_TITLES[self.cell.protocol]
 
-
-def results(plan: Plan, runs: pa.Table) -> list[CellResult]:
-    """What a study's searches found in its records; a run without one counts as not finished."""
-    rows = tables.records(plan, runs)
+def results(runs: Runs) -> list[CellResult]:
+    """What a study's searches found in its records."""
 
     def of_trial(cell: SearchCell, trial: Trial) -> TrialResult:
-        found = [rows[run] for run in trial.runs.values() if run in rows]
-        finished = [row for row in found if row["status"] == "finished"]
         return TrialResult(
             trial=trial,
-            accuracies=[
-                final_average_accuracy(tables.accuracy(r, cell.protocol)) for r in finished
-            ],
-            diverged=sum(row["status"] == "diverged" for row in found),
+            accuracies=list(runs.faa(trial.runs, cell.protocol).values()),
+            diverged=runs.counts(trial.runs.values())["diverged"],
             as_set=trial.hyperparameters == cell.as_set,
         )
 
-    return [CellResult(cell, [of_trial(cell, t) for t in cell.trials]) for cell in plan.search]
+    return [CellResult(cell, [of_trial(cell, t) for t in cell.trials]) for cell in runs.plan.search]
 
 
 def trials(found: list[CellResult]) -> pd.DataFrame:
     """A row per trial; accuracies in per cent on the held-out images, null where none finished."""
     return pd.DataFrame(
         {
-            "benchmark": result.cell.benchmark,
-            "method": result.cell.method,
-            "buffer": result.cell.buffer,
-            "protocol": result.cell.protocol,
+            **result.cell.model_dump(include={"benchmark", "method", "buffer", "protocol"}),
             "hyperparameters": json.dumps(trial.trial.hyperparameters.model_dump()),
             "as_set": trial.as_set,
             "best": trial is result.best,
@@ -113,14 +87,26 @@ def trials(found: list[CellResult]) -> pd.DataFrame:
     ).astype({"buffer": "Int64"})
 
 
+def entry(result: CellResult) -> Texts:
+    """A searched cell as text, by the heading of each column."""
+    texts = {
+        "Benchmark": result.cell.benchmark,
+        "Method": METHODS[result.cell.method].title,
+        "Buffer": "—" if result.cell.buffer is None else str(result.cell.buffer),
+        "Protocol": PROTOCOL_TITLES[result.cell.protocol],
+        "Tried": str(len(result.trials)),
+    }
+    for name, trial in (("Best", result.best), ("As set", result.as_set)):
+        texts[name] = trial.trial.hyperparameters.text if trial else "—"
+        texts[f"{name}: accuracy"] = number(statistics.mean(trial.accuracies) if trial else None)
+    return texts
+
+
 def best(found: list[CellResult]) -> list[BestHyperparameters]:
     """Those of each cell that has a complete trial, as another study takes them."""
     return [
         BestHyperparameters(
-            benchmark=result.cell.benchmark,
-            method=result.cell.method,
-            buffer=result.cell.buffer,
-            protocol=result.cell.protocol,
+            **result.cell.model_dump(include={"benchmark", "method", "buffer", "protocol"}),
             hyperparameters=result.best.trial.hyperparameters.model_dump(),
         )
         for result in found
@@ -128,16 +114,17 @@ def best(found: list[CellResult]) -> list[BestHyperparameters]:
     ]
 
 
-def write(plan: Plan) -> None:
+def write(runs: Runs) -> None:
     """Write every trial as CSV, and the best as Markdown and as input of another study."""
-    found = results(plan, record.read_collected(plan.study))
-    table, page, study = search_files(plan.study)
+    found = results(runs)
+    table, page, study = search_files(runs.plan.study)
     with atomic(table) as partial:
         partial.write_text(output.csv(trials(found)))
-    output.write_text("best_hyperparameters.md.j2", {"results": found}, page)
+    values = {"entries": [entry(result) for result in found]}
+    output.write_text("best_hyperparameters.md.j2", values, page)
     with atomic(study) as partial:
-        values = [place.model_dump() for place in best(found)]
         partial.write_text(
-            f"# Found by the searches of the study {plan.study}; input of another study's\n"
-            "# `best_hyperparameters`.\n" + yaml.safe_dump(values, sort_keys=False)
+            f"# Found by the searches of the study {runs.plan.study}; input of another study's\n"
+            "# `best_hyperparameters`.\n"
+            + yaml.safe_dump([place.model_dump() for place in best(found)], sort_keys=False)
         )

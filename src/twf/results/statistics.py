@@ -30,6 +30,26 @@ class Interval(NamedTuple):
     high: float
 
 
+def described(name: str, values: Sequence[float]) -> dict[str, float | None]:
+    """The columns of some values: `NAME_mean`, `_std`, and the ends of both intervals.
+
+    `NAME_low` and `NAME_high` are the bootstrap's, `NAME_student_low` and `_high` Student's; None
+    where there are too few values.
+    """
+    return {
+        f"{name}_mean": mean(values),
+        f"{name}_std": standard_deviation(values),
+        **ends(name, bootstrap_interval(values)),
+        **ends(f"{name}_student", student_interval(values)),
+    }
+
+
+def ends(name: str, interval: Interval | None) -> dict[str, float | None]:
+    """The columns `NAME_low` and `NAME_high` of an interval; None where there is none."""
+    low, high = interval or (None, None)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
 def mean(values: Sequence[float]) -> float | None:
     """The arithmetic mean; None without a value."""
     return statistics.fmean(values) if values else None
@@ -90,8 +110,3 @@ def wins(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
     interval (Agarwal et al., 2021, with the seeds paired).
     """
     return [1.0 if a > b else 0.5 if a == b else 0.0 for a, b in zip(ours, theirs, strict=True)]
-
-
-def probability_of_improvement(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """The probability that ours beats theirs on a seed, ties counted half; None without a seed."""
-    return mean(wins(ours, theirs))

@@ -1,27 +1,25 @@
 """Tables in the shape of the paper's Tables 1-3, from the runs' records.
 
 `cells` gives the long form, one row per cell; `method_rows` the wide form as text, from which the
-Markdown, LaTeX and HTML templates are filled. A planned run that is missing, diverged, or made
-with other parameters than the plan's is a hole: it is counted, and never averaged.
+Markdown, LaTeX and HTML templates are filled. Means are over finished runs alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from twf.errors import UserError
 from twf.files import table_file
 from twf.learning.evaluation import metrics
-from twf.results import output, record, statistics
+from twf.results import output, statistics
+from twf.results.output import Row, number
 from twf.results.published import PUBLISHED_VARIANTS, CellKey, Published, key_of, published
-from twf.study import Cell, Plan, Table
+from twf.results.runs import Runs
+from twf.study import Cell, SearchCell, Table
 from twf.study.methods import METHODS
 from twf.study.params import Protocol
 from twf.study.types import Fidelity
@@ -77,126 +75,72 @@ FORGETTING: dict[Fidelity, str] = {
 FORGETTING_COLUMN: dict[Fidelity, str] = {"published": "ff_mean", "paper": "ff_paper_mean"}
 
 
-def records(plan: Plan, runs: pa.Table) -> dict[str, dict[str, Any]]:
-    """The records of the planned runs by identifier; those not in `runs` are absent.
+def cells(runs: Runs, table: Table) -> list[Row]:
+    """The long form: a row of `SCHEMA` for each of `table.cells`, in their order.
 
-    A record made with other parameters than the plan's has its status changed to `stale`.
+    Raises `UserError` where the published numbers are missing.
     """
-    found = {}
-    for row in runs.filter(pc.field("run").isin(list(plan.runs))).to_pylist():
-        planned = plan.runs[row["run"]]
-        stale = row["status"] != "unreadable" and row["digest"] != planned.digest
-        found[planned.id] = row | {"status": "stale"} if stale else row
-    return found
-
-
-def accuracy(row: dict[str, Any], protocol: Protocol) -> list[list[float]]:
-    """A record's accuracy matrix under a protocol: (phases, tasks), per cent."""
-    matrix: list[list[float]] = row[f"accuracy_{protocol.replace('-', '_')}"]
-    return matrix
-
-
-def cells(plan: Plan, table_name: str, runs: pa.Table) -> pd.DataFrame:
-    """The long form of a table: the columns of `SCHEMA`, one row per cell, integers as Int64.
-
-    Raises `UserError` where the plan has no such table, or the published numbers are missing.
-    """
-    table = _named(plan, table_name)
-    needed = pa.array({run for cell in table.cells for run in cell.runs.values()}, pa.string())
-    rows = records(plan, runs.filter(pc.field("run").isin(needed)))
     numbers = {cell.key: cell for cell in published()}
-    long = [
-        _measured(table, cell, rows) | _published(plan, table, cell, numbers)
-        for cell in table.cells
-    ]
-    return output.to_frame(long, SCHEMA)
+    long = []
+    for cell in table.cells:
+        key = key_of(table, cell)
+        row = {"table": table.name, **key._asdict(), **measured(runs, cell.runs, cell.protocol)}
+        if all(runs.plan.runs[run].pretrained for run in cell.runs.values()):
+            row |= _published(key, numbers)
+        long.append(output.complete(row, SCHEMA))
+    return long
 
 
-def _named(plan: Plan, table_name: str) -> Table:
-    if table_name not in plan.tables:
-        known = ", ".join(plan.tables)
-        raise UserError(f"no table {table_name!r} in study {plan.study}; there is {known}")
-    return plan.tables[table_name]
-
-
-def _measured(table: Table, cell: Cell, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What a cell's runs give: a row of `SCHEMA` without the published columns."""
-    found = [rows[run] for run in cell.runs.values() if run in rows]
-    finished = [row for row in found if row["status"] == "finished"]
-    matrices = [accuracy(row, cell.protocol) for row in finished]
-    initial = f"initial_{cell.protocol.replace('-', '_')}"
+def measured(runs: Runs, of_cell: Mapping[int, str], protocol: Protocol) -> Row:
+    """What the runs of a cell give: the columns on them, here and in `paper.comparison`."""
+    finished = list(runs.finished(of_cell).values())
 
     def each(metric: Callable[[metrics.Matrix], float | None]) -> list[float]:
-        return [value for matrix in matrices if (value := metric(matrix)) is not None]
+        values = [metric(outcome.accuracy(protocol)) for outcome in finished]
+        return [value for value in values if value is not None]
 
-    faa, ff = each(metrics.final_average_accuracy), each(metrics.forgetting)
-    ff_paper = each(metrics.forgetting_paper)
+    faa = each(metrics.final_average_accuracy)
     forward = [
-        value
-        for row, matrix in zip(finished, matrices, strict=True)
-        if (value := metrics.forward_transfer(matrix, row[initial])) is not None
+        metrics.forward_transfer(outcome.accuracy(protocol), outcome.initial(protocol))
+        for outcome in finished
     ]
     return {
-        "table": table.name,
-        "benchmark": table.benchmark,
-        "source": table.source,
-        "method": cell.method,
-        "variant": cell.variant,
-        "buffer": cell.buffer,
-        "protocol": cell.protocol,
         "n": len(finished),
-        "n_planned": len(cell.runs),
-        "n_diverged": sum(row["status"] == "diverged" for row in found),
-        "faa_mean": statistics.mean(faa),
-        "faa_std": statistics.standard_deviation(faa),
-        **output.ends("faa", statistics.bootstrap_interval(faa)),
+        "n_planned": len(of_cell),
+        "n_diverged": runs.counts(of_cell.values())["diverged"],
+        **statistics.described("faa", faa),
         "faa_interquartile_mean": statistics.interquartile_mean(faa),
-        "ff_mean": statistics.mean(ff),
-        "ff_std": statistics.standard_deviation(ff),
-        **output.ends("ff", statistics.bootstrap_interval(ff)),
-        "ff_paper_mean": statistics.mean(ff_paper),
-        "ff_paper_std": statistics.standard_deviation(ff_paper),
+        **statistics.described("ff", each(metrics.forgetting)),
+        **statistics.described("ff_paper", each(metrics.forgetting_paper)),
         "learning_accuracy_mean": statistics.mean(each(metrics.learning_accuracy)),
         "average_incremental_accuracy_mean": statistics.mean(
             each(metrics.average_incremental_accuracy)
         ),
         "backward_transfer_mean": statistics.mean(each(metrics.backward_transfer)),
-        "forward_transfer_mean": statistics.mean(forward),
-        "runs": [row["run"] for row in finished],
+        "forward_transfer_mean": statistics.mean([value for value in forward if value is not None]),
+        "runs": [outcome.run.id for outcome in finished],
     }
 
 
-def _published(
-    plan: Plan, table: Table, cell: Cell, numbers: dict[CellKey, Published]
-) -> dict[str, float | None]:
-    """The paper's numbers for a cell: Table 4's for its variants, and Tables 1-3's for others.
-
-    The paper has none without pretraining.
-    """
-    key = key_of(table, cell)
+def _published(key: CellKey, numbers: Mapping[CellKey, Published]) -> Row:
+    """The paper's numbers for a cell: Table 4's for its variants, and Tables 1-3's for others."""
     if key.variant not in PUBLISHED_VARIANTS:
         key = key._replace(variant=None)
     found = numbers.get(key)
-    if found is None or not all(plan.runs[run].pretrained for run in cell.runs.values()):
-        return {}
-    return {"published_faa": found.faa, "published_ff": found.ff}
-
-
-def _integer(value: Any) -> int | None:
-    return None if pd.isna(value) else int(value)
+    return {} if found is None else {"published_faa": found.faa, "published_ff": found.ff}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell as text; `span` is the number of columns it stands for."""
+    """A cell as text; all of it is empty where none was planned."""
 
-    accuracy: str  # '71.20 ± 1.30', or a dash
-    forgetting: str  # '(12.30)', or nothing
-    hole: str  # 'n=2/3, 1 diverged', or nothing
-    published: str  # '83.65 (11.59)', or nothing
-    best: bool
-    span: int
-    name: str  # of the cell, by `cell_name`; nothing where none was planned
+    span: int  # the number of columns it stands for
+    accuracy: str = ""  # '71.20 ± 1.30', or a dash
+    forgetting: str = ""  # '(12.30)', or nothing
+    unfinished: str = ""  # 'n=2/3, 1 diverged', or nothing
+    published: str = ""  # '83.65 (11.59)', or nothing
+    best: bool = False
+    name: str = ""  # of the cell, by `cell_name`
 
 
 @dataclass(frozen=True)
@@ -207,34 +151,33 @@ class MethodRow:
     entries: list[Entry]
 
 
-def method_rows(table: Table, long: pd.DataFrame, rehearsal: bool) -> list[MethodRow]:
+def method_rows(table: Table, long: Sequence[Row], rehearsal: bool) -> list[MethodRow]:
     """The wide form's rows with or without rehearsal, in the order of the plan.
 
     An entry of a method without rehearsal spans the columns of all buffers; one that was not
     planned is blank.
     """
-    cells = {
-        (row["method"], _text(row["variant"]), row["protocol"], _integer(row["buffer"])): row
-        for row in long.to_dict("records")
+    found = {
+        (cell.method, cell.variant, cell.protocol, cell.buffer): (cell, row)
+        for cell, row in zip(table.cells, long, strict=True)
     }
     rows = {
         key: title for key, title in table.rows.items() if METHODS[key[0]].rehearsal == rehearsal
     }
     buffers = table.buffers if rehearsal else [None]
     places = [(protocol, buffer) for protocol in table.protocols for buffer in buffers]
-    best = {}
+    best: dict[tuple[Protocol, int | None], str] = {}
     for place in places if rehearsal else []:
-        means = [cells[*key, *place]["faa_mean"] for key in rows if (*key, *place) in cells]
-        best[place] = pd.Series(means).max()
+        means = [found[*key, *place][1]["faa_mean"] for key in rows if (*key, *place) in found]
+        best[place] = number(max((mean for mean in means if mean is not None), default=None))
     span = 1 if rehearsal else len(columns(table))
-    return [
-        MethodRow(title, [_entry(table, cells.get((*key, *p)), best.get(p), span) for p in places])
-        for key, title in rows.items()
-    ]
 
+    def entry(key: tuple[str, str | None], place: tuple[Protocol, int | None]) -> Entry:
+        if (*key, *place) not in found:
+            return Entry(span)
+        return _entry(table, *found[*key, *place], best.get(place), span)
 
-def _text(value: Any) -> str | None:
-    return None if pd.isna(value) else str(value)
+    return [MethodRow(title, [entry(key, p) for p in places]) for key, title in rows.items()]
 
 
 def columns(table: Table) -> list[str]:
@@ -242,33 +185,41 @@ def columns(table: Table) -> list[str]:
     return ["none" if buffer is None else str(buffer) for buffer in table.buffers] or ["—"]
 
 
-def _entry(table: Table, row: dict[Any, Any] | None, best: float | None, span: int) -> Entry:
-    if row is None:
-        return Entry("", "", "", "", best=False, span=span, name="")
-    shown = f"{row['faa_mean']:.2f}" if row["n"] else "—"
-    is_best = best is not None and shown == f"{best:.2f}"  # all that look the same
+def _entry(table: Table, cell: Cell, row: Row, best: str | None, span: int) -> Entry:
+    shown = number(row["faa_mean"])
+    is_best = shown == best and row["n"] > 0  # all that look the same
     if row["n"] > 1:
         shown += f" ± {row['faa_std']:.2f}"
-    ff = row[FORGETTING_COLUMN[table.forgetting]]
-    forgetting = "" if pd.isna(ff) else f"({ff:.2f})"
-    hole = ""
+    unfinished = ""
     if row["n"] < row["n_planned"] and row["n"] + row["n_diverged"]:
-        hole = f"n={row['n']}/{row['n_planned']}"
+        unfinished = f"n={row['n']}/{row['n_planned']}"
     if row["n_diverged"]:
-        hole += f", {row['n_diverged']} diverged"
-    published = "" if pd.isna(row["published_faa"]) else f"{row['published_faa']:.2f}"
-    published += "" if pd.isna(row["published_ff"]) else f" ({row['published_ff']:.2f})"
-    name = cell_name(row["method"], _text(row["variant"]), _integer(row["buffer"]), row["protocol"])
-    return Entry(shown, forgetting, hole, published, is_best, span, name)
+        unfinished += f", {row['n_diverged']} diverged"
+    printed = "" if row["published_faa"] is None else number(row["published_faa"])
+    return Entry(
+        span,
+        shown,
+        forgetting(row[FORGETTING_COLUMN[table.forgetting]]),
+        unfinished,
+        f"{printed} {forgetting(row['published_ff'])}".rstrip(),
+        is_best,
+        cell_name(cell),
+    )
 
 
-def cell_name(method: str, variant: str | None, buffer: int | None, protocol: Protocol) -> str:
+def forgetting(value: float | None) -> str:
+    """Forgetting as it stands behind an accuracy; nothing where there is none."""
+    return "" if value is None else f"({value:.2f})"
+
+
+def cell_name(cell: Cell | SearchCell) -> str:
     """What tells a cell from the others of its table, in a word."""
-    parts = (method, variant, None if buffer is None else str(buffer), protocol)
-    return ".".join(part for part in parts if part is not None)
+    variant = cell.variant if isinstance(cell, Cell) else None
+    parts = (cell.method, variant, cell.buffer, cell.protocol)
+    return ".".join(str(part) for part in parts if part is not None)
 
 
-def caption(table: Table, long: pd.DataFrame) -> str:
+def caption(table: Table, long: Sequence[Row]) -> str:
     """What the numbers of a table are, in plain text; `FORGETTING` adds what FF is."""
     seeds = max(len(cell.runs) for cell in table.cells)
     spread = f" ± sample standard deviation over {seeds} seeds" if seeds > 1 else ""
@@ -279,26 +230,31 @@ def caption(table: Table, long: pd.DataFrame) -> str:
     ]
     if table.buffers:
         parts.append("Bold: the highest accuracy among the methods with a buffer.")
-    if (long["n"] < long["n_planned"]).any():
+    if any(row["n"] < row["n_planned"] for row in long):
         parts.append("n=a/b: only a of b planned runs finished; —: none did.")
     return " ".join(parts)
 
 
-def write(plan: Plan, table_name: str) -> None:
-    """Write a table of the study from its runs' records, in each of `files.TABLE_FORMATS`.
-
-    Parquet and CSV have the long form, Markdown and LaTeX (with booktabs) the wide one.
-    """
-    table = _named(plan, table_name)
-    long = cells(plan, table_name, record.read_collected(plan.study))
-    values = {
-        "name": table_name,
-        "caption": f"{table.title}. {caption(table, long)} {FORGETTING[table.forgetting]}",
+def wide(table: Table, long: Sequence[Row]) -> dict[str, Any]:
+    """The wide form for a template."""
+    return {
+        "name": table.name,
+        "caption": caption(table, long),
         "protocols": [PROTOCOL_TITLES[protocol] for protocol in table.protocols],
         "columns": columns(table),
         "groups": [method_rows(table, long, rehearsal) for rehearsal in (False, True)],
     }
-    file = partial(table_file, plan.study, table_name)
+
+
+def write(runs: Runs, table: Table) -> None:
+    """Write a table of the study from its runs' records, in each of `files.TABLE_FORMATS`.
+
+    Parquet and CSV have the long form, Markdown and LaTeX (with booktabs) the wide one.
+    """
+    long = cells(runs, table)
+    values = wide(table, long)
+    values["caption"] = f"{table.title}. {values['caption']} {FORGETTING[table.forgetting]}"
+    file = partial(table_file, runs.plan.study, table.name)
     output.write_long(long, SCHEMA, file)
     output.write_text("table.md.j2", values, file("md"))
     output.write_text("table.tex.j2", values, file("tex"))

@@ -15,9 +15,8 @@ import pytest
 from project import PROJECT
 
 from twf.files import record_file, report_file
-from twf.results import figures, record, tables
+from twf.results import figures, record
 from twf.results.documents import report
-from twf.results.paper import claim_evaluation, comparison
 from twf.study import reading
 
 BROWSER = next(
@@ -153,13 +152,9 @@ def page(make_plan: Any, write_record: Any, collect: Any, monkeypatch: pytest.Mo
             write_record(
                 plan, run_id, accuracy_class_il=matrix, accuracy_task_il=matrix, history=history
             )
-    collect(plan)
-    for table in plan.tables:
-        tables.write(plan, table)
-    comparison.write(reading.load(PROJECT / "params.yaml"), plan)
-    claim_evaluation.write(plan)
+    runs = collect(plan)
     figures.write(plan)
-    report.write(plan)
+    report.write(reading.load(PROJECT / "params.yaml"), runs)
     return report_file(plan.study)
 
 
@@ -245,11 +240,9 @@ def test_text_of_a_record_is_shown_and_nothing_of_it_run(
         texts = dict.fromkeys(("device", "host", "source", "benchmark", "study"), HOSTILE)
         texts |= {"reason": HOSTILE if diverged else None, "provenance": json.dumps(provenance)}
         record.write(record_file(plan.study, run_id), row | texts)
-    collect(plan)
-    for table in plan.tables:
-        tables.write(plan, table)
+    runs = collect(plan)
     figures.write(plan)
-    report.write(plan)
+    report.write(reading.load(PROJECT / "params.yaml"), runs)
     page = report_file(plan.study)
     browser.open(page)
     browser.ask("document.querySelectorAll('details').forEach(details => details.open = true)")

@@ -17,7 +17,7 @@ from twf.data import registry
 from twf.errors import UserError
 from twf.files import PARAMS, checkpoint_file, model_card_file, statement_file
 from twf.results.documents import statement
-from twf.results.paper import claim_evaluation, comparison
+from twf.results.runs import Runs
 from twf.study import Plan, expand, reading
 from twf.study.switches import SWITCHES
 
@@ -44,9 +44,9 @@ def write_checkpoint(**about: Any) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def made(plan: Plan) -> tuple[str, str]:
+def made(runs: Runs) -> tuple[str, str]:
     """The statement and the card of its network, made of what is there."""
-    statement.write(reading.load(PARAMS), plan)
+    statement.write(reading.load(PARAMS), runs)
     return statement_file("small").read_text(), model_card_file("small", "cifar100").read_text()
 
 
@@ -57,26 +57,22 @@ def provenance(commit: str | None = "abc1234", cuda: bool = False, **inputs: str
 
 
 @pytest.fixture
-def plan(make_plan: Any) -> Plan:
+def plan(make_plan) -> Plan:
     """ER and TwF with two seeds, and a variant that follows the paper in F1."""
     variants = {
         "as-set": {"title": "as set"},
         "f1": {"title": "F1", "methods": ["twf"], "fidelity": {"F1": "paper"}},
         "f9": {"title": "F9", "methods": ["twf"], "fidelity": {"F9": "published"}},
     }
-    made: Plan = make_plan([0, 1], methods=["er", "twf"], buffers=[500], variants=variants)
-    return made
+    return make_plan([0, 1], methods=["er", "twf"], buffers=[500], variants=variants)
 
 
-def test_statement_counts_what_was_done(plan: Plan, write_record: Any, collect: Any) -> None:
+def test_statement_counts_what_was_done(plan, write_record, collect):
     for run in plan.runs:
         if ".er." in run:
             write_record(plan, run)
     write_record(plan, "split-cifar10.twf.500.s0", status="diverged", reason="loss is nan")
-    collect(plan)
-    comparison.write(reading.load(PARAMS), plan)
-    claim_evaluation.write(plan)
-    text, _ = made(plan)
+    text, _ = made(collect(plan))
     assert "Of 8 planned runs 2 finished, 1 diverged, 5 missing." in text
     assert "Of the 144 numbers that the paper prints, 4 have been measured." in text
     # of Table 1: ER's and TwF's two protocols with 500; ER's lie above, TwF's diverged
@@ -87,9 +83,8 @@ def test_statement_counts_what_was_done(plan: Plan, write_record: Any, collect: 
     assert "| Accuracy | 0, 1 |" in text
 
 
-def test_each_switch_says_what_the_study_does(plan: Plan, collect: Any) -> None:
-    collect(plan)
-    text, _ = made(plan)
+def test_each_switch_says_what_the_study_does(plan, collect):
+    text, _ = made(collect(plan))
     lines = dict(line[2:].split(" | ", 1) for line in text.splitlines() if line.startswith("| F"))
     assert list(lines) == list(SWITCHES)
     first = SWITCHES["F1"]
@@ -103,49 +98,45 @@ def test_each_switch_says_what_the_study_does(plan: Plan, collect: Any) -> None:
     )
 
 
-def test_hyperparameters_say_where_they_are_from(plan: Plan, collect: Any) -> None:
-    collect(plan)
-    text, _ = made(plan)
+def test_hyperparameters_say_where_they_are_from(plan, collect):
+    text, _ = made(collect(plan))
     er = "| split-cifar10 | ER | 500 | Class-IL, Task-IL | lr=0.1 | params.yaml |"
     assert er in text
     assert "lambda\\_fp=0.005 lambda\\_fp\\_replay=0.1 | params.yaml |" in text
     assert "lambda\\_fp=0.0005 lambda\\_fp\\_replay=0.1 | variant main.f9 |" in text
 
 
-def test_hyperparameters_of_a_search_are_named_as_such(make_plan: Any, collect: Any) -> None:
+def test_hyperparameters_of_a_search_are_named_as_such(make_plan, collect):
     make_plan([0], methods=["er"], buffers=[500], protocols=["class-il"])
     place = {"benchmark": "split-cifar10", "method": "er", "buffer": 500, "protocol": "class-il"}
     Path("best.yaml").write_text(json.dumps([place | {"hyperparameters": {"lr": 0.25}}]))
     study = "  small:\n    best_hyperparameters: best.yaml"
     PARAMS.write_text(PARAMS.read_text().replace("  small:", study))
     plan = expand(reading.load(PARAMS), "small")
-    collect(plan)
-    text, _ = made(plan)
+    text, _ = made(collect(plan))
     assert "| split-cifar10 | ER | 500 | Class-IL | lr=0.25 | search |" in text
 
 
-def test_hours_are_apart_for_gpus_and_cpus(plan: Plan, write_record: Any, collect: Any) -> None:
+def test_hours_are_apart_for_gpus_and_cpus(plan, write_record, collect):
     on_gpu, on_cpu, diverged, stale = list(plan.runs)[:4]
     gpu = {"device": "NVIDIA H", "provenance": provenance(cuda=True)}
     write_record(plan, on_gpu, seconds=3600.0, **gpu)
     write_record(plan, diverged, seconds=1800.0, status="diverged", reason="nan", **gpu)
     write_record(plan, on_cpu, seconds=7200.0)
     write_record(plan, stale, seconds=9e9, digest="of something else")
-    collect(plan)
     write_checkpoint()
-    text, _ = made(plan)
+    text, _ = made(collect(plan))
     assert "| GPU | NVIDIA H | 2 | 1.50 |" in text
     assert "**GPU hours of all runs**: 1.50" in text
     assert "**CPU hours of all runs**: 2.00" in text
     assert "**Pretraining on cifar100**: 2.000 hours on NVIDIA Something" in text
 
 
-def test_only_a_commit_is_to_be_checked_out(plan: Plan, write_record: Any, collect: Any) -> None:
+def test_only_a_commit_is_to_be_checked_out(plan, write_record, collect):
     commits = ["abc1234", "def5678+", "abc1234; rm -rf /", None]
     for run, commit in zip(plan.runs, commits, strict=False):
         write_record(plan, run, provenance=provenance(commit))
-    collect(plan)
-    text, _ = made(plan)
+    text, _ = made(collect(plan))
     assert [line for line in text.splitlines() if line.startswith("git checkout")] == [
         "git checkout abc1234"
     ]
@@ -153,12 +144,11 @@ def test_only_a_commit_is_to_be_checked_out(plan: Plan, write_record: Any, colle
     assert "**Some records are of code that no commit has.**" in text
 
 
-def test_card_says_what_the_checkpoint_says(plan: Plan, write_record: Any, collect: Any) -> None:
+def test_card_says_what_the_checkpoint_says(plan, write_record, collect):
     sha256 = write_checkpoint()
     write_record(plan, "split-cifar10.er.500.s0", provenance=provenance(checkpoint_sha256=sha256))
     write_record(plan, "split-cifar10.er.500.s1", provenance=provenance(checkpoint_sha256="other"))
-    collect(plan)
-    text, card = made(plan)
+    text, card = made(collect(plan))
     for line in (
         f"**SHA-256 of the file**: {sha256}",
         "**Parameters**: 400",  # running statistics are none
@@ -175,75 +165,65 @@ def test_card_says_what_the_checkpoint_says(plan: Plan, write_record: Any, colle
     assert f"| [cifar100](model-cards/cifar100.md) | 77.25 % | {sha256} |" in text
 
 
-def test_card_shows_holes(plan: Plan, collect: Any) -> None:
-    collect(plan)
-    text, card = made(plan)
-    assert "no checkpoints/cifar100.safetensors: twf pretrain train cifar100" in card
+def test_what_no_file_says_is_not_recorded(plan, collect):
+    runs = collect(plan)
+    text, card = made(runs)
+    for page in (text, card):
+        assert "no checkpoints/cifar100.safetensors: twf pretrain train cifar100" in page
     assert "**Accuracy**: not measured" in card
-    assert "no checkpoints/cifar100.safetensors" in text
     assert "**Pretraining on cifar100**: *not recorded*" in text
     checkpoint_file("cifar100").parent.mkdir()
     checkpoint_file("cifar100").write_bytes(b"torn")
-    _, card = made(plan)
-    assert "checkpoints/cifar100.safetensors cannot be read" in card
+    assert "checkpoints/cifar100.safetensors cannot be read" in made(runs)[1]
 
 
-def test_weights_from_elsewhere_are_said_to_be(plan: Plan, collect: Any) -> None:
-    collect(plan)
-    write_checkpoint(
-        weights="mine.pth", weights_sha256="f00d", pretraining=None, test_accuracy=None
-    )
-    _, card = made(plan)
+def test_weights_from_elsewhere_are_said_to_be(plan, collect):
+    none = {"pretraining": None, "test_accuracy": None}
+    write_checkpoint(weights="mine.pth", weights_sha256="f00d", **none)
+    _, card = made(collect(plan))
     assert "**Weights**: mine.pth" in card
     assert "**Trained by**: not recorded" in card
-    assert "rest of the recipe is this project's" not in card
+    assert "**Epochs**" not in card
 
 
-def test_weights_that_were_exported_here_keep_their_recipe(plan: Plan, collect: Any) -> None:
-    collect(plan)
+def test_weights_that_were_exported_here_keep_their_recipe(plan, collect):
     write_checkpoint(weights="shared.safetensors", weights_sha256="f00d")
-    _, card = made(plan)
+    _, card = made(collect(plan))
     for line in ("**Weights**: shared.safetensors", "**SHA-256 of them**: f00d", "**Epochs**: 200"):
         assert line in card
     assert "Trained by" not in card
-    assert "rest of the recipe is this project's" in card
 
 
-def test_fingerprints_are_held_to_the_official_ones(
-    plan: Plan, write_record: Any, collect: Any
-) -> None:
+def test_fingerprints_are_held_to_the_official_ones(plan, write_record, collect):
     official = registry.images_entry("cifar10").fingerprints
     right = {"train_fingerprint": str(official.train), "test_fingerprint": "d00d"}
     write_record(plan, "split-cifar10.er.500.s0", provenance=provenance(**right))
-    collect(plan)
-    text, _ = made(plan)
+    text, _ = made(collect(plan))
     assert f"| cifar10 | train | {official.train} | the official images | 1 |" in text
     assert f"| cifar10 | test | d00d | NOT the official: {official.test} | 1 |" in text
     assert "| cifar100 | train | not recorded | not recorded | 0 |" in text
 
 
-def test_cards_of_other_sources_are_removed(plan: Plan, collect: Any) -> None:
-    collect(plan)
+def test_cards_of_other_sources_are_removed(plan, collect):
     other = model_card_file("small", "letters")
-    other.parent.mkdir()
+    other.parent.mkdir(parents=True)
     other.write_text("of another source")
-    made(plan)
+    made(collect(plan))
     assert [path.name for path in other.parent.iterdir()] == ["cifar100.md"]
 
 
-def test_same_records_give_the_same_bytes(plan: Plan, write_record: Any, collect: Any) -> None:
+def test_same_records_give_the_same_bytes(plan, write_record, collect):
     write_checkpoint()
     for run in plan.runs:
         write_record(plan, run)
-    collect(plan)
-    assert made(plan) == made(plan)
+    assert made(collect(plan)) == made(collect(plan))
 
 
-def test_uncollected_records_are_named_with_their_command(plan: Plan) -> None:
+def test_uncollected_records_are_named_with_their_command(plan):
     with pytest.raises(UserError, match="twf collect small"):
-        made(plan)
+        Runs.collected(plan)
 
 
-def test_describing_needs_no_torch() -> None:
+def test_describing_needs_no_torch():
     code = "import sys, twf.results.documents.statement; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

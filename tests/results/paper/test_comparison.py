@@ -1,9 +1,8 @@
-"""The paper's cells beside ours: verdicts, holes, commands and cost."""
+"""The paper's cells beside ours: verdicts, unfinished runs, commands and cost."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -12,12 +11,13 @@ import pytest
 from project import PROJECT
 
 from twf import study
-from twf.files import COMPARISON_FORMATS, comparison_file, runs_file
+from twf.files import COMPARISON_FORMATS, comparison_file
 from twf.results import record
+from twf.results.output import Row
 from twf.results.paper import comparison
+from twf.results.runs import Runs
 from twf.results.statistics import Interval
-from twf.study import Plan, reading
-from twf.study.params import Params
+from twf.study import reading
 
 PARAMS = reading.load(PROJECT / "params.yaml")
 
@@ -27,16 +27,10 @@ def flat(final: float, tasks: int = 5) -> list[list[float]]:
     return [[final] * tasks] * tasks
 
 
-def compared(plan: Plan, params_: Params = PARAMS) -> pd.DataFrame:
-    return comparison.compare(params_, plan, record.read(runs_file(plan.study)))
-
-
-def row_of_cell(frame: pd.DataFrame, **values: Any) -> Any:
+def row_of_cell(rows: list[Row], **values: Any) -> Row:
     """The one row with these values."""
-    for name, value in values.items():
-        frame = frame[frame[name].isna() if value is None else frame[name] == value]
-    assert len(frame) == 1
-    return frame.iloc[0]
+    (row,) = [row for row in rows if values.items() <= row.items()]
+    return row
 
 
 ER = {"benchmark": "split-cifar10", "method": "er", "buffer": 500, "protocol": "class-il"}
@@ -54,25 +48,22 @@ ER = {"benchmark": "split-cifar10", "method": "er", "buffer": 500, "protocol": "
         (60.0, 80.0, "undecided"),
     ],
 )
-def test_the_verdict_is_where_the_interval_lies(low: float, high: float, expected: str) -> None:
+def test_the_verdict_is_where_the_interval_lies(low: float, high: float, expected: str):
     assert comparison.verdict(70.0, 3, 0, Interval(low, high)) == expected
 
 
-def test_a_verdict_needs_two_seeds_and_a_run() -> None:
+def test_a_verdict_needs_two_seeds_and_a_run():
     assert comparison.verdict(70.0, 1, 0, None) == "undecided"
     assert comparison.verdict(70.0, 0, 3, None) == "undecided"
     assert comparison.verdict(70.0, 0, 0, None) == "not run"
 
 
-def test_a_cell_has_the_papers_number_ours_and_the_difference(
-    make_plan: Callable[..., Plan], write_record: Any, collect: Any
-) -> None:
+def test_a_cell_has_the_papers_number_ours_and_the_difference(make_plan, write_record, collect):
     plan = make_plan([0, 1, 2])
     for seed, final in enumerate((66.9, 67.1, 67.3)):
         matrix = [[final + 10] * 5, *flat(final)[1:]]  # the first task was better by 10 at first
         write_record(plan, f"split-cifar10.er.500.s{seed}", accuracy_class_il=matrix)
-    collect(plan)
-    row = row_of_cell(compared(plan), **ER)
+    row = row_of_cell(comparison.compare(PARAMS, collect(plan)), **ER)
     assert (row["published_faa"], row["published_ff"]) == (67.24, 38.24)
     assert (row["n"], row["n_planned"], row["n_diverged"]) == (3, 3, 0)
     assert row["faa_mean"] == pytest.approx(67.1)
@@ -83,82 +74,63 @@ def test_a_cell_has_the_papers_number_ours_and_the_difference(
     assert row["ff_mean"] == pytest.approx(2.5)
     assert row["faa_difference"] == pytest.approx(-0.14)
     assert row["ff_difference"] == pytest.approx(2.5 - 38.24)
-    assert row["verdict"] == "equivalent"
-    assert row["study"] == "small"
+    assert (row["verdict"], row["study"]) == ("equivalent", "small")
     files = [f"results/small/runs/split-cifar10.er.500.s{seed}.parquet" for seed in range(3)]
     assert row["command"] == f"snakemake --cores all {' '.join(files)}"
 
 
-def test_all_144_cells_are_there_in_any_study(
-    make_plan: Callable[..., Plan], collect: Any, write_record: Any
-) -> None:
-    plan = study.expand(PARAMS, "demo")
+def test_all_144_cells_are_there_in_any_study(make_plan):
+    runs = Runs(study.expand(PARAMS, "demo"), record.SCHEMA.empty_table())
     make_plan([0])  # for its folder
-    write_record(plan, next(iter(plan.runs)))
-    collect(plan)
-    frame = compared(plan)
-    assert len(frame) == 144
-    assert set(frame["verdict"]) == {"not run"}
-    assert set(frame["study"]) == {"paper"}  # which has each of them
-    runs = study.expand(PARAMS, "paper").runs
-    assert all(set(row) <= set(runs) and len(row) for row in frame["runs"])
-    anchor = row_of_cell(
-        frame, method="twf", variant="fp-aux", benchmark="split-cub200", buffer=400
-    )
-    assert anchor["command"] == (
+    rows = comparison.compare(PARAMS, runs)
+    assert len(rows) == 144
+    assert {row["verdict"] for row in rows} == {"not run"}
+    assert {row["study"] for row in rows} == {"paper"}  # which has each of them
+    paper = study.expand(PARAMS, "paper").runs
+    assert all(set(row["runs"]) <= set(paper) and row["runs"] for row in rows)
+    place = {"method": "twf", "variant": "fp-aux", "benchmark": "split-cub200", "buffer": 400}
+    assert row_of_cell(rows, **place)["command"] == (
         "snakemake --cores all results/paper/runs/split-cub200.twf.400.fp-aux.s0.parquet"
     )
 
 
-def test_a_cell_of_no_study_has_no_command(make_plan: Callable[..., Plan], collect: Any) -> None:
-    plan = make_plan([0])
-    collect(plan)
+def test_a_cell_of_no_study_has_no_command(make_plan, collect):
+    runs = collect(make_plan([0]))
     only_demo = PARAMS.model_copy(update={"studies": {"demo": PARAMS.studies["demo"]}})
-    row = row_of_cell(
-        compared(plan, only_demo), published_table=3, method="joint", protocol="task-il"
+    rows = comparison.compare(only_demo, runs)
+    row = row_of_cell(rows, published_table=3, method="joint", protocol="task-il")
+    assert (row["verdict"], row["study"], row["command"], row["n_planned"]) == (
+        *("not run", None, None, 0),
     )
-    assert row["verdict"] == "not run"
-    assert pd.isna(row["study"]) and pd.isna(row["command"])
-    assert row["n_planned"] == 0
-    comparison.write(only_demo, plan)
+    comparison.write(only_demo, runs)
     line = "| Joint (UB) | split-cub200 from imagenet | Task-IL | — | 86.48 | — | — | 0/0 | — |"
     assert f"{line} not run | — | — |" in comparison_file("small", "md").read_text()
 
 
-def test_the_papers_two_values_of_one_cell_have_a_row_each(
-    make_plan: Callable[..., Plan], write_record: Any, collect: Any
-) -> None:
+def test_the_papers_two_values_of_one_cell_have_a_row_each(make_plan, write_record, collect):
     """TwF on Split CUB-200 with buffer 400: 57.78 in Table 3, 59.67 in Table 4."""
+    make_plan([0])  # for its folder
+    twf = {"title": "T", "benchmarks": ["split-cub200"], "methods": ["twf"]}
     variants = {"all": {"title": "CL + FP + AUX"}}
-    ablation = {"title": "A", "benchmarks": ["split-cub200"], "methods": ["twf"], "seeds": [0]}
-    plan = make_plan([0, 1], benchmarks=["split-cub200"], methods=["twf"])
+    ablation = twf | {"seeds": [0], "variants": variants, "protocols": ["class-il"]}
     values = PARAMS.model_dump(mode="json")
-    values["studies"]["small"] = {
-        "title": "Both",
-        "seeds": [0, 1],
-        "experiments": {
-            "main": {"title": "M", "benchmarks": ["split-cub200"], "methods": ["twf"]},
-            "ablation": ablation | {"variants": variants, "protocols": ["class-il"]},
-        },
-    }
+    experiments = {"main": twf, "ablation": ablation}
+    values["studies"]["small"] = {"title": "Both", "seeds": [0, 1], "experiments": experiments}
     plan = study.expand(reading.check(values), "small")
     for seed, final in enumerate((57.7, 57.8)):
         run = f"split-cub200.twf.400.s{seed}"
         write_record(plan, run, accuracy_class_il=flat(final, 10))
-    collect(plan)
-    frame = compared(plan)
+    rows = comparison.compare(PARAMS, collect(plan))
     cell = {"benchmark": "split-cub200", "method": "twf", "buffer": 400, "protocol": "class-il"}
-    third = row_of_cell(frame, published_table=3, **cell)
-    fourth = row_of_cell(frame, published_table=4, variant="all", **cell)
+    third = row_of_cell(rows, published_table=3, **cell)
+    fourth = row_of_cell(rows, published_table=4, variant="all", **cell)
     assert (third["published_faa"], fourth["published_faa"]) == (57.78, 59.67)
     assert third["faa_mean"] == fourth["faa_mean"] == pytest.approx(57.75)  # the same two runs
-    assert list(third["runs"]) == list(fourth["runs"])
+    assert third["runs"] == fourth["runs"]
     assert (third["verdict"], fourth["verdict"]) == ("equivalent", "lower")
 
 
-def test_hours_are_those_on_gpus(
-    make_plan: Callable[..., Plan], row_of: Any, write_record: Any, collect: Any
-) -> None:
+def test_hours_are_those_on_gpus(make_plan, row_of, write_record, collect):
     plan = make_plan([0, 1, 2], methods=["er"])
     run = "split-cifar10.er.500.s{}".format
     provenance = json.loads(row_of(plan, run(0))["provenance"])
@@ -167,35 +139,29 @@ def test_hours_are_those_on_gpus(
     write_record(plan, run(0), **on_gpu)
     write_record(plan, run(1), **on_gpu, status="diverged", accuracy_class_il=[])
     write_record(plan, run(2))  # half an hour on a CPU
-    collect(plan)
-    row = row_of_cell(compared(plan), **ER)
+    runs = collect(plan)
+    rows = comparison.compare(PARAMS, runs)
+    row = row_of_cell(rows, **ER)
     assert (row["n"], row["n_diverged"], row["verdict"]) == (2, 1, "higher")
-    assert row["gpu_hours"] == 3.0
-    assert list(row["devices"]) == ["A GPU"]
-    elsewhere = row_of_cell(compared(plan), **ER | {"buffer": 5120})
-    assert pd.isna(elsewhere["gpu_hours"]) and list(elsewhere["devices"]) == []
-    comparison.write(PARAMS, plan)
+    assert (row["gpu_hours"], row["devices"]) == (3.0, ["A GPU"])
+    elsewhere = row_of_cell(rows, **ER | {"buffer": 5120})
+    assert (elsewhere["gpu_hours"], elsewhere["devices"]) == (None, [])
+    comparison.write(PARAMS, runs)
     text = comparison_file("small", "md").read_text()
     assert "3.00 GPU hours on A GPU" in text  # once, though two protocols show these runs
 
 
-def test_a_record_of_other_parameters_is_not_run(
-    make_plan: Callable[..., Plan], write_record: Any, collect: Any
-) -> None:
+def test_a_record_of_other_parameters_is_not_run(make_plan, write_record, collect):
     plan = make_plan([0])
     write_record(plan, "split-cifar10.er.500.s0", digest="of something else")
-    collect(plan)
-    assert row_of_cell(compared(plan), **ER)["verdict"] == "not run"
+    assert row_of_cell(comparison.compare(PARAMS, collect(plan)), **ER)["verdict"] == "not run"
 
 
-def test_files_hold_the_same_rows(
-    make_plan: Callable[..., Plan], write_record: Any, collect: Any
-) -> None:
+def test_files_hold_the_same_rows(make_plan, write_record, collect):
     plan = make_plan([0, 1])
     for run in plan.runs:
         write_record(plan, run)
-    collect(plan)
-    comparison.write(PARAMS, plan)
+    comparison.write(PARAMS, collect(plan))
     files = {ending: comparison_file("small", ending) for ending in COMPARISON_FORMATS}
     assert pq.read_schema(files["parquet"]).equals(comparison.SCHEMA)
     long = pd.read_parquet(files["parquet"])
@@ -207,6 +173,9 @@ def test_files_hold_the_same_rows(
     assert "| DER++ | split-cifar10 from cifar100 | Class-IL | 500 | 78.42 (20.18) |" in text
     assert "80.00 (0.00) | 80.00 to 80.00 | 2/2 | +1.58 | higher |" in text
     assert "| TwF, CL + FP | split-cifar10" in text
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        f"## Table {number} of the paper" for number in range(1, 6)
+    ]
     counts = long["verdict"].value_counts()
     for name in comparison.VERDICTS:
         assert f"- {name}: {counts.get(name, 0)}\n" in text

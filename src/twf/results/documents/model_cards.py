@@ -2,7 +2,7 @@
 
 The headings are those of Mitchell et al., Model Cards for Model Reporting (FAT* 2019), as far as
 they say something of such a network. All of it is from the checkpoint's own metadata, params.yaml,
-the origin of the data and the study's records; what none of them knows is shown as a hole.
+the origin of the data and the study's records; what none of them says is shown as not recorded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import hashlib
 import json
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,107 +22,113 @@ from twf.data import origin
 from twf.data.registry import ImagesEntry
 from twf.files import MODEL_CARDS, checkpoint_file, model_card_file
 from twf.results import output
-from twf.results.documents.report_summary import Rows
-from twf.study import Plan
+from twf.results.documents.summary import NOT_RECORDED
+from twf.results.runs import Outcome, Runs
 from twf.study.methods import METHODS
 from twf.study.params import Dataset, DrawnData, Params, Source
 
-HOLE = "not recorded"
 _BUFFERS = (".running_mean", ".running_var", ".num_batches_tracked")  # no parameters
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """What a checkpoint says of itself; no tensor is read, and PyTorch is not needed."""
+class Network:
+    """What the file of a pretrained network says of itself; None where it cannot be read."""
 
-    sha256: str
-    parameters: int  # numbers that training changed
-    classes: int
-    about: dict[str, Any]  # as `twf.jobs.pretraining` writes it
+    source: str
+    problem: str | None = None  # why it cannot be read, and the command that makes it
+    sha256: str | None = None
+    parameters: int | None = None  # numbers that training changed
+    classes: int | None = None
+    about: dict[str, Any] = field(default_factory=dict)  # as `twf.jobs.pretraining` writes it
+
+    @property
+    def accuracy(self) -> str:
+        """The accuracy on the source's test images."""
+        value = self.about.get("test_accuracy")
+        return "not measured" if value is None else f"{value:.2f} %"
 
 
-Networks = dict[str, Checkpoint | str]  # by source; where one cannot be read, why
-
-
-def read(source: str) -> Checkpoint | str:
-    """The checkpoint of a source; where it cannot be read, why."""
-    path = checkpoint_file(source)
+def read(source: str) -> Network:
+    """The network of a source; no tensor is read, and PyTorch is not needed."""
+    path, remedy = checkpoint_file(source), f"twf pretrain train {source}"
     if not path.exists():
-        return f"no {path}: twf pretrain train {source}"
+        return Network(source, f"no {path}: {remedy}")
     try:
         with safe_open(path, framework="numpy") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
             about = json.loads((file.metadata() or {})["about"])
         classes = shapes["classifier.weight"][0]
     except (SafetensorError, OSError, KeyError, ValueError) as error:
-        return f"{path} cannot be read ({error}): twf pretrain train {source}"
+        return Network(source, f"{path} cannot be read ({error}): {remedy}")
     trained = [shape for name, shape in shapes.items() if not name.endswith(_BUFFERS)]
     with path.open("rb") as content:
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-    return Checkpoint(sha256, sum(map(math.prod, trained)), classes, about)
+    return Network(source, None, sha256, sum(map(math.prod, trained)), classes, about)
 
 
-def write(params: Params, plan: Plan, rows: Rows, networks: Networks) -> None:
+def write(params: Params, runs: Runs, networks: Iterable[Network]) -> None:
     """Write the card of each network of a study; those of others that lie there are removed."""
-    for source, network in networks.items():
-        values = card(params, plan, rows, source, network)
-        output.write_text("model_card.md.j2", values, model_card_file(plan.study, source))
-    for path in Path(MODEL_CARDS.format(study=plan.study)).glob("*.md"):
-        if path.stem not in networks:
+    study, cards = runs.plan.study, set()
+    for network in networks:
+        cards.add(path := model_card_file(study, network.source))
+        output.write_text("model_card.md.j2", card(params, runs, network), path)
+    for path in Path(MODEL_CARDS.format(study=study)).glob("*.md"):
+        if path not in cards:
             path.unlink()
 
 
-def card(
-    params: Params, plan: Plan, rows: Rows, name: str, found: Checkpoint | str
-) -> dict[str, Any]:
+def card(params: Params, runs: Runs, network: Network) -> dict[str, Any]:
     """What the template needs: lines by label under each heading."""
-    source = params.sources[name]
-    checkpoint = found if isinstance(found, Checkpoint) else None
-    about = checkpoint.about if checkpoint else {}
+    source, about = params.sources[network.source], network.about
     dataset = None if source.data is None else params.datasets[source.data]
     whose = origin.of_dataset(dataset) if dataset else origin.of_weights(str(source.weights))
-    runs = [run for run in plan.runs.values() if run.source == name and run.pretrained]
+    starting = [
+        outcome
+        for outcome in runs.outcomes.values()
+        if outcome.run.source == network.source and outcome.run.pretrained
+    ]
+    methods = {outcome.run.method for outcome in starting}
     recipe = _recipe(source, about)
     return {
-        "source": name,
-        "study": plan.study,
-        "hole": found if isinstance(found, str) else None,
-        "details": _details(name, source, checkpoint),
-        "streams": sorted({params.benchmarks[run.benchmark].title for run in runs}),
-        "methods": [info.title for m, info in METHODS.items() if m in {run.method for run in runs}],
-        "runs": len(runs),
-        "started": _started({run.id for run in runs}, rows, checkpoint),
-        "data": _data(whose, dataset, about),
+        "source": network.source,
+        "study": runs.plan.study,
+        "problem": network.problem,
+        "details": _details(source, network),
+        "streams": sorted({params.benchmarks[o.run.benchmark].title for o in starting}),
+        "methods": [info.title for method, info in METHODS.items() if method in methods],
+        "runs": len(starting),
+        "started": _started(starting, network),
+        "data": _data(whose, dataset, about.get("data_fingerprint")),
         "recipe": recipe,
         "cost": _cost(about),
-        "accuracy": accuracy(about),
-        "chance": 100 / checkpoint.classes if checkpoint else None,
+        "accuracy": network.accuracy,
+        "chance": 100 / network.classes if network.classes else None,
         "size": dataset.size if dataset else None,
         "trained_here": "Trained by" not in recipe,
-        "licence": whose.licence or HOLE,
+        "licence": whose.licence or NOT_RECORDED,
         "citation": whose.citation,
     }
 
 
-def _details(name: str, source: Source, checkpoint: Checkpoint | None) -> dict[str, str]:
-    network = source.network
-    code = checkpoint.about.get("code") if checkpoint else None
+def _details(source: Source, network: Network) -> dict[str, str]:
+    code, count = network.about.get("code"), network.parameters
     return {
-        "File": str(checkpoint_file(name)),
-        "SHA-256 of the file": checkpoint.sha256 if checkpoint else HOLE,
-        "Network": f"{network.architecture} of width {network.width}",
-        "Parameters": f"{checkpoint.parameters:,}" if checkpoint else HOLE,
-        "Classes": str(checkpoint.classes) if checkpoint else HOLE,
-        "Code": f"twf {code['version']}, commit {code['commit'] or HOLE}" if code else HOLE,
+        "File": str(checkpoint_file(network.source)),
+        "SHA-256 of the file": network.sha256 or NOT_RECORDED,
+        "Network": f"{source.network.architecture} of width {source.network.width}",
+        "Parameters": NOT_RECORDED if count is None else f"{count:,}",
+        "Classes": str(network.classes or NOT_RECORDED),
+        "Code": f"twf {code['version']}, commit {code['commit'] or NOT_RECORDED}"
+        if code
+        else NOT_RECORDED,
     }
 
 
-def _data(whose: origin.Origin, dataset: Dataset | None, about: dict[str, Any]) -> dict[str, str]:
+def _data(whose: origin.Origin, dataset: Dataset | None, fingerprint: str | None) -> dict[str, str]:
     """What the network was trained on, as far as it is known."""
     lines = {"Data": whose.title, "Homepage": whose.homepage or "none"}
     if dataset is None:
-        return lines | {"Images": HOLE}
-    fingerprint = about.get("data_fingerprint")
+        return lines | {"Images": NOT_RECORDED}
     augmentation = dataset.augmentation
     flip = "a random horizontal flip" if augmentation.flip else "no flip"
     return lines | {
@@ -130,7 +137,7 @@ def _data(whose: origin.Origin, dataset: Dataset | None, about: dict[str, Any]) 
         "Preparation here": f"a random crop after {augmentation.padding} pixels of zeros around, "
         f"{flip}; normalised with mean {augmentation.mean} and standard deviation "
         f"{augmentation.std}",
-        "Fingerprint of the training images": fingerprint or HOLE,
+        "Fingerprint of the training images": fingerprint or NOT_RECORDED,
         "Checked": checked(whose, dataset, "train", fingerprint),
     }
 
@@ -144,7 +151,7 @@ def _count(whose: origin.Origin, dataset: Dataset) -> str:
             dataset.classes * n for n in (dataset.train_per_class, dataset.test_per_class)
         )
     else:
-        return f"number {HOLE}"
+        return f"number {NOT_RECORDED}"
     return f"{train:,} for training, {test:,} for testing"
 
 
@@ -153,7 +160,7 @@ def checked(whose: origin.Origin, dataset: Dataset, split: str, fingerprint: str
     entry = whose.entry if isinstance(whose.entry, ImagesEntry) else None
     expected = entry.fingerprints_at(dataset.size).get(split) if entry else None
     if fingerprint is None:
-        return HOLE
+        return NOT_RECORDED
     if expected is None:
         return "no official fingerprint to compare with"
     return "the official images" if fingerprint == expected else f"NOT the official: {expected}"
@@ -168,39 +175,25 @@ def _recipe(source: Source, about: dict[str, Any]) -> dict[str, str]:
         taken = {"Weights": source.weights}
     recipe = about.get("pretraining")  # exported weights have theirs
     if recipe is None and taken:
-        return taken | {"Trained by": HOLE}
+        return taken | {"Trained by": NOT_RECORDED}
     if recipe is None:
         recipe = source.pretraining.model_dump() if source.pretraining else {}
-    return (
-        taken
-        | {"Loss and optimizer": "cross-entropy, SGD"}
-        | {
-            key.replace("lr", "learning rate").replace("_", " ").capitalize(): f"{value}"
-            for key, value in recipe.items()
-        }
-    )
+    names = {key: key.replace("lr", "learning rate").replace("_", " ") for key in recipe}
+    lines = {names[key].capitalize(): f"{value}" for key, value in recipe.items()}
+    return taken | {"Loss and optimizer": "cross-entropy, SGD"} | lines
 
 
 def _cost(about: dict[str, Any]) -> dict[str, str]:
     seconds, versions = about.get("seconds"), about.get("versions") or {}
     return {
-        "Time": HOLE if seconds is None else f"{seconds / 3600:.3f} hours",
-        "Device": about.get("device") or HOLE,
-        "Software": ", ".join(f"{key} {value}" for key, value in versions.items()) or HOLE,
+        "Time": NOT_RECORDED if seconds is None else f"{seconds / 3600:.3f} hours",
+        "Device": about.get("device") or NOT_RECORDED,
+        "Software": ", ".join(f"{key} {value}" for key, value in versions.items()) or NOT_RECORDED,
     }
 
 
-def accuracy(about: dict[str, Any]) -> str:
-    """The accuracy on the source's test images."""
-    value = about.get("test_accuracy")
-    return "not measured" if value is None else f"{value:.2f} %"
-
-
-def _started(runs: set[str], rows: Rows, checkpoint: Checkpoint | None) -> dict[str, int]:
+def _started(starting: Iterable[Outcome], network: Network) -> dict[str, int]:
     """How many of the runs' records say that they started from this file, and from another."""
-    found = Counter(
-        "this file" if checkpoint and used == checkpoint.sha256 else "another file"
-        for run in runs & rows.keys()
-        if (used := rows[run]["provenance"].get("inputs", {}).get("checkpoint_sha256"))
-    )
+    used = [outcome.provenance.get("inputs", {}).get("checkpoint_sha256") for outcome in starting]
+    found = Counter("this file" if sha == network.sha256 else "another file" for sha in used if sha)
     return {place: found[place] for place in ("this file", "another file")}

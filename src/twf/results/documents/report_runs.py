@@ -4,37 +4,44 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from twf.files import log_file
 from twf.learning.evaluation import metrics
-from twf.results import record, tables
-from twf.study import Plan, Run
-from twf.study.params import PROTOCOLS
-
-Rows = dict[str, dict[str, Any]]  # records by run, provenance decoded
+from twf.results.runs import Outcome, Runs
+from twf.results.tables import forgetting
+from twf.study.params import PROTOCOLS, Protocol
 
 POINTS = 60  # of a loss curve: 2,000 runs have to fit into a page
 WIDTH, HEIGHT = 240, 48  # of a loss curve, in units of the drawing
 
 
-def entries(plan: Plan, rows: Rows, losses: dict[str, list[float]]) -> list[dict[str, Any]]:
+class Curve(NamedTuple):
+    """A run's loss over its epochs as the points of a line, and what a reader asks of it."""
+
+    points: str
+    epochs: int
+    first: str
+    last: str
+    highest: str
+
+
+def entries(runs: Runs, losses: dict[str, list[float]]) -> list[dict[str, Any]]:
     """Every planned run, with or without a record, for the template."""
-    return [_entry(run, rows.get(run.id), losses.get(run.id, [])) for run in plan.runs.values()]
+    return [_entry(outcome, losses.get(run, [])) for run, outcome in runs.outcomes.items()]
 
 
-def _entry(run: Run, row: dict[str, Any] | None, losses: list[float]) -> dict[str, Any]:
-    if row is None:
-        row = dict.fromkeys(record.SCHEMA.names, None) | {"status": "missing", "provenance": {}}
-    details = {"parameters": json.loads(run.parameters)} | row["provenance"]
+def _entry(outcome: Outcome, losses: list[float]) -> dict[str, Any]:
+    run, row = outcome.run, outcome.row
+    details = {"parameters": json.loads(run.parameters)} | outcome.provenance
     return {
         "id": run.id,
         "seed": run.seed,
-        "status": row["status"],
+        "status": outcome.status,
         "reason": row["reason"],
-        "results": [_result(row, protocol) for protocol in PROTOCOLS],
+        "results": [_result(outcome, protocol) for protocol in PROTOCOLS],
         "seconds": "—" if row["seconds"] is None else f"{row['seconds']:.1f}",
         "device": row["device"] or "—",
         "details": {name: _lines(values) for name, values in details.items()},
@@ -54,18 +61,16 @@ def _lines(values: Any) -> str:
     return "\n".join(lines)
 
 
-def _result(row: dict[str, Any], protocol: Any) -> str:
+def _result(outcome: Outcome, protocol: Protocol) -> str:
     """A run's FAA (FF), in per cent; a dash where it has not finished."""
-    if row["status"] != "finished":
+    if outcome.status != "finished":
         return "—"
-    matrix = tables.accuracy(row, protocol)
-    forgetting = metrics.forgetting(matrix)
-    suffix = "" if forgetting is None else f" ({forgetting:.2f})"
-    return f"{metrics.final_average_accuracy(matrix):.2f}{suffix}"
+    ff = forgetting(metrics.forgetting(outcome.accuracy(protocol)))
+    return f"{outcome.faa(protocol):.2f} {ff}".rstrip()
 
 
-def curve(losses: list[float]) -> dict[str, Any] | None:
-    """A run's loss over its epochs as the points of a line, from 0 to the highest value.
+def curve(losses: list[float]) -> Curve | None:
+    """A run's loss from 0 to its highest value.
 
     At most `POINTS` of the epochs, evenly spaced, the first and the last among them; epochs whose
     loss is not finite are left out. None with fewer than two.
@@ -78,28 +83,24 @@ def curve(losses: list[float]) -> dict[str, Any] | None:
     chosen = [finite[i * (len(finite) - 1) // (count - 1)] for i in range(count)]
     across = WIDTH / (len(losses) - 1)
     points = (f"{across * e:.0f},{HEIGHT * (1 - max(loss, 0) / top):.0f}" for e, loss in chosen)
-    return {
-        "points": " ".join(points),
-        "epochs": len(losses),
-        "first": f"{finite[0][1]:.4g}",
-        "last": f"{finite[-1][1]:.4g}",
-        "highest": f"{top:.4g}",
-    }
+    shown = (f"{loss:.4g}" for loss in (finite[0][1], finite[-1][1], top))
+    return Curve(" ".join(points), len(losses), *shown)
 
 
-def frame(plan: Plan, rows: Rows) -> pd.DataFrame:
+def frame(runs: Runs) -> pd.DataFrame:
     """A row for each planned run: where it stands, what it gave (per cent), what it cost."""
     long = []
-    for run in plan.runs.values():
-        row = rows.get(run.id) or dict.fromkeys(record.SCHEMA.names) | {"status": "missing"}
-        place = run.model_dump(include={"benchmark", "source", "method", "buffer", "seed"})
+    for run, outcome in runs.outcomes.items():
+        place = outcome.run.model_dump(include={"benchmark", "source", "method", "buffer", "seed"})
         results = {}
         for protocol in PROTOCOLS:
-            matrix = tables.accuracy(row, protocol) if row["status"] == "finished" else None
+            matrix = outcome.accuracy(protocol) if outcome.status == "finished" else None
             name = protocol.replace("-", "_")
             results[f"faa_{name}"] = matrix and metrics.final_average_accuracy(matrix)
             results[f"ff_{name}"] = matrix and metrics.forgetting(matrix)
-        cost = {name: row[name] for name in ("seconds", "peak_memory_mib", "started", "device")}
-        status = {"status": row["status"], "reason": row["reason"]}
-        long.append({"run": run.id} | place | status | results | cost | {"digest": run.digest})
+        kept = ("reason", "seconds", "peak_memory_mib", "started", "device")
+        columns = {name: outcome.row[name] for name in kept}
+        status = {"status": outcome.status, "reason": columns.pop("reason")}
+        digest = {"digest": outcome.run.digest}
+        long.append({"run": run} | place | status | results | columns | digest)
     return pd.DataFrame(long).astype({"buffer": "Int64"})

@@ -151,7 +151,7 @@ def losses(frame: pd.DataFrame) -> Figure:
 def _term_looks(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
     """What each term is drawn with: no two alike, and their sum in black."""
     terms = [term for term in dict.fromkeys(frame["term"]) if term != "loss"]
-    colours = style.COLOURS[:-1]
+    colours = style.COLOURS[1:]
     looks: dict[Any, dict[str, Any]] = {
         term: {
             "color": colours[i % len(colours)],

@@ -21,8 +21,9 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Drawing
 
 from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
-from twf.results import output, record, tables
+from twf.results import output
 from twf.results.figures import charts, frames, style, variant_charts
+from twf.results.runs import Runs
 from twf.study import Plan, Table
 from twf.study.methods import METHODS
 
@@ -34,11 +35,11 @@ class Kind:
     """A kind of figure: what it shows, which tables have it, how its data are made and drawn."""
 
     title: str
-    spread: str  # what shows it: bands, or whiskers; nothing where it is not drawn
-    note: str  # what else has to be said
     suits: Callable[[Plan, Table], bool]
-    frame: Callable[[Plan, Table, frames.Rows], pd.DataFrame]
+    frame: Callable[[Runs, Table], pd.DataFrame]
     draw: Callable[[pd.DataFrame], Drawing]
+    spread: str = ""  # what shows it: bands, or whiskers; nothing where it is not drawn
+    note: str = ""  # what else has to be said
     per_method: bool = False
 
 
@@ -81,69 +82,63 @@ def _of_anything_else(plan: Plan, table: Table) -> bool:
 KINDS = {
     "accuracy": Kind(
         "Average accuracy over the tasks seen, after each task",
-        "bands",
-        "",
         _of_methods,
         frames.accuracy,
         charts.accuracy,
+        spread="bands",
     ),
     "final": Kind(
         "Final average accuracy",
-        "whiskers",
-        "",
         _of_anything_else,
         frames.final,
         variant_charts.final,
+        spread="whiskers",
     ),
     "cost": Kind(
         "Final average accuracy by buffer, memory and time",
-        "whiskers",
-        "Memory: of PyTorch's tensors on a GPU, of the whole process on a CPU. Time: of a whole "
-        "run with its evaluations; probed runs are left out of it.",
         _of_methods,
         frames.costs,
         charts.costs,
+        spread="whiskers",
+        note="Memory: of PyTorch's tensors on a GPU, of the whole process on a CPU. Time: of a "
+        "whole run with its evaluations; probed runs are left out of it.",
     ),
     "matrix": Kind(
         "Accuracy on each task after training each, per cent",
-        "",
-        "Right of the white line are tasks still to come.",
         _of_methods,
         frames.matrix,
         charts.matrix,
+        note="Right of the white line are tasks still to come.",
         per_method=True,
     ),
     "losses": Kind(
         "Loss terms over the epochs, each weighted as in the loss",
-        "",
-        "Grey lines separate tasks. The scale is linear below 0.001, logarithmic above.",
         _of_methods,
         frames.losses,
         charts.losses,
+        note="Grey lines separate tasks. The scale is linear below 0.001, logarithmic above.",
     ),
     "initialization": Kind(
         "CKA with the network before training, and k-NN accuracy on the source",
-        "bands",
-        "",
         _of_probes,
         frames.initialization,
         variant_charts.initialization,
+        spread="bands",
     ),
     "shares": Kind(
         "Final average accuracy by the buffer's share of pretraining images",
-        "bands",
-        "",
         _of_shares,
         frames.shares,
         variant_charts.shares,
+        spread="bands",
     ),
     "fidelity": Kind(
         "Change of final average accuracy by each switch",
-        "whiskers",
-        "Each change is between two runs of one seed.",
         _of_fidelity,
         frames.fidelity,
         variant_charts.fidelity,
+        spread="whiskers",
+        note="Each change is between two runs of one seed.",
     ),
 }
 
@@ -184,21 +179,25 @@ def write(plan: Plan, processes: int = 1) -> list[str]:
         context.set_forkserver_preload([__name__])
         with ProcessPoolExecutor(processes, mp_context=context) as pool:
             list(pool.map(_save, *zip(*jobs, strict=True)))
-    _write_index(plan, index)
-    _remove_others(plan, {name for name, *_ in index})
+    file = figure_index(plan.study)
+    with atomic(file) as partial, partial.open("w", newline="") as lines:
+        csv.writer(lines, lineterminator="\n").writerows([INDEX, *index])
+    made = {figure_file(plan.study, name, e) for name, *_ in index for e in FIGURE_FORMATS}
+    for path in file.parent.iterdir():
+        if path.suffix.removeprefix(".") in FIGURE_FORMATS and path not in made | {file}:
+            path.unlink()
     return without
 
 
 def _frames(plan: Plan) -> list[tuple[Figure, pd.DataFrame]]:
     """The figures that a study may have, and what each draws.
 
-    All of them before the first is drawn: the records, millions of objects for 2,000 runs, are then
-    gone, and Python does not look for garbage among them while it draws.
+    All of them before the first is drawn: the records with their losses, millions of objects for
+    2,000 runs, are then gone, and Python does not look for garbage among them while it draws.
     """
-    rows = tables.records(plan, record.read_collected(plan.study, history=True))
-    found = []
+    runs, found = Runs.collected(plan, history=True), []
     for figure in planned(plan):
-        frame = figure.kind.frame(plan, figure.table, rows)
+        frame = figure.kind.frame(runs, figure.table)
         if figure.method is not None:
             frame = frame[frame["method"] == figure.method]
         found.append((figure, frame))
@@ -250,18 +249,3 @@ def _png(drawing: Drawing) -> bytes:
     canvas: Any = FigureCanvasAgg(drawing)
     canvas.print_png(file, metadata={"Software": None})
     return file.getvalue()
-
-
-def _write_index(plan: Plan, index: list[tuple[str, str, str, str]]) -> None:
-    with atomic(figure_index(plan.study)) as partial, partial.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([INDEX, *index])
-
-
-def _remove_others(plan: Plan, names: set[str]) -> None:
-    """Remove the files of figures that are not, or no more, among `names`."""
-    index = figure_index(plan.study)
-    kept = {figure_file(plan.study, name, ending) for name in names for ending in FIGURE_FORMATS}
-    for ending in FIGURE_FORMATS:
-        for path in index.parent.glob(f"*.{ending}"):
-            if path not in kept | {index}:
-                path.unlink()

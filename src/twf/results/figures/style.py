@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import matplotlib
@@ -14,13 +15,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from twf.results.tables import PROTOCOL_TITLES
+from twf.study.methods import METHODS
 
 # Okabe and Ito's palette, which the colour-blind can tell apart, without its yellow, which is too
 # pale for lines on white. In grey print, markers and line styles do it.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 VERMILION, BLUE, PURPLE, GREY = "#D55E00", "#0072B2", "#CC79A7", "#7F7F7F"
-COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY, BLACK)
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+COLOURS = (BLACK, GREY, PURPLE, VERMILION, ORANGE, SKY, GREEN, BLUE)
+MARKERS = ("h", "X", "p", "d", ">", "P", "s", "^", "v", "<", "D", "o", "*", "8", "H")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)))
 
 
@@ -29,23 +31,13 @@ class Style(NamedTuple):
 
     colour: str
     marker: str
-    line: Any  # as matplotlib takes it: a name, or the lengths of dashes
+    line: str
 
 
-# Dotted without rehearsal; DER++ and its two variants share a colour.
+# By its place in the order of METHODS; dotted without rehearsal.
 METHOD_STYLES = {
-    "joint": Style(BLACK, "*", "none"),
-    "finetune": Style(GREY, "X", ":"),
-    "oewc": Style(PURPLE, "p", ":"),
-    "lwf": Style(ORANGE, "d", ":"),
-    "er": Style(ORANGE, ">", "--"),
-    "co2l": Style(SKY, "P", "-."),
-    "icarl": Style(PURPLE, "s", LINES[4]),
-    "derpp": Style(BLUE, "^", "-"),
-    "derpp-ewc": Style(BLUE, "v", "--"),
-    "derpp-pretraining": Style(BLUE, "<", "-."),
-    "er-ace": Style(GREEN, "D", LINES[5]),
-    "twf": Style(VERMILION, "o", "-"),
+    method: Style(colour, marker, "-" if METHODS[method].rehearsal else ":")
+    for method, colour, marker in zip(METHODS, cycle(COLOURS), cycle(MARKERS), strict=False)
 }
 
 WIDTH, NARROW = 5.5, 3.5  # inches: the text of a page in one column and in two
@@ -99,15 +91,10 @@ def panels(
 
 
 def method_line(method: str) -> dict[str, Any]:
-    """What `Axes.plot` needs to draw a method."""
-    style = METHOD_STYLES[method]
-    own = {
-        "color": style.colour,
-        "marker": style.marker,
-        "linestyle": style.line,
-        "zorder": 4 if method == "twf" else 3,
-    }
-    return own | ({"markersize": 8} if style.marker == "*" else {})
+    """What `Axes.plot` needs to draw a method; TwF lies above the others."""
+    colour, marker, line = METHOD_STYLES[method]
+    look = {"color": colour, "marker": marker, "linestyle": line}
+    return look | {"zorder": 4 if method == "twf" else 3}
 
 
 def legend(figure: Figure, axes: Sequence[Axes], columns: int) -> None:

@@ -20,20 +20,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from twf.files import claims_file
-from twf.learning.evaluation import metrics
-from twf.results import output, record, statistics, tables
+from twf.results import output, statistics
+from twf.results.output import Row, Texts, number
 from twf.results.paper.claims import CLAIMS, Claim, Contest
 from twf.results.published import CellKey, planned, published
+from twf.results.runs import Runs
 from twf.results.statistics import Interval
-from twf.study import Plan
 
 Accuracies = Mapping[CellKey, Mapping[int, float]]  # FAA by cell and seed, empty where none is
 
@@ -121,7 +119,7 @@ def _seeds(contest: Contest, faa: Accuracies) -> set[int]:
     return set.intersection(*(set(faa[key]) for key in (contest.cell, *contest.rivals)))
 
 
-def evaluate(claim: Claim, faa: Accuracies) -> dict[str, Any]:
+def evaluate(claim: Claim, faa: Accuracies) -> Row:
     """A claim on measured accuracies: the columns of `SCHEMA` without the published ones."""
     contests = claim.contests(faa.keys())
     run = [contest for contest in contests if _seeds(contest, faa)]
@@ -139,10 +137,10 @@ def evaluate(claim: Claim, faa: Accuracies) -> dict[str, Any]:
     improvement = [float(np.mean(score)) for score in scores]  # by seed
     return row | {
         "value": float(paired.value(margins)),
-        **output.ends("student", interval),
+        **statistics.ends("student", interval),
         "probability": _probability(paired),
         "improvement": statistics.mean(improvement),
-        **output.ends("improvement", statistics.bootstrap_interval(improvement)),
+        **statistics.ends("improvement", statistics.bootstrap_interval(improvement)),
         "weakest": str(paired.contests[weakest].cell),
         "weakest_margin": float(margins[weakest]),
         "n_seeds": len(paired.seeds),
@@ -168,7 +166,7 @@ def _verdict(claim: Claim, interval: Interval | None, complete: bool) -> str:
     return "undecided"
 
 
-def on_published(claim: Claim) -> dict[str, Any]:
+def on_published(claim: Claim) -> Row:
     """A claim on the paper's own numbers, as if of one seed: the published columns of `SCHEMA`."""
     faa = {cell.key: {0: cell.faa} for cell in published()}
     contests = claim.contests(faa.keys())
@@ -182,55 +180,48 @@ def on_published(claim: Claim) -> dict[str, Any]:
     }
 
 
-def measured(plan: Plan, runs: pa.Table) -> Accuracies:
+def measured(runs: Runs) -> Accuracies:
     """The FAA of each cell of a study by seed, of its finished runs."""
-    rows = tables.records(plan, runs)
-    return {
-        key: {
-            seed: metrics.final_average_accuracy(tables.accuracy(rows[run], key.protocol))
-            for seed, run in of_cell.items()
-            if run in rows and rows[run]["status"] == "finished"
-        }
-        for key, of_cell in planned(plan).items()
-    }
+    return {key: runs.faa(cell, key.protocol) for key, cell in planned(runs.plan).items()}
 
 
-def evaluate_all(plan: Plan, runs: pa.Table) -> pd.DataFrame:
-    """The columns of `SCHEMA`, a row for each of `CLAIMS`."""
-    faa = measured(plan, runs)
-    long = [
-        {"claim": claim.name, "statement": claim.statement}
-        | {"measure": "smallest" if claim.every else "mean"}
-        | on_published(claim)
-        | evaluate(claim, faa)
+def evaluate_all(runs: Runs) -> list[Row]:
+    """A row of `SCHEMA` for each of `CLAIMS`."""
+    faa = measured(runs)
+    return [
+        output.complete(
+            {"claim": claim.name, "statement": claim.statement}
+            | {"measure": "smallest" if claim.every else "mean"}
+            | on_published(claim)
+            | evaluate(claim, faa),
+            SCHEMA,
+        )
         for claim in CLAIMS
     ]
-    return output.to_frame(long, SCHEMA)
 
 
-def write(plan: Plan) -> None:
+def write(runs: Runs) -> None:
     """Write the claims from the study's collected records, as `files.COMPARISON_FORMATS`."""
-    long = evaluate_all(plan, record.read_collected(plan.study))
-    file = partial(claims_file, plan.study)
-    entries = [entry(row) for row in long.to_dict("records")]
+    long = evaluate_all(runs)
+    file = partial(claims_file, runs.plan.study)
     output.write_long(long, SCHEMA, file)
-    output.write_text("claims.md.j2", {"study": plan.study, "entries": entries}, file("md"))
+    values = {"study": runs.plan.study, "entries": [entry(row) for row in long]}
+    output.write_text("claims.md.j2", values, file("md"))
 
 
-def entry(row: dict[Any, Any]) -> dict[str, str]:
+def entry(row: Row) -> Texts:
     """A row as text, by the heading of each column."""
-    printed = "" if pd.isna(row["published_value"]) else f", {row['published_value']:+.2f}"
-    shown = "—" if pd.isna(row["value"]) else f"{row['value']:+.2f}"
-    if not pd.isna(row["student_low"]):
-        shown += f" [{row['student_low']:+.2f}, {row['student_high']:+.2f}]"
+    printed, low, high = (row[n] for n in ("published_value", "student_low", "student_high"))
+    ends = "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
     return {
         "Claim": row["statement"],
         "Margin": row["measure"],
-        "Paper's numbers": row["published_verdict"] + printed,
-        "Ours": shown,
-        "Probability": "—" if pd.isna(row["probability"]) else f"{row['probability']:.2f}",
+        "Paper's numbers": row["published_verdict"]
+        + ("" if printed is None else f", {printed:+.2f}"),
+        "Ours": number(row["value"], "+") + ends,
+        "Probability": number(row["probability"]),
         "Cells run": f"{row['n_cells_run']}/{row['n_cells']}",
         "Seeds": str(row["n_seeds"]),
         "Verdict": row["verdict"],
-        "Weakest cell": "—" if pd.isna(row["weakest"]) else row["weakest"],
+        "Weakest cell": row["weakest"] or "—",
     }

@@ -66,25 +66,30 @@ def without_buffer(cells: Collection[CellKey]) -> list[Contest]:
     ]
 
 
+def in_each_variant(cells: Collection[CellKey], place: CellKey) -> list[CellKey]:
+    """A method's variants at a place; the method as it is where it has none."""
+    found = [key for key in cells if key._replace(variant=None) == place]
+    return [key for key in found if key.variant is not None] or found
+
+
 def method_above(cells: Collection[CellKey], method: str, rival: str) -> list[Contest]:
     """A method, in each of its variants, against another without any."""
     return [
         Contest(key, (other,))
-        for key in cells
-        if key.method == method and (other := key._replace(method=rival, variant=None)) in cells
+        for other in cells
+        if (other.method, other.variant) == (rival, None)
+        for key in in_each_variant(cells, other._replace(method=method))
     ]
 
 
 def twf_above_variants(cells: Collection[CellKey], method: str) -> list[Contest]:
     """TwF against all variants of a method."""
-    contests = []
-    for key in cells:
-        if (key.method, key.variant) == ("twf", None):
-            place = key._replace(method=method)
-            rivals = [c for c in cells if c._replace(variant=None) == place]
-            if rivals:
-                contests.append(Contest(key, tuple(rivals)))
-    return contests
+    return [
+        Contest(key, tuple(rivals))
+        for key in cells
+        if (key.method, key.variant) == ("twf", None)
+        and (rivals := in_each_variant(cells, key._replace(method=method)))
+    ]
 
 
 CLAIMS = (

@@ -22,17 +22,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 
 from twf.files import comparison_file, record_file
-from twf.learning.evaluation import metrics
-from twf.results import output, record, statistics, tables
-from twf.results.published import PUBLISHED_VARIANTS, CellKey, planned, published
+from twf.results import output, tables
+from twf.results.output import Markdown, Row, Texts, number
+from twf.results.published import PUBLISHED_VARIANTS, planned, published
+from twf.results.runs import Outcome, Runs
 from twf.results.statistics import Interval
-from twf.study import Plan, expand
+from twf.study import expand
 from twf.study.methods import METHODS
 from twf.study.params import Params
 
@@ -89,73 +88,53 @@ def verdict(published_faa: float, n: int, n_diverged: int, interval: Interval | 
     return "lower" if high < -MARGIN else "undecided"
 
 
-def compare(params: Params, plan: Plan, runs: pa.Table) -> pd.DataFrame:
-    """The columns of `SCHEMA`, a row for each published cell, in the order of the paper's tables.
+def compare(params: Params, runs: Runs) -> list[Row]:
+    """A row of `SCHEMA` for each published cell, in the order of the paper's tables.
 
     A cell that the study does not have is not run; its command is that of the first other study of
     params.yaml that has it with the paper's hyperparameters. A run that serves several cells counts
     in the cost of each.
     """
-    rows = tables.records(plan, runs)
+    own = runs.plan.study
     others = [
-        n for n, s in params.studies.items() if n != plan.study and s.best_hyperparameters is None
+        name
+        for name, study in params.studies.items()
+        if name != own and study.best_hyperparameters is None
     ]
-    studies = [(plan.study, planned(plan)), *((o, planned(expand(params, o))) for o in others)]
+    studies = [(own, planned(runs.plan)), *((o, planned(expand(params, o))) for o in others)]
     long = []
     for cell in published():
         study, of_cell = next(
             ((name, cells[cell.key]) for name, cells in studies if cell.key in cells), (None, {})
         )
-        found = (
-            [rows[run] for run in of_cell.values() if run in rows] if study == plan.study else []
-        )
-        long.append(
-            cell.key._asdict()
-            | {"published_table": cell.table, "published_faa": cell.faa, "published_ff": cell.ff}
-            | _measured(cell.key, cell.faa, cell.ff, found)
-            | _cost(found)
-            | {"n_planned": len(of_cell), "study": study, "runs": list(of_cell.values())}
-            | {"command": study and _command(study, of_cell.values())}
-        )
-    return output.to_frame(long, SCHEMA)
-
-
-def _measured(
-    key: CellKey, published_faa: float, published_ff: float | None, rows: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """What the records of a cell say beside the paper's values."""
-    matrices = [tables.accuracy(r, key.protocol) for r in rows if r["status"] == "finished"]
-    faa = [metrics.final_average_accuracy(matrix) for matrix in matrices]
-    ff = [value for matrix in matrices if (value := metrics.forgetting(matrix)) is not None]
-    diverged = sum(row["status"] == "diverged" for row in rows)
-    interval = statistics.student_interval(faa)
-    faa_mean, ff_mean = statistics.mean(faa), statistics.mean(ff)
-    return {
-        "n": len(faa),
-        "n_diverged": diverged,
-        "faa_mean": faa_mean,
-        **output.ends("faa", statistics.bootstrap_interval(faa)),
-        **output.ends("faa_student", interval),
-        "ff_mean": ff_mean,
-        **output.ends("ff", statistics.bootstrap_interval(ff)),
-        "faa_difference": _difference(faa_mean, published_faa),
-        "ff_difference": _difference(ff_mean, published_ff),
-        "verdict": verdict(published_faa, len(faa), diverged, interval),
-    }
+        mine = of_cell if study == own else {}
+        row = tables.measured(runs, mine, cell.key.protocol)
+        row |= cell.key._asdict() | _cost(runs.outcomes[run] for run in mine.values())
+        ends = row["faa_student_low"], row["faa_student_high"]
+        interval = None if ends[0] is None else Interval(*ends)
+        row |= {
+            "published_table": cell.table,
+            "published_faa": cell.faa,
+            "published_ff": cell.ff,
+            "faa_difference": _difference(row["faa_mean"], cell.faa),
+            "ff_difference": _difference(row["ff_mean"], cell.ff),
+            "verdict": verdict(cell.faa, row["n"], row["n_diverged"], interval),
+            "n_planned": len(of_cell),
+            "study": study,
+            "runs": list(of_cell.values()),
+            "command": study and _command(study, of_cell.values()),
+        }
+        long.append(output.complete(row, SCHEMA))
+    return long
 
 
 def _difference(ours: float | None, theirs: float | None) -> float | None:
     return None if ours is None or theirs is None else ours - theirs
 
 
-def _cost(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _cost(outcomes: Iterable[Outcome]) -> Row:
     """Hours on GPUs, and which, of the runs that finished or diverged."""
-    on_gpu = [
-        row
-        for row in rows
-        if row["status"] in ("finished", "diverged")
-        and "cuda" in record.provenance(row)["versions"]
-    ]
+    on_gpu = [outcome.row for outcome in outcomes if outcome.ended and outcome.on_gpu]
     return {
         "gpu_hours": sum(row["seconds"] for row in on_gpu) / 3600 if on_gpu else None,
         "devices": sorted({row["device"] for row in on_gpu}),
@@ -167,52 +146,55 @@ def _command(study: str, runs: Iterable[str]) -> str:
     return f"snakemake --cores all {paths}"
 
 
-def write(params: Params, plan: Plan) -> None:
+def write(params: Params, runs: Runs) -> None:
     """Write the comparison from the study's collected records, as `files.COMPARISON_FORMATS`."""
-    runs = record.read_collected(plan.study)
-    long = compare(params, plan, runs)
-    rows = tables.records(plan, runs)
-    distinct = set(long["runs"].explode().dropna()) & rows.keys()
-    verdicts = Counter(long["verdict"])
+    study, long = runs.plan.study, compare(params, runs)
+    distinct = {run for row in long for run in row["runs"] if row["study"] == study}
+    counts = Counter(row["verdict"] for row in long)
     values = {
-        "study": plan.study,
+        "study": study,
         "margin": MARGIN,
-        "verdicts": {name: verdicts[name] for name in VERDICTS},
-        "cost": _cost(rows[run] for run in sorted(distinct)),
+        "verdicts": {name: counts[name] for name in VERDICTS},
+        "cost": _cost(runs.outcomes[run] for run in sorted(distinct)),
         "tables": {
-            number: [entry(row) for row in part.to_dict("records")]
-            for number, part in long.groupby("published_table")
+            table: [_with_code(entry(row)) for row in rows]
+            for table, rows in by_table(long).items()
         },
     }
-    file = partial(comparison_file, plan.study)
+    file = partial(comparison_file, study)
     output.write_long(long, SCHEMA, file)
     output.write_text("comparison.md.j2", values, file("md"))
 
 
-def entry(row: dict[Any, Any]) -> dict[str, str]:
+def by_table(long: Iterable[Row]) -> dict[int, list[Row]]:
+    """The rows of each of the paper's tables, by its number."""
+    found: dict[int, list[Row]] = {}
+    for row in long:
+        found.setdefault(row["published_table"], []).append(row)
+    return dict(sorted(found.items()))
+
+
+def _with_code(texts: Texts) -> Texts:
+    command = texts["Command"]
+    return texts | {"Command": command if command == "—" else Markdown(f"`{command}`")}
+
+
+def entry(row: Row) -> Texts:
     """A row as text, by the heading of each column."""
     terms = PUBLISHED_VARIANTS.get(row["variant"], "").split()  # cl=on fp=on aux=off
     on = [term.removesuffix("=on").upper() for term in terms if term.endswith("=on")]
-    ends = row["faa_student_low"], row["faa_student_high"]
+    beside = {name: tables.forgetting(row[name]) for name in ("published_ff", "ff_mean")}
     return {
         "Cell": METHODS[row["method"]].title + (f", {' + '.join(on)}" if on else ""),
         "Benchmark": f"{row['benchmark']} from {row['source']}",
         "Protocol": tables.PROTOCOL_TITLES[row["protocol"]],
-        "Buffer": "—" if pd.isna(row["buffer"]) else str(row["buffer"]),
-        "Paper": _number(row["published_faa"]) + _forgetting(row["published_ff"]),
-        "Ours": _number(row["faa_mean"]) + _forgetting(row["ff_mean"]),
-        "Interval": "—" if pd.isna(ends[0]) else f"{ends[0]:.2f} to {ends[1]:.2f}",
+        "Buffer": "—" if row["buffer"] is None else str(row["buffer"]),
+        "Paper": f"{number(row['published_faa'])} {beside['published_ff']}".rstrip(),
+        "Ours": f"{number(row['faa_mean'])} {beside['ff_mean']}".rstrip(),
+        "Interval": output.interval(row, "faa_student"),
         "n": f"{row['n']}/{row['n_planned']}",
-        "Difference": _number(row["faa_difference"], "+"),
+        "Difference": number(row["faa_difference"], "+"),
         "Verdict": row["verdict"],
-        "GPU hours": _number(row["gpu_hours"]),
-        "Command": "—" if pd.isna(row["command"]) else row["command"],
+        "GPU hours": number(row["gpu_hours"]),
+        "Command": row["command"] or "—",
     }
-
-
-def _number(value: float | None, sign: str = "") -> str:
-    return "—" if pd.isna(value) else f"{value:{sign}.2f}"
-
-
-def _forgetting(value: float | None) -> str:
-    return "" if pd.isna(value) else f" ({value:.2f})"

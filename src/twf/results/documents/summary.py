@@ -1,0 +1,122 @@
+"""What report, statement and model cards say alike: what was run, what is missing, of what code."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from twf.results.output import Row, Texts
+from twf.results.paper.comparison import MARGIN, VERDICTS
+from twf.results.runs import Runs
+from twf.study.methods import METHODS
+
+NOT_RECORDED = "not recorded"
+_KINDS = ("Code", "Methods", "Inputs", "Versions", "Devices")
+
+
+def facts(runs: Runs) -> dict[str, str]:
+    """What was run, on what, and with which code: a line each."""
+    counts = runs.counts(runs.plan.runs)
+    shown = [f"{count} {status}" for status, count in counts.items() if count]
+    rows = [outcome.row for outcome in runs.outcomes.values()]
+    said = [outcome.provenance for outcome in runs.recorded()]
+    hashes: dict[str, set[Any]] = defaultdict(set)
+    for outcome in runs.recorded():
+        hashes[outcome.run.method].add(outcome.provenance["code"].get("method_hash"))
+    mixed = [METHODS[method].title for method, found in hashes.items() if len(found) > 1]
+    return {
+        "Runs": f"{len(runs.plan.runs)} planned: {', '.join(shown)}",
+        "Seeds": _distinct(run.seed for run in runs.plan.runs.values()),
+        "Time of all runs": f"{sum(row['seconds'] or 0.0 for row in rows) / 3600:.2f} hours",
+        "Device": _distinct(row["device"] for row in rows),
+        "torch": _distinct(provenance["versions"].get("torch") for provenance in said),
+        "twf": _distinct(", ".join(_code(provenance)) for provenance in said),
+    } | ({"Code differs within": _distinct(mixed)} if mixed else {})
+
+
+def _distinct(values: Iterable[Any]) -> str:
+    """The different values, in order; a dash where there is none."""
+    return "; ".join(map(str, sorted({value for value in values if value is not None}))) or "—"
+
+
+def _code(provenance: dict[str, Any]) -> tuple[str, str]:
+    """The version, and the commit."""
+    code = provenance["code"]
+    return code["version"], f"commit {code['commit'] or 'unknown'}"
+
+
+def provenance(runs: Runs) -> list[Texts]:
+    """Where the records come from: each value, and how many runs have it."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for outcome in runs.recorded():
+        row, said = outcome.row, outcome.provenance
+        version, commit = _code(said)
+        counts["Code", f"twf {version}", commit] += 1
+        method = METHODS[outcome.run.method].title
+        counts["Methods", method, str(said["code"].get("method_hash"))] += 1
+        for name, value in said.get("inputs", {}).items():
+            place = row["source"] if name.startswith("checkpoint") else row["benchmark"]
+            counts["Inputs", f"{place}, {name.replace('_', ' ')}", str(value)] += 1
+        counts.update(("Versions", name, str(value)) for name, value in said["versions"].items())
+        counts["Devices", "device", str(row["device"])] += 1
+    return [
+        {"Of": kind, "What": what, "Value": value, "Runs": str(counts[kind, what, value])}
+        for kind, what, value in sorted(counts, key=lambda key: (_KINDS.index(key[0]), key[1:]))
+    ]
+
+
+class Hours(NamedTuple):
+    """What a kind of device, GPU or CPU, has run."""
+
+    kind: str
+    device: str
+    runs: int
+    hours: float
+
+
+def hours(runs: Runs) -> list[Hours]:
+    """Hours of the runs that finished or diverged, by device; GPUs are those that CUDA drove."""
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for outcome in runs.outcomes.values():
+        if outcome.ended:
+            kind = "GPU" if outcome.on_gpu else "CPU"
+            found[kind, str(outcome.row["device"])].append(outcome.row["seconds"] / 3600)
+    return [Hours(*place, len(each), sum(each)) for place, each in sorted(found.items())]
+
+
+def unfinished(runs: Runs) -> dict[str, Texts]:
+    """Each table with unfinished runs, by name, and how many have each status."""
+    found = {}
+    for table in runs.plan.tables.values():
+        planned = dict.fromkeys(run for cell in table.cells for run in cell.runs.values())
+        counts = runs.counts(planned)
+        if counts["finished"] < len(planned):
+            texts = {"Table": table.title, "Planned": str(len(planned))}
+            shown = {status.capitalize(): str(count) for status, count in counts.items()}
+            found[table.name] = texts | shown
+    return found
+
+
+def agreement(compared: Sequence[Row], claims: Sequence[Row]) -> list[str]:
+    """What the comparison with the paper and its claims come to, in sentences."""
+    verdicts = Counter(row["verdict"] for row in compared)
+    counts = {verdict: verdicts[verdict] for verdict in VERDICTS}
+    measured = len(compared) - counts["not run"]
+    found = Counter(row["verdict"] for row in claims)
+    order = ("holds", "does not hold", "undecided", "not run")
+    shown = [f"{found[verdict]} {verdict}" for verdict in order if found[verdict]]
+    of_claims = f"Of {len(claims)} claims of the paper, on our numbers: {', '.join(shown)}."
+    if not measured:
+        none = f"None of the {len(compared)} numbers that the paper prints has been measured yet."
+        return [none, of_claims]
+    return [
+        f"Of the {len(compared)} numbers that the paper prints, {measured} have been measured.",
+        f"{counts['equivalent']} agree with the paper: the 95 % interval of our mean lies within "
+        f"{MARGIN:g} points of its number.",
+        f"{counts['higher'] + counts['lower']} do not: ours is higher in {counts['higher']} and "
+        f"lower in {counts['lower']}.",
+        f"{counts['undecided']} are undecided: the interval is too wide, or there is none with a "
+        "single seed.",
+        of_claims,
+    ]

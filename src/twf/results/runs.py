@@ -1,0 +1,110 @@
+"""The runs of a study, each with what its record says: what counts as finished is decided here.
+
+Tables, figures, metrics, comparison, claims, searches and documents all ask `Runs`. A run that is
+missing, diverged, or made with other parameters than the plan's is counted, and never averaged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from twf.learning.evaluation import metrics
+from twf.results import record
+from twf.study import Plan, Run
+from twf.study.params import Protocol
+
+Status = Literal["finished", "diverged", "stale", "unreadable", "missing"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A planned run and its record.
+
+    It is `stale` where the record was made with other parameters than the plan's, and `missing`
+    where there is no record.
+    """
+
+    run: Run
+    status: Status
+    row: Mapping[str, Any]  # the columns of `record.SCHEMA`, all null where the run is missing
+
+    def accuracy(self, protocol: Protocol) -> list[list[float]]:
+        """Per cent on task j after phase i: `[phases][tasks]`, every task, seen or not."""
+        matrix: list[list[float]] = self.row[f"accuracy_{protocol.replace('-', '_')}"]
+        return matrix
+
+    def initial(self, protocol: Protocol) -> list[float]:
+        """Per cent on each task before training."""
+        accuracies: list[float] = self.row[f"initial_{protocol.replace('-', '_')}"]
+        return accuracies
+
+    def faa(self, protocol: Protocol) -> float:
+        """Final average accuracy, per cent, of a finished run."""
+        return metrics.final_average_accuracy(self.accuracy(protocol))
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was trained as planned: its hours count, also where it diverged."""
+        return self.status in ("finished", "diverged")
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether CUDA drove it."""
+        return "cuda" in self.provenance.get("versions", {})
+
+    @cached_property
+    def provenance(self) -> dict[str, Any]:
+        """Parameters, code, inputs and versions; empty where no record can be read."""
+        return dict(json.loads(self.row["provenance"] or "{}"))
+
+
+class Runs:
+    """All planned runs of a study, by identifier, in the order of the plan."""
+
+    def __init__(self, plan: Plan, records: pa.Table) -> None:
+        self.plan = plan
+        planned = records.filter(pc.field("run").isin(list(plan.runs)))
+        rows = {row["run"]: row for row in planned.to_pylist()}
+        self.outcomes = {name: _outcome(run, rows.get(name)) for name, run in plan.runs.items()}
+
+    @classmethod
+    def collected(cls, plan: Plan, history: bool = False) -> Runs:
+        """The runs with their collected records; with their losses, if `history` is asked.
+
+        Raises `UserError` where the records have not been collected, or cannot be read.
+        """
+        return cls(plan, record.read_collected(plan.study, history))
+
+    def finished(self, runs: Mapping[int, str]) -> dict[int, Outcome]:
+        """The finished ones of a cell's or a trial's `runs`, by seed: those that means are over."""
+        found = {seed: self.outcomes[run] for seed, run in runs.items()}
+        return {seed: outcome for seed, outcome in found.items() if outcome.status == "finished"}
+
+    def faa(self, runs: Mapping[int, str], protocol: Protocol) -> dict[int, float]:
+        """Final average accuracy, per cent, of the finished ones by seed."""
+        return {seed: outcome.faa(protocol) for seed, outcome in self.finished(runs).items()}
+
+    def counts(self, runs: Iterable[str]) -> dict[Status, int]:
+        """How many of some planned runs have each status, in the order of `STATUSES`."""
+        found = Counter(self.outcomes[run].status for run in runs)
+        return {status: found[status] for status in STATUSES}
+
+    def recorded(self) -> list[Outcome]:
+        """Those with a record that can be read."""
+        return [outcome for outcome in self.outcomes.values() if outcome.provenance]
+
+
+def _outcome(run: Run, row: dict[str, Any] | None) -> Outcome:
+    if row is None:
+        return Outcome(run, "missing", dict.fromkeys(record.SCHEMA.names))
+    stale = row["status"] != "unreadable" and row["digest"] != run.digest
+    return Outcome(run, "stale" if stale else row["status"], row)
