@@ -19,8 +19,8 @@ from project import PROJECT
 
 from twf import files
 from twf.data import folders, preflight, registry, store
+from twf.data.checks import BrokenFileError
 from twf.data.fetch import fetch
-from twf.data.official import BrokenFileError
 from twf.data.prepare import import_data, prepare
 from twf.errors import UserError
 from twf.study import params, reading

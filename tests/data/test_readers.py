@@ -17,8 +17,8 @@ from PIL import Image
 from scipy.io import savemat
 
 from twf.data import cifar, cub200, svhn, tiny_imagenet
+from twf.data.checks import BrokenFileError
 from twf.data.images import resize_images
-from twf.data.official import BrokenFileError
 from twf.data.store import DataArrays
 
 READERS = {
@@ -251,7 +251,7 @@ BATCHES: list[tuple[Any, str]] = [  # a batch, and what is named
     ({b"data": ROWS}, "labels"),
     ({b"data": ROWS, b"labels": [0, 1, 2]}, r"labels as int64 \[3\]"),
     ({b"data": ROWS, b"labels": [0.0, 1.0]}, r"labels as float64 \[2\]"),
-    ({b"data": ROWS, b"labels": [[0], [1, 2]]}, "labels as"),
+    ({b"data": ROWS, b"labels": [[0], [1, 2]]}, "labels"),
     ({b"data": ROWS, b"labels": [0, 10]}, "label 10 in labels"),
     ({b"data": ROWS, b"labels": [0, -1]}, "label -1 in labels"),
 ]

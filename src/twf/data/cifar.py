@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from twf.data.checks import BrokenFileError, as_images, as_labels, reading
 from twf.data.images import resize_images
-from twf.data.official import BrokenFileError, as_images, as_labels
 from twf.data.store import DataArrays, Split
 
 SIDE = 32
@@ -57,7 +57,7 @@ def _split(files: list[Path], layout: _Layout, size: int) -> Split:
     key = f"{layout.prefix}labels"
     for file in files:
         batch = _load(file)
-        rows = as_images(file, "data", batch.get("data"), (None, 3 * SIDE * SIDE))
+        rows = as_images(file, "data", batch.get("data"), ("N", 3 * SIDE * SIDE))
         labels.append(as_labels(file, key, batch.get(key), len(rows), range(layout.classes)))
         images.append(rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1))
     return Split(resize_images(np.concatenate(images), size), np.concatenate(labels))
@@ -70,10 +70,6 @@ def _class_names(file: Path, layout: _Layout) -> list[str]:
     if len(texts) != layout.classes or not all(isinstance(text, str) for text in texts):
         raise BrokenFileError(file, f"does not name {layout.classes} classes")
     return texts
-
-
-class _RefusedError(Exception):
-    """A pickle asks for a class that it does not need."""
 
 
 # NumPy's own function for it, which has no public name and moved from module to module
@@ -91,22 +87,14 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise _RefusedError(f"{module}.{name}")
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which could run code")
         return _ALLOWED[module, name]
 
 
 def _load(file: Path) -> dict[str, Any]:
     """The dictionary in a batch; its keys as text."""
-    try:
-        with file.open("rb") as stream:
-            content = _Unpickler(stream, encoding="bytes").load()
-    except FileNotFoundError:
-        raise BrokenFileError(file, "is missing") from None
-    except _RefusedError as refused:
-        problem = f"asks for {refused}, which image batches never need and could run code"
-        raise BrokenFileError(file, problem) from None
-    except Exception as error:  # a damaged pickle can raise anything
-        raise BrokenFileError(file, f"cannot be read ({error})") from None
+    with reading(file, "a batch"), file.open("rb") as stream:
+        content = _Unpickler(stream, encoding="bytes").load()
     if not isinstance(content, dict):
         raise BrokenFileError(file, "is not a batch")
     return {_text(key): value for key, value in content.items()}

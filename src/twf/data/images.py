@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from twf.data.official import BrokenFileError
+from twf.data.checks import reading
 from twf.data.store import Images
 
 # What is decoded. Pillow would hand Encapsulated PostScript, a program, to Ghostscript to run.
@@ -24,13 +24,8 @@ def read_images(files: Sequence[Path], size: int) -> Images:
     """
     images = np.empty((len(files), size, size, 3), dtype=np.uint8)
     for place, file in zip(images, files, strict=True):
-        try:
-            with Image.open(file, formats=FORMATS) as image:
-                place[...] = _resize(image.convert("RGB"), size)
-        except FileNotFoundError:
-            raise BrokenFileError(file, "is missing") from None
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise BrokenFileError(file, f"cannot be read as an image ({error})") from None
+        with reading(file, "an image"), Image.open(file, formats=FORMATS) as image:
+            place[...] = _resize(image.convert("RGB"), size)
     return images
 
 

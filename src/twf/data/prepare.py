@@ -10,8 +10,8 @@ import numpy as np
 
 from twf import files
 from twf.data import archive, registry, store
+from twf.data.checks import BrokenFileError
 from twf.data.extract import extracted
-from twf.data.official import BrokenFileError
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError
 from twf.study import params

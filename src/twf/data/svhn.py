@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from twf.data.checks import as_images, as_labels, reading
 from twf.data.images import resize_images
-from twf.data.official import BrokenFileError, as_images, as_labels
 from twf.data.store import DataArrays, Split
 
 SIDE = 32
@@ -25,13 +25,9 @@ def _split(file: Path, size: int) -> Split:
     """The file's X [32, 32, 3, N] and y [N, 1]."""
     from scipy.io import loadmat  # slow, and no other archive needs it
 
-    try:
+    with reading(file, "a MATLAB file"):
         content = loadmat(str(file), variable_names=["X", "y"])
-    except FileNotFoundError:
-        raise BrokenFileError(file, "is missing") from None
-    except Exception as error:  # a damaged file can raise anything
-        raise BrokenFileError(file, f"cannot be read as a MATLAB file ({error})") from None
-    images = as_images(file, "X", content.get("X"), (SIDE, SIDE, 3, None)).transpose(3, 0, 1, 2)
+    images = as_images(file, "X", content.get("X"), (SIDE, SIDE, 3, "N")).transpose(3, 0, 1, 2)
     labels = as_labels(file, "y", content.get("y"), len(images), range(1, ZERO + 1))
     labels[labels == ZERO] = 0
     return Split(resize_images(images, size), labels)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from twf.data.checks import BrokenFileError, read_lines
 from twf.data.images import read_images
-from twf.data.official import BrokenFileError, read_lines
 from twf.data.store import DataArrays, Split
 
 

@@ -1,7 +1,9 @@
-"""What the readers of the official archives share: how they check what they find."""
+"""What the readers share: how they open files, and how they check what is in them."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,27 +19,39 @@ class BrokenFileError(UserError):
         super().__init__(f"{file} {problem}")
 
 
-def read_lines(file: Path) -> list[list[str]]:
-    """The words of each line of a text file; empty lines are left out."""
+@contextlib.contextmanager
+def reading(file: Path, kind: str) -> Iterator[None]:
+    """Turn what is raised while a file is read, whatever it is, into a `BrokenFileError`."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        yield
+    except BrokenFileError:
+        raise
     except FileNotFoundError:
         raise BrokenFileError(file, "is missing") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BrokenFileError(file, f"cannot be read ({error})") from None
+    except MemoryError as error:
+        problem = f"needs a machine with more memory, or is damaged: {kind} ({error})"
+        raise BrokenFileError(file, problem) from None
+    except Exception as error:
+        raise BrokenFileError(file, f"cannot be read as {kind} ({error})") from None
+
+
+def read_lines(file: Path) -> list[list[str]]:
+    """The words of each line of a text file; empty lines are left out."""
+    with reading(file, "text"):
+        lines = file.read_text(encoding="utf-8").splitlines()
     return [line.split() for line in lines if line.strip()]
 
 
-def as_images(file: Path, key: str, array: object, shape: tuple[int | None, ...]) -> Images:
-    """`array` itself, where it is uint8 of `shape`; None stands for any length."""
+def as_images(file: Path, key: str, array: object, shape: tuple[int | str, ...]) -> Images:
+    """`array` itself, where it is uint8 of `shape`, in which letters stand for any length."""
     if not isinstance(array, np.ndarray):
         raise BrokenFileError(file, f"has no array {key}")
-    fits = array.ndim == len(shape) and all(
-        needed in (None, found) for needed, found in zip(shape, array.shape, strict=True)
+    fits = len(shape) == array.ndim and all(
+        isinstance(needed, str) or needed == found
+        for needed, found in zip(shape, array.shape, strict=True)
     )
     if array.dtype != np.uint8 or not fits:
-        needed = ", ".join("N" if length is None else str(length) for length in shape)
-        found = f"{array.dtype} {list(array.shape)}"
+        found, needed = f"{array.dtype} {list(array.shape)}", ", ".join(map(str, shape))
         raise BrokenFileError(file, f"has {key} as {found}, expected uint8 [{needed}]")
     return array
 
@@ -46,10 +60,8 @@ def as_labels(file: Path, key: str, values: object, count: int, allowed: range) 
     """`values` as int64 [count], where they are `count` integers in the range `allowed`."""
     if not isinstance(values, list | np.ndarray):
         raise BrokenFileError(file, f"has no labels {key}")
-    try:
+    with reading(file, f"integers, at {key}"):  # lists of different lengths
         labels = np.asarray(values)
-    except ValueError:  # lists of different lengths
-        labels = np.empty(0)
     if labels.dtype.kind not in "iu" or labels.size != count:
         found = f"{labels.dtype} {list(labels.shape)}"
         raise BrokenFileError(file, f"has {key} as {found}, expected {count} integers")
