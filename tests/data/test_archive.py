@@ -42,9 +42,7 @@ def described(file: Path) -> ArchiveData:
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int32, np.int64])
 @pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
-def test_an_archive_is_read(
-    tmp_path: Path, arrays: Arrays, kind: type, write: Callable[..., None]
-) -> None:
+def test_an_archive_is_read(tmp_path, arrays, kind, write):
     labels = arrays["y_train"].astype(kind)[:, None]
     write(tmp_path / "mine.npz", **arrays | {"y_train": labels})
     read = archive.read(described(tmp_path / "mine.npz"))
@@ -55,7 +53,7 @@ def test_an_archive_is_read(
     assert read.classes == ["0", "1", "2"]
 
 
-def test_class_names_are_read(tmp_path: Path, arrays: Arrays) -> None:
+def test_class_names_are_read(tmp_path, arrays):
     np.savez(tmp_path / "mine.npz", **arrays, class_names=["ape", "bee", "cat"])
     assert archive.read(described(tmp_path / "mine.npz")).classes == ["ape", "bee", "cat"]
 
@@ -78,9 +76,7 @@ WRONG: list[tuple[str, Arrays]] = [  # what is named, and the changes to a good 
 
 
 @pytest.mark.parametrize(("named", "changes"), WRONG)
-def test_wrong_contents_are_named(
-    tmp_path: Path, arrays: Arrays, named: str, changes: Arrays
-) -> None:
+def test_wrong_contents_are_named(tmp_path, arrays, named, changes):
     arrays |= changes
     np.savez(tmp_path / "mine.npz", **{k: v for k, v in arrays.items() if v is not None})
     with pytest.raises(UserError, match=rf"mine\.npz.* {named}"):
@@ -116,16 +112,14 @@ BROKEN: dict[str, Callable[[Path, Arrays], object]] = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_what_is_no_archive_is_named(tmp_path: Path, arrays: Arrays, how: str) -> None:
+def test_what_is_no_archive_is_named(tmp_path, arrays, how):
     BROKEN[how](tmp_path / "mine.npz", arrays)
     with pytest.raises(UserError, match=r"mine\.npz.*(savez|x_train, y_train, x_test, y_test)"):
         archive.read(described(tmp_path / "mine.npz"))
 
 
 @pytest.mark.parametrize("key", ["x_train", "y_test"])
-def test_a_header_that_claims_more_than_memory_holds_names_file_and_key(
-    tmp_path: Path, arrays: Arrays, key: str
-) -> None:
+def test_a_header_that_claims_more_than_memory_holds_names_file_and_key(tmp_path, arrays, key):
     with zipfile.ZipFile(tmp_path / "mine.npz", "w") as packed:
         for name, array in arrays.items():
             shape = (10**15 if name == key else len(array), *array.shape[1:])

@@ -15,7 +15,7 @@ PROJECT = reading.load(files.PARAMS)  # the tests are called in the project's fo
 
 
 @pytest.mark.parametrize("name", ["digits", "letters", "textures"])
-def test_what_is_told_before_is_what_is_prepared(name, tmp_path, monkeypatch) -> None:
+def test_what_is_told_before_is_what_is_prepared(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     dataset = PROJECT.datasets[name]
     before = count(name, dataset)
@@ -26,14 +26,14 @@ def test_what_is_told_before_is_what_is_prepared(name, tmp_path, monkeypatch) ->
     assert before == after or name == "digits"
 
 
-def test_an_official_set_is_as_large_as_the_registry_says(tmp_path, monkeypatch) -> None:
+def test_an_official_set_is_as_large_as_the_registry_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     dataset = PROJECT.datasets["cub200"]
     assert count("cub200", dataset) == registry.images_entry("cub200").images
     assert count("cub200", dataset) == Splits(train=5994, test=5794)
 
 
-def test_a_users_archive_is_counted_and_then_what_was_made_of_it(tiny_project, tiny_values) -> None:
+def test_a_users_archive_is_counted_and_then_what_was_made_of_it(tiny_project, tiny_values):
     dataset = reading.check(tiny_values).datasets["target"]
     assert count("target", dataset) == Splits(train=44, test=16)
     prepare("target", dataset, files.data_file("target"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -67,7 +66,7 @@ def nearest_mean_accuracy(arrays: DataArrays, describe: Any) -> float:
 
 
 @pytest.mark.parametrize("reader", ["digits", "letters", "textures"])
-def test_the_seed_alone_decides(reader: str) -> None:
+def test_the_seed_alone_decides(reader):
     first = content(read(reader))
     np.random.seed(7)  # noqa: NPY002 (a global state must not matter)
     assert content(read(reader)) == first
@@ -77,7 +76,7 @@ def test_the_seed_alone_decides(reader: str) -> None:
 
 @pytest.mark.parametrize("reader", ["digits", "letters", "textures"])
 @pytest.mark.parametrize("size", [16, 21])
-def test_shapes_and_types(reader: str, size: int) -> None:
+def test_shapes_and_types(reader, size):
     arrays = read(reader, size=size)
     for split in arrays.splits.values():
         assert split.images.shape == (len(split.labels), size, size, 3)
@@ -87,7 +86,7 @@ def test_shapes_and_types(reader: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("reader", ["letters", "textures"])
-def test_drawn_classes_have_the_asked_number_of_images_all_different(reader: str) -> None:
+def test_drawn_classes_have_the_asked_number_of_images_all_different(reader):
     arrays = read(reader, train_per_class=7, test_per_class=3)
     assert set(np.bincount(arrays.train.labels)) == {7}
     assert set(np.bincount(arrays.test.labels)) == {3}
@@ -96,25 +95,25 @@ def test_drawn_classes_have_the_asked_number_of_images_all_different(reader: str
 
 
 @pytest.mark.parametrize("reader", ["digits", "letters"])
-def test_strokes_are_grey_and_light_on_black(reader: str) -> None:
+def test_strokes_are_grey_and_light_on_black(reader):
     images = read(reader).train.images
     assert (images == images[..., :1]).all()
     assert np.median(images) < 64 and (images.max((1, 2, 3)) > 100).mean() > 0.9
 
 
-def test_textures_are_coloured() -> None:
+def test_textures_are_coloured():
     images = read("textures").train.images.astype(int)
     assert (np.abs(images[..., 0] - images[..., 1]).mean((1, 2)) > 10).mean() > 0.8
 
 
-def test_digits_are_split_class_by_class() -> None:
+def test_digits_are_split_class_by_class():
     arrays = read("digits")
     train, test = np.bincount(arrays.train.labels), np.bincount(arrays.test.labels)
     assert (train + test == np.bincount(load_digits().target)).all()
     assert (np.abs(test - 0.3 * (train + test)) <= 0.5).all()
 
 
-def test_no_digit_is_in_both_splits_and_none_is_lost() -> None:
+def test_no_digit_is_in_both_splits_and_none_is_lost():
     arrays = read("digits")
     train = {image.tobytes() for image in arrays.train.images}
     test = {image.tobytes() for image in arrays.test.images}
@@ -122,7 +121,7 @@ def test_no_digit_is_in_both_splits_and_none_is_lost() -> None:
     assert len(train | test) == 1797
 
 
-def test_digits_keep_their_pixels_and_labels() -> None:
+def test_digits_keep_their_pixels_and_labels():
     arrays = read("digits", size=24)  # three pixels for one, so that each third is the original's
     images = np.concatenate([arrays.train.images, arrays.test.images])[:, 1::3, 1::3, 0]
     labels = np.concatenate([arrays.train.labels, arrays.test.labels])
@@ -132,7 +131,7 @@ def test_digits_keep_their_pixels_and_labels() -> None:
     assert {(i.tobytes(), t) for i, t in zip(images, labels.tolist(), strict=True)} == expected
 
 
-def test_classes_are_learnable() -> None:
+def test_classes_are_learnable():
     # measured over several seeds: 0.89; 0.46 to 0.60; 0.78 to 0.88
     assert nearest_mean_accuracy(read("digits"), features) > 0.8
     assert nearest_mean_accuracy(read("letters"), features) > 0.35
@@ -148,9 +147,7 @@ WRONG: list[tuple[str, DrawnData | DigitsData, dict[str, Any]]] = [  # named, wa
 
 
 @pytest.mark.parametrize(("named", "dataset", "found"), WRONG)
-def test_images_unlike_their_entry_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, dataset: Any, found: dict[str, Any]
-) -> None:
+def test_images_unlike_their_entry_are_refused(tmp_path, monkeypatch, named, dataset, found):
     arrays = read("textures", size=found.get("size", 16))
     test = Split(arrays.test.images.astype(found.get("dtype", np.uint8)), arrays.test.labels)
     monkeypatch.setattr(textures, "read", lambda dataset: replace(arrays, test=test))
@@ -162,9 +159,7 @@ def test_images_unlike_their_entry_are_refused(
 @pytest.mark.parametrize(
     ("reader", "package"), [("digits", "sklearn.datasets"), ("letters", "matplotlib")]
 )
-def test_a_missing_package_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str, package: str
-) -> None:
+def test_a_missing_package_names_the_extra(tmp_path, monkeypatch, reader, package):
     monkeypatch.delattr(twf.data, reader)
     monkeypatch.delitem(sys.modules, f"twf.data.{reader}")
     monkeypatch.setitem(sys.modules, package, None)

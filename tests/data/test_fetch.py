@@ -187,6 +187,11 @@ def put(root: Path, content: bytes) -> None:
     place(root).write_bytes(content)
 
 
+def fetch_whole(root: Path, *addresses: str, **changes) -> None:
+    fetch("some", described(*addresses, **changes), root)
+    assert_fetched(root)
+
+
 def assert_fetched(root: Path) -> None:
     """The file is whole at its place, with what says so, and nothing of it is left elsewhere."""
     assert place(root).read_bytes() == CONTENT
@@ -225,8 +230,7 @@ def test_a_file_is_fetched_once(server, root):
 def test_a_file_of_unknown_size_and_a_short_checksum_is_fetched(server, root):
     short = hashlib.sha256(CONTENT).hexdigest()[:8]
     server.faults = [cut(HALF)]
-    fetch("some", described(server.address(), size=None, md5=None, sha256=short), root)
-    assert_fetched(root)
+    fetch_whole(root, server.address(), size=None, md5=None, sha256=short)
     assert server.sent == [HALF, SIZE - HALF]
 
 
@@ -255,8 +259,7 @@ def test_a_passing_fault_is_tried_again_and_goes_on_from_what_came(server, root,
     """The pauses grow while nothing new comes, but never beyond two minutes."""
     faults, ranges, expected = RECOVERED[case]
     server.faults = [*faults]
-    fetch("some", described(server.address()), root)
-    assert_fetched(root)
+    fetch_whole(root, server.address())
     assert (server.ranges, pauses) == (ranges, expected)
     if case == "two cuts":
         assert server.sent == [HALF, 1000, SIZE - HALF - 1000]
@@ -283,8 +286,7 @@ def test_an_address_that_does_not_give_the_file_is_given_up_for_the_next(
     faults, expected = GIVEN_UP[case]
     server.faults = [*faults]
     server.content["/other.bin"] = OTHER
-    fetch("some", described(server.address("other.bin"), server.address()), root)
-    assert_fetched(root)
+    fetch_whole(root, server.address("other.bin"), server.address())
     assert [path for path, _ in server.requests] == ["/other.bin"] * len(faults) + ["/file.bin"]
     assert server.ranges[-1] is None and pauses == expected
 
@@ -413,8 +415,7 @@ def test_a_mirror_is_asked_first(server, root, monkeypatch, tmp_path, folder, ki
     named = {"folder": str(mirror), "file address": mirror.as_uri()}
     monkeypatch.setenv("TWF_MIRROR", named.get(kind, server.address("lab/")))
     assert unreachable("some", described(), root) is None
-    fetch("some", described(server.address()), root)
-    assert_fetched(root)
+    fetch_whole(root, server.address())
     assert "/file.bin" not in {path for path, _ in server.requests} and pauses == []
     assert (mirror / folder / "file.bin").read_bytes() == CONTENT, "it keeps its own"
 
@@ -425,8 +426,7 @@ def test_a_mirror_without_the_file_or_with_a_wrong_one_is_passed_over(
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "file.bin").write_bytes(OTHER)
     monkeypatch.setenv("TWF_MIRROR", str(tmp_path))
-    fetch("some", described(server.address()), root)
-    assert_fetched(root)
+    fetch_whole(root, server.address())
 
 
 @pytest.mark.parametrize("mirror", ["nowhere", "s3://bucket", "http://", "http://[a", "http://a b"])
@@ -545,8 +545,7 @@ def test_a_file_too_large_for_the_disk_is_a_users_mistake(server, root, own_regi
     assert "archives/.partial/some/file.bin." in said and "free some space" in said
     assert not place(root).exists()
     server.requests = []
-    fetch("some", described(server.address()), root)
-    assert_fetched(root)
+    fetch_whole(root, server.address())
     assert server.ranges == [ON], "what fitted was kept"
 
 

@@ -236,7 +236,7 @@ def test_a_broken_image_of_a_users_own_is_named(describe):
 # Class folders
 
 
-def test_val_will_do_for_test_but_not_both(tmp_path: Path) -> None:
+def test_val_will_do_for_test_but_not_both(tmp_path):
     arrays = official.some_arrays("cub200")
     official.write_folders(tmp_path, arrays, test="val")
     assert len(folders.read(tmp_path, 32).test.labels) == 6
@@ -245,7 +245,7 @@ def test_val_will_do_for_test_but_not_both(tmp_path: Path) -> None:
         folders.read(tmp_path, 32)
 
 
-def test_images_of_every_kind_become_rgb_and_hidden_files_are_left_alone(tmp_path: Path) -> None:
+def test_images_of_every_kind_become_rgb_and_hidden_files_are_left_alone(tmp_path):
     arrays = official.some_arrays("cub200")
     official.write_folders(tmp_path, arrays)
     folder = tmp_path / "train" / str(arrays["class_names"][0])
@@ -275,7 +275,7 @@ BROKEN: dict[str, Callable[[Path], object]] = {  # what is named
 
 
 @pytest.mark.parametrize("named", BROKEN)
-def test_folders_that_do_not_fit_are_named(tmp_path: Path, named: str) -> None:
+def test_folders_that_do_not_fit_are_named(tmp_path, named):
     official.write_folders(tmp_path, official.some_arrays("cub200"))
     BROKEN[named](tmp_path)
     with pytest.raises(UserError, match=named) as caught:
@@ -295,34 +295,24 @@ def test_missing_data_that_cannot_be_fetched_are_named_with_what_brings_them(des
         assert f"`twf data {remedy}`" in str(refused.value)
 
 
-def test_prepared_data_of_other_images_are_refused(describe):
+def test_a_prepared_file_of_other_data_is_refused(describe):
     dataset = describe("cifar10")
     arrays = official.some_arrays("cifar10")
-    train, test = (store.Split(arrays[f"x_{s}"], arrays[f"y_{s}"]) for s in ("train", "test"))
-    train.images[0] ^= 1
     path = files.data_file("cifar10")
-    store.save(path, "cifar10", store.DataArrays(train, test, ["a"] * 10))
+    np.savez("mine.npz", **arrays)
+    import_data("cifar10", dataset, Path("mine.npz"))
+    preflight.data("cifar10", dataset)
+    with pytest.raises(UserError, match=f"{path} .*32.*64"):
+        preflight.data("cifar10", dataset.model_copy(update={"size": 64}))
+    arrays["x_train"][0] ^= 1
+    splits = (store.Split(arrays[f"x_{s}"], arrays[f"y_{s}"]) for s in ("train", "test"))
+    store.save(path, "cifar10", store.DataArrays(*splits, ["a"] * 10))
     with pytest.raises(UserError, match=f"{path} .*train images"):
         preflight.data("cifar10", dataset)
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"12345678", b"\x10" + 7 * b"\0", b"\2" + 7 * b"\0" + b"{}"]
-)
-def test_a_prepared_file_that_is_none_is_refused(describe, content):
-    dataset = describe("cifar10")
-    files.data_file("cifar10").parent.mkdir()
-    files.data_file("cifar10").write_bytes(content)
-    with pytest.raises(UserError, match=f"{files.data_file('cifar10')} .*delete it"):
-        preflight.data("cifar10", dataset)
-
-
-def test_prepared_data_of_another_size_are_refused(describe):
-    dataset = describe("cifar10")
-    np.savez("mine.npz", **official.some_arrays("cifar10"))
-    import_data("cifar10", dataset, Path("mine.npz"))
-    with pytest.raises(UserError, match=f"{files.data_file('cifar10')} .*32.*64"):
-        preflight.data("cifar10", dataset.model_copy(update={"size": 64}))
+    for torn in (b"", b"12345678", b"\x10" + 7 * b"\0", b"\2" + 7 * b"\0" + b"{}"):
+        path.write_bytes(torn)
+        with pytest.raises(UserError, match=f"{path} .*delete it"):
+            preflight.data("cifar10", dataset)
 
 
 def test_a_users_own_file_that_is_missing_is_named(tiny_values):

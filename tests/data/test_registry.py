@@ -46,26 +46,14 @@ def own(tmp_path, monkeypatch):
     return write
 
 
-def test_every_packaged_file_has_a_checksum_a_size_and_an_address(monkeypatch):
-    monkeypatch.delenv("TWF_REGISTRY", raising=False)
-    entries = registry.load()
-    assert list(entries) == [
-        "cifar10",
-        "cifar100",
-        "svhn",
-        "tiny-imagenet",
-        "cub200",
-        "resnet50-imagenet",
-    ]
-    for entry in entries.values():
-        for file in entry.files.values():
-            assert file.size and (file.md5 or file.sha256) and file.addresses
-
-
-def test_the_packaged_data_sets_are_as_params_yaml_has_them(monkeypatch):
+def test_the_packaged_archives_are_complete_and_as_params_yaml_has_them(monkeypatch):
     monkeypatch.delenv("TWF_REGISTRY", raising=False)
     datasets = reading.load(PROJECT / "params.yaml").datasets
+    names = ["cifar10", "cifar100", "svhn", "tiny-imagenet", "cub200", "resnet50-imagenet"]
+    assert list(registry.load()) == names
     for name, entry in registry.load().items():
+        for file in entry.files.values():
+            assert file.size and (file.md5 or file.sha256) and file.addresses
         if entry.kind == "images":
             assert (entry.classes, entry.size) == (datasets[name].classes, datasets[name].size)
 

@@ -15,7 +15,7 @@ from twf.study import reading
 
 
 @pytest.mark.parametrize("piece", [1, 1000, 10**6])
-def test_statistics_agree_with_numpys(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_agree_with_numpys(piece, monkeypatch):
     monkeypatch.setattr(store, "PIECE", piece)
     images = np.random.default_rng(0).integers(0, 256, (50, 7, 5, 3), dtype=np.uint8)
     images[..., 1] //= 3
@@ -26,20 +26,20 @@ def test_statistics_agree_with_numpys(piece: int, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_allclose(std, pixels.std(axis=0), rtol=1e-12)
 
 
-def test_order_and_layout_do_not_matter() -> None:
+def test_order_and_layout_do_not_matter():
     images = np.random.default_rng(0).integers(0, 256, (50, 7, 5, 3), dtype=np.uint8)
     expected = channel_statistics(images)
     for other in (images[::-1], np.asfortranarray(images)):
         assert np.array_equal(channel_statistics(other), expected)
 
 
-def test_a_flat_set_has_no_deviation() -> None:
+def test_a_flat_set_has_no_deviation():
     mean, std = channel_statistics(np.full((3, 4, 4, 3), 51, np.uint8))
     assert np.allclose(mean, 0.2) and np.allclose(std, 0, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100", "tiny-imagenet"])
-def test_the_published_statistics_are_those_of_the_training_images(name: str) -> None:
+def test_the_published_statistics_are_those_of_the_training_images(name):
     """They were rounded, and some of them taken another way: none is further off than 0.0004."""
     folder = os.environ.get("TWF_REAL_DATA")
     if not folder:

@@ -6,7 +6,6 @@ import hashlib
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import canonical
 import numpy as np
@@ -33,16 +32,14 @@ def with_train(arrays: DataArrays, images: np.ndarray) -> DataArrays:
     return replace(arrays, train=Split(images, arrays.train.labels))
 
 
-def test_fingerprint_agrees_with_its_definition(arrays: DataArrays) -> None:
+def test_fingerprint_agrees_with_its_definition(arrays):
     images, labels = arrays.train.images, arrays.train.labels + 300  # both bytes of a label count
     assert Split(images, labels).fingerprint == canonical.fingerprint(images, labels)
     images, labels = images[::2, ::-1], labels[::2]  # not contiguous
     assert Split(images, labels).fingerprint == canonical.fingerprint(images, labels)
 
 
-def test_fingerprint_changes_with_a_pixel_a_label_or_a_pairing_but_not_with_order(
-    arrays: DataArrays,
-) -> None:
+def test_fingerprint_changes_with_a_pixel_a_label_or_a_pairing_but_not_with_order(arrays):
     images, labels = arrays.train.images, arrays.train.labels
     order = np.random.default_rng(1).permutation(12)
     assert Split(images[order], labels[order]).fingerprint == arrays.train.fingerprint
@@ -61,7 +58,7 @@ def test_fingerprint_changes_with_a_pixel_a_label_or_a_pairing_but_not_with_orde
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
-def test_what_is_saved_is_loaded(tmp_path: Path, arrays: DataArrays, mirrored: bool) -> None:
+def test_what_is_saved_is_loaded(tmp_path, arrays, mirrored):
     path = tmp_path / "folder" / "toy.safetensors"
     if mirrored:  # a view is saved as what it shows
         arrays = with_train(arrays, arrays.train.images[:, :, ::-1])
@@ -82,7 +79,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path, arrays: DataArrays, mirrored: b
     assert dataset.train_labels.dtype == torch.int64
 
 
-def test_equal_data_give_equal_bytes_in_whatever_order(tmp_path: Path, arrays: DataArrays) -> None:
+def test_equal_data_give_equal_bytes_in_whatever_order(tmp_path, arrays):
     contents = set()
     for seed in range(4):
         order = np.random.default_rng(seed).permutation(12)
@@ -93,7 +90,7 @@ def test_equal_data_give_equal_bytes_in_whatever_order(tmp_path: Path, arrays: D
     assert len(contents) == 1
 
 
-def test_the_bytes_of_the_format_are_kept(tmp_path: Path) -> None:
+def test_the_bytes_of_the_format_are_kept(tmp_path):
     """A change of the format, or of the order, must raise `VERSION`, and then this value."""
     images = np.arange(6 * 5 * 5 * 3).astype(np.uint8).reshape(6, 5, 5, 3)
     labels = np.arange(6)
@@ -106,9 +103,7 @@ def test_the_bytes_of_the_format_are_kept(tmp_path: Path) -> None:
     )
 
 
-def test_pieces_of_any_size_give_the_same_bytes(
-    tmp_path: Path, arrays: DataArrays, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_of_any_size_give_the_same_bytes(tmp_path, arrays, monkeypatch):
     contents = set()
     for size in (1, 5 * 5 * 3 + 1, 5 * 5 * 3 * 5, 10**6):  # one image, one, five, all at once
         monkeypatch.setattr(store, "PIECE", size)
@@ -144,7 +139,7 @@ print((most() - held) / images.nbytes, len(loaded.train_images))
 """
 
 
-def test_saving_and_loading_hold_no_second_copy_of_the_images(tmp_path: Path) -> None:
+def test_saving_and_loading_hold_no_second_copy_of_the_images(tmp_path):
     """287 MiB of images; each step may take a tenth of it."""
     path = tmp_path / "large.safetensors"
     words = [sys.executable, "-c", PEAK, str(path)]
@@ -157,17 +152,13 @@ def test_saving_and_loading_hold_no_second_copy_of_the_images(tmp_path: Path) ->
     assert loading < 0.1
 
 
-def test_a_saved_file_has_the_permissions_of_any_new_file(
-    tmp_path: Path, arrays: DataArrays
-) -> None:
+def test_a_saved_file_has_the_permissions_of_any_new_file(tmp_path, arrays):
     save(tmp_path / "toy.safetensors", "toy", arrays)
     (tmp_path / "new").touch()
     assert (tmp_path / "toy.safetensors").stat().st_mode == (tmp_path / "new").stat().st_mode
 
 
-def test_writing_to_a_loaded_tensor_leaves_the_file_alone(
-    tmp_path: Path, arrays: DataArrays
-) -> None:
+def test_writing_to_a_loaded_tensor_leaves_the_file_alone(tmp_path, arrays):
     path = tmp_path / "toy.safetensors"
     save(path, "toy", arrays)
     before = load(path).train_images.clone()
@@ -177,9 +168,7 @@ def test_writing_to_a_loaded_tensor_leaves_the_file_alone(
 
 
 @pytest.mark.parametrize("kept", [None, 0, 5, 100, 0.5, 0.999])
-def test_a_missing_or_torn_file_names_the_remedy(
-    tmp_path: Path, arrays: DataArrays, kept: float | None
-) -> None:
+def test_a_missing_or_torn_file_names_the_remedy(tmp_path, arrays, kept):
     path = tmp_path / "toy.safetensors"
     save(path, "toy", arrays)
     content = path.read_bytes()
@@ -191,14 +180,14 @@ def test_a_missing_or_torn_file_names_the_remedy(
 
 
 @pytest.mark.parametrize("metadata", [None, {"twf_data_version": "0"}])
-def test_another_version_names_the_remedy(tmp_path: Path, metadata: dict[str, str] | None) -> None:
+def test_another_version_names_the_remedy(tmp_path, metadata):
     path = tmp_path / "toy.safetensors"
     save_file({"train_images": np.zeros(1)}, path, metadata)
     with pytest.raises(UserError, match=r"toy\.safetensors .*version.*`twf data prepare toy`"):
         load(path)
 
 
-def test_preparing_does_not_import_torch() -> None:
+def test_preparing_does_not_import_torch():
     code = (
         "import sys; from twf.data import cifar, cub200, folders, letters, prepare, svhn; "
         "from twf.data import statistics, textures, tiny_imagenet; "
