@@ -151,3 +151,12 @@ def results(folder: Path, run: str) -> dict[str, Any]:
     row = record.read(folder / files.record_file("demo", run)).to_pylist()[0]
     kept = {key: row[key] for key in ("digest", "accuracy_class_il", "accuracy_task_il")}
     return kept | {"losses": [epoch["loss"] for epoch in row["history"]]}
+
+
+def compare_with_local(project: Path) -> None:
+    """Hold the records of a `catchable` project to those of one whose runs are done here."""
+    local = project.with_name("local")
+    checkout(local, catchable())
+    call(local, "snakemake", "--cores", "2", str(files.runs_file("demo")))
+    for run in (FINETUNE, ER, TWF):
+        assert results(project, run) == results(local, run)

@@ -23,12 +23,12 @@ import pytest
 import remote_servers
 import yaml
 from kubernetes_server import WORKDIR, Cluster, kubernetes_server, refusal
-from miniature import ER, FINETUNE, PROJECT, TWF, call, catchable, change_params, checkout, results
+from miniature import ER, PROJECT, call, catchable, change_params, checkout, compare_with_local
 from miniature import REPORT as TARGET
 from processes import TIMEOUT, environment, until
 from remote_servers import BUCKET, KEYS
 
-from twf.files import data_file, log_file, record_file, runs_file, state_file
+from twf.files import data_file, log_file, record_file, state_file
 
 PLUGIN = "snakemake-storage-plugin-s3"
 PACKAGES = ("snakemake_executor_plugin_kubernetes", PLUGIN.replace("-", "_"), "kubernetes_validate")
@@ -202,8 +202,4 @@ def test_a_study_on_kubernetes_ends_in_the_records_of_a_local_one(
     assert not any(key in json.dumps(cluster.jobs) for key in keys)
 
     assert "Nothing to be done" in call(project, *WORDS, "--dry-run")
-    local = project.with_name("local")
-    checkout(local, catchable())
-    call(local, "snakemake", "--cores", "2", str(runs_file("demo")))
-    for run in (FINETUNE, ER, TWF):
-        assert results(project, run) == results(local, run)
+    compare_with_local(project)

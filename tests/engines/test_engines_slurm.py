@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from miniature import ER, FINETUNE, TWF, call, catchable, checkout, results
+from miniature import ER, FINETUNE, TWF, call, catchable, checkout, compare_with_local
+from miniature import REPORT as TARGET
 from processes import TIMEOUT, environment, free_port, parent, the_process, until
 
-from twf.files import log_file, report_file, runs_file, state_file
+from twf.files import log_file, state_file
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scontrol")
 PATH = environment()["PATH"]
@@ -132,8 +133,7 @@ def test_a_study_on_slurm_ends_in_the_records_of_a_local_one(
 ) -> None:
     monkeypatch.setenv("TWF_TRACKING", "off")
     monkeypatch.setenv("TWF_SAVE_EVERY", "0")
-    target = str(report_file("demo"))
-    words = ["snakemake", "--profile", "workflow/profiles/slurm", target]
+    words = ["snakemake", "--profile", "workflow/profiles/slurm", TARGET]
     words += ["--slurm-status-command", "squeue"]  # as there is no accounting
     words += ["--slurm-init-seconds-before-status-checks", "2"]
     words += ["--seconds-between-status-checks", "2"]
@@ -162,11 +162,7 @@ def test_a_study_on_slurm_ends_in_the_records_of_a_local_one(
     for run in (FINETUNE, ER, TWF):
         assert "resumed" in (project / log_file("demo", run)).read_text()
     assert not list((project / ".snakemake").glob("twf-*"))  # of a warm server
-    assert "Nothing to be done" in call(project, "snakemake", "--cores", "2", target)
+    assert "Nothing to be done" in call(project, "snakemake", "--cores", "2", TARGET)
 
-    local = project.with_name("local")
-    shutil.copytree(project, local)
     monkeypatch.delenv("TWF_SAVE_EVERY")
-    call(local, "snakemake", "--cores", "2", str(runs_file("demo")), "--forceall")
-    for run in (FINETUNE, ER, TWF):
-        assert results(project, run) == results(local, run)
+    compare_with_local(project)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +13,7 @@ import wandb
 from wandb_server import WandbServer, serving
 
 from twf import files, study
-from twf.jobs.run import execute
+from twf.jobs.run import columns_before, execute
 from twf.results import record
 from twf.study import Run, reading
 from twf.tracking.live import SWITCH
@@ -71,31 +70,20 @@ def record_of() -> Callable[[Run], Row]:
 
 
 @pytest.fixture
-def before() -> Callable[..., Row]:
-    """The columns of a run's record that are set before it trains; keywords replace some."""
-
-    def make(run: Run, **columns: Any) -> Row:
-        provenance = {
-            "parameters": json.loads(run.parameters),
-            "code": {"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
-            "inputs": {"train_fingerprint": "d00d"},
-            "versions": {"torch": "2.13.0"},
-        }
-        names = ("study", "benchmark", "source", "method", "pretrained", "buffer", "seed", "digest")
-        return {name: getattr(run, name) for name in names} | {
-            "run": run.id,
-            "started": datetime(2026, 1, 1, tzinfo=UTC),
-            "device": "cpu",
-            "host": "here",
-            "provenance": json.dumps(provenance),
-            **columns,
-        }
-
-    return make
+def before() -> Callable[[Run], Row]:
+    """`before(run)`: the columns of its record that are set before it trains."""
+    provenance = {
+        "code": {"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
+        "inputs": {"train_fingerprint": "d00d"},
+        "versions": {"torch": "2.13.0"},
+    }
+    started = datetime(2026, 1, 1, tzinfo=UTC)
+    cpu = torch.device("cpu")
+    return lambda run: columns_before(run, provenance, started, cpu) | {"host": "here"}
 
 
 @pytest.fixture
-def row(before: Callable[..., Row]) -> Callable[..., Row]:
+def row(before: Callable[[Run], Row]) -> Callable[..., Row]:
     """A whole record of a run of two tasks; keywords replace columns."""
 
     def make(run: Run, **columns: Any) -> Row:
