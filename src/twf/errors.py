@@ -2,6 +2,10 @@
 
 import functools
 import sys
+from collections.abc import Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class UserError(Exception):
@@ -18,6 +22,14 @@ class UserError(Exception):
 
 class GpuError(UserError):
     """What a GPU refused, or that none is left: a further attempt may find one, or more room."""
+
+
+def lookup(kind: str, names: Mapping[str, T], name: str, where: str, remedy: str = "") -> T:
+    """`names[name]`, or a `UserError` that says which names there are, or the remedy."""
+    if name not in names:
+        said = remedy or f"there is {', '.join(names)}"
+        raise UserError(f"no {kind} {name!r} in {where}; {said}")
+    return names[name]
 
 
 @functools.cache

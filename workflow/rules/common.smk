@@ -11,7 +11,7 @@ from twf import files, study
 from twf.data import preflight, registry
 from twf.engines import environment, object_storage, slurm, warm
 from twf.engines.frozen import Frozen
-from twf.errors import UserError
+from twf.errors import UserError, lookup
 from twf.forecast import disk
 from twf.gpus import visible
 
@@ -80,29 +80,27 @@ def room_for(name):
         print(f"warning: {warning}", file=sys.stderr)
 
 
-def lookup(kind, names, name, remedy="params.yaml has {}"):
-    """`names[name]`, or an error that says where to look."""
-    if name not in names:
-        said = remedy.format(", ".join(names))
-        raise WorkflowError(f"no {kind} {name!r}: {said}")
-    return names[name]
-
-
 def run_of(wildcards):
-    remedy = f"`twf plan {wildcards.study}` lists them"
-    return lookup("run", plan(wildcards.study).runs, wildcards.run, remedy)
+    place = f"study {wildcards.study}"
+    remedy = f"`twf plan {wildcards.study}` lists its runs"
+    runs = plan(wildcards.study).runs
+    return unless_refused(lookup, "run", runs, wildcards.run, place, remedy)
 
 
 def table_of(wildcards):
-    return lookup("table", plan(wildcards.study).tables, wildcards.table, "there is {}")
+    place = f"study {wildcards.study}"
+    tables = plan(wildcards.study).tables
+    return unless_refused(lookup, "table", tables, wildcards.table, place)
 
 
 def data_of(wildcards):
-    return lookup("data set", PARAMS.datasets, wildcards.data)
+    place = "params.yaml"
+    return unless_refused(lookup, "data set", PARAMS.datasets, wildcards.data, place)
 
 
 def source_of(wildcards):
-    return lookup("source", PARAMS.sources, wildcards.source)
+    place = "params.yaml"
+    return unless_refused(lookup, "source", PARAMS.sources, wildcards.source, place)
 
 
 def records_of(wildcards):

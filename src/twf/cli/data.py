@@ -9,7 +9,7 @@ import typer
 
 from twf import files
 from twf.cli.base import ArchiveArgument, ParamsFile, app
-from twf.errors import UserError
+from twf.errors import UserError, lookup
 from twf.study import expand, reading
 from twf.study.params import Dataset
 
@@ -100,7 +100,4 @@ def data_import(
 
 
 def _dataset(params: Path, name: str) -> Dataset:
-    datasets = reading.load(params).datasets
-    if name not in datasets:
-        raise UserError(f"no data set {name!r} in {params}; there is {', '.join(datasets)}")
-    return datasets[name]
+    return lookup("data set", reading.load(params).datasets, name, str(params))

@@ -9,7 +9,7 @@ import typer
 
 from twf import files
 from twf.cli.base import ParamsFile, StudyArgument, ThreadsOption, app, plan_of
-from twf.errors import UserError
+from twf.errors import UserError, lookup
 from twf.gpus import cpu
 from twf.study import expand, reading
 
@@ -53,9 +53,8 @@ def table(
     from twf.results.runs import Runs
 
     planned = plan_of(params, study)
-    if table not in (None, *planned.tables):
-        known = ", ".join(planned.tables)
-        raise UserError(f"study {study} has no table {table!r}; there is {known}")
+    if table is not None:
+        lookup("table", planned.tables, table, f"study {study}")
     runs = Runs.collected(planned)
     for name in planned.tables if table is None else [table]:
         tables.write(runs, planned.tables[name])

@@ -26,7 +26,7 @@ from twf.cli.base import (
     app,
 )
 from twf.engines import environment, warm
-from twf.errors import GpuError, UserError
+from twf.errors import GpuError, UserError, lookup
 from twf.gpus import visible
 from twf.gpus.devices import device_for, watched
 from twf.study import expand, reading
@@ -172,12 +172,11 @@ def run(
     from twf.jobs.run import execute
 
     loaded = reading.load(params)
-    planned = expand(loaded, study)
-    if run not in planned.runs:
-        raise UserError(f"study {study} has no run {run!r}; `twf plan {study}` lists its runs")
+    listed = f"`twf plan {study}` lists its runs"
+    planned = lookup("run", expand(loaded, study).runs, run, f"study {study}", listed)
     with resumable(study, run, attempt) as tried, watched():
         on = device_for(device, threads, loaded.gpu_slots, deterministic, tried)
-        execute(loaded, planned.runs[run], on, save_every, execution)
+        execute(loaded, planned, on, save_every, execution)
 
 
 @contextlib.contextmanager

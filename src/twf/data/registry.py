@@ -18,7 +18,7 @@ import yaml
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from twf import files
-from twf.errors import UserError
+from twf.errors import UserError, lookup
 from twf.study.params import Name, Params
 from twf.study.reading import UniqueKeyLoader
 from twf.study.types import Count, Strict
@@ -152,10 +152,7 @@ def load() -> Registry:
 
 def entry(name: str) -> Entry:
     """The entry called `name`, or an error that says which there are."""
-    registry = load()
-    if name not in registry:
-        raise UserError(f"no archive {name!r} in the registry; there is {', '.join(registry)}")
-    return registry[name]
+    return lookup("archive", load(), name, "the registry")
 
 
 def images_entry(name: str) -> ImagesEntry:

@@ -12,7 +12,7 @@ import torch
 
 from twf import files
 from twf.data import store
-from twf.errors import UserError
+from twf.errors import UserError, lookup
 from twf.jobs import checkpoints
 from twf.jobs.code import PRETRAINING
 from twf.jobs.provenance import code, environment
@@ -121,9 +121,7 @@ def export_weights(params: Params, name: str, file: Path, device: torch.device) 
 
 
 def _named(params: Params, name: str) -> Source:
-    if name not in params.sources:
-        raise UserError(f"no source {name!r} in params.yaml; there is {', '.join(params.sources)}")
-    return params.sources[name]
+    return lookup("source", params.sources, name, "params.yaml")
 
 
 def _train(

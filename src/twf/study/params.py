@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, create_model, model_validator
 
-from twf.errors import UserError
+from twf.errors import lookup
 from twf.study.methods import METHODS
 from twf.study.switches import SWITCHES
 from twf.study.types import Count, Fidelity, Hyperparameters, NonNegative, Positive, Strict
@@ -276,6 +276,4 @@ class Params(Strict):
 
     def named_study(self, name: str) -> Study:
         """The study called `name`, or an error that says which there are."""
-        if name not in self.studies:
-            raise UserError(f"no study {name!r} in params.yaml; there is {', '.join(self.studies)}")
-        return self.studies[name]
+        return lookup("study", self.studies, name, "params.yaml")
