@@ -371,7 +371,7 @@ def test_losses_follow_the_kept_traces(train):
     In double precision: in single, TwF's terms move by per cents within these steps where the
     weights it starts from move by 1e-7 of themselves, so a trace would hold rounding as well.
     A change that moves a trace changes results: say in its commit why it must. To keep new traces,
-    delete `tests/training/traces.json` and run this test on a CPU: it writes the file anew, and
+    delete `tests/learning/traces.json` and run this test on a CPU: it writes the file anew, and
     fails once. A new method's trace is made in the same way.
     """
     found = traces(train)
