@@ -1,4 +1,4 @@
-"""Where each node's output lies, and how it gets there whole or not at all."""
+"""The paths of all outputs, and how a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ SEARCH = (  # every trial, the best of each cell, to read and as input of anothe
     "results/{study}/tables/best-hyperparameters.md",
     "results/{study}/tables/best-hyperparameters.yaml",
 )
-STATE = "states/{study}/{run}/state.safetensors"  # of a run that goes on; no output of a rule
+STATE = "states/{study}/{run}/state.safetensors"  # of an unfinished run; no output of a rule
 CALIBRATION = Path("states/calibration.json")  # what forecasts have timed on this machine
 LOG = "logs/{study}/{node}"
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
 COMPARISON_FORMATS = ("parquet", "csv", "md")  # of the claims too
-FIGURE_FORMATS = ("svg", "png", "csv")  # the last has what is drawn
+FIGURE_FORMATS = ("svg", "png", "csv")  # the last has the data drawn
 
 
 def _path(pattern: str) -> Callable[..., Path]:
@@ -84,8 +84,8 @@ def search_files(study: str) -> tuple[Path, ...]:
 def refuse_from_future() -> None:
     """Raise `UserError` where what was made, or `params.yaml`, has a time in the future.
 
-    The clock was set back. Snakemake throws away what is then made from it, as older than its
-    input, once the job has done all its work.
+    The clock was set back. Snakemake would discard what is made from such a file, as older than its
+    input, after the job has done all its work.
     """
     patterns = (DATA, CHECKPOINT, RECORD, RUNS, str(PARAMS))
     made = chain.from_iterable(Path().glob(re.sub(r"\{\w+\}", "*", p)) for p in patterns)
@@ -93,9 +93,8 @@ def refuse_from_future() -> None:
     late = [str(path) for path in there if path.stat().st_mtime > time.time() + SKEW]
     if late:
         raise UserError(
-            f"files have times in the future ({len(late)}, for example {late[0]}), and what is "
-            "made from them would look out of date: set the clock right; where it is, give them a "
-            "time that has come: "
+            f"{len(late)} files have times in the future, for example {late[0]}: what is made from "
+            "them would look out of date. Set the clock right; if it is right, reset their times: "
             "find -H data checkpoints results params.yaml -newermt now -exec touch --date=now {} +"
         )
 
@@ -104,8 +103,8 @@ def refuse_from_future() -> None:
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` when the block ends without error.
 
-    The temporary name ends in `.partial`, which `.dvcignore` keeps out of tracked folders. What the
-    disk refuses is a `UserError`.
+    The temporary name ends in `.partial`, which `.dvcignore` keeps out of tracked folders. Raises
+    what `writing` raises.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with writing(path):
@@ -119,7 +118,7 @@ def atomic(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def writing(what: Path | str) -> Iterator[None]:
-    """Turn what the disk refuses inside the block into a `UserError` that names what is written."""
+    """Turn an `OSError` inside the block into a `UserError` that names what is written."""
     try:
         yield
     except OSError as error:
@@ -170,11 +169,11 @@ def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
 
 
 def tidy_safetensors(path: Path) -> None:
-    """Mend two habits of safetensors in a file that it has just written.
+    """Sort the header of a file that safetensors has written, and set its usual permissions.
 
-    It writes metadata in an order that changes from process to process, so equal data would have
-    unequal checksums, and DVC would see a change where there is none: put the header's keys in
-    order. It lets the owner alone read the file: give it the permissions of any new file.
+    safetensors writes metadata in an order that changes from process to process, so equal data
+    would have unequal checksums, and DVC would see a change where there is none. It also lets only
+    the owner read the file.
     """
     umask = os.umask(0o077)  # reading it is setting it
     os.umask(umask)

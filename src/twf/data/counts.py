@@ -1,4 +1,4 @@
-"""How many images a data set has, told without opening it. No torch here."""
+"""The number of images of a data set, before or after it is prepared. No torch here."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ DIGITS = 1797  # images that scikit-learn carries
 
 
 def count(name: str, dataset: params.Dataset) -> Splits:
-    """The images of each split: of the prepared file, or, before it is there, of what it is made.
+    """The images of each split, from the prepared file, or else from what it will be made of.
 
-    Only the number of a user's own archive is read from it. Raises `UserError` as its reader does.
+    Raises `UserError` where a user's own archive cannot be read.
     """
     path = files.data_file(name)
     if path.exists():
@@ -32,7 +32,7 @@ def count(name: str, dataset: params.Dataset) -> Splits:
         arrays = archive.read_npz(Path(dataset.file), dataset.classes)
         return Splits(train=len(arrays.train.labels), test=len(arrays.test.labels))
     if dataset.reader == "digits":
-        test = round(dataset.test_share * DIGITS)  # of each class apart, so it may be some more
+        test = round(dataset.test_share * DIGITS)  # the split is by class, so it may be a few more
         return Splits(train=DIGITS - test, test=test)
     return Splits(
         train=dataset.classes * dataset.train_per_class,

@@ -1,7 +1,7 @@
 """Fetch the official archives of the registry: `archives/NAME/FILE`, each checked, each once.
 
-What is on its way lies in `archives/.partial/NAME/`, and gets its name when it is whole and right.
-`TWF_MIRROR` names a folder, or an address, that is asked before the registry's addresses.
+Transfers are written to `archives/.partial/NAME/`; a file gets its name when it is complete and its
+checksum right. `TWF_MIRROR` names a folder or an address that is tried before the registry's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whose the images and weights are: licence and citation, for what is written of a study.
+"""Licence and citation of the images and weights of a study, for its documents.
 
 The registry has those of the official archives; here are those of the demo's data.
 """
@@ -14,7 +14,7 @@ from twf.study import params
 
 @dataclass(frozen=True)
 class Origin:
-    """What is known of a data set or of published weights; empty texts where nothing is."""
+    """Where a data set or published weights come from; texts are empty where it is unknown."""
 
     title: str
     licence: str = ""

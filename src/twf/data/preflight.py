@@ -1,4 +1,4 @@
-"""Whether a study's inputs are there or can be had, asked before its first job."""
+"""Checks before a study's first job that its inputs are there, or can be made or fetched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of official archives: where they are, and how to tell that they are the right ones.
+"""The registry of official archives: their addresses, sizes, checksums, licences and citations.
 
 `registry.yaml` beside this module holds ours; the file that `TWF_REGISTRY` names adds a lab's own,
 or replaces ours by name.
@@ -33,7 +33,7 @@ FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
 def check_address(address: str) -> str:
-    """The address itself, where it can be asked for; a `ValueError` where not."""
+    """The address itself, where it can be requested; a `ValueError` where not."""
     parts = urlsplit(address)
     if "@" in parts.netloc:
         raise ValueError("an address has no user name and no password: logs would have them too")
@@ -45,9 +45,9 @@ def check_address(address: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A text with addresses as logs may have them: without users, passwords and what follows `?`.
+    """The text without what logs must not have of an address: user, password, and query.
 
-    A query can hold a token, and a password may be in an address that is refused for it.
+    A query can hold a token; an address may be refused for the password in it.
     """
     return re.sub(r"(://[^\s?]*\?)[^\s'\"]+", r"\1...", re.sub(r"://\S*@", "://...@", text))
 
@@ -57,7 +57,7 @@ Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class File(Strict):
-    """One file of an archive: its size in bytes where known, its checksum, and who gives it."""
+    """One file of an archive: its size in bytes where known, its checksum, and its addresses."""
 
     size: Count | None = None
     md5: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
@@ -72,9 +72,9 @@ class File(Strict):
         return self
 
     def mismatch(self, path: Path) -> str | None:
-        """What tells `path` from this file, expected and found; none where it is the same.
+        """How the file at `path` differs, expected and found; None where it is the right one.
 
-        The size is looked at first. The content is read piece by piece, never whole.
+        The size is compared first. The content is read piece by piece, never whole.
         """
         found = path.stat().st_size
         if self.size is not None and found != self.size:
@@ -82,7 +82,7 @@ class File(Strict):
         algorithm, expected = ("md5", self.md5) if self.md5 else ("sha256", self.sha256)
         assert expected is not None  # `_one_checksum` holds this
         with path.open("rb") as file:
-            # it guards against accidents: where MD5 is forbidden for security, it is still allowed
+            # against accidents, not attacks: allowed where MD5 is forbidden for security
             digest = hashlib.file_digest(
                 file, lambda: hashlib.new(algorithm, usedforsecurity=False)
             ).hexdigest()[: len(expected)]
@@ -99,7 +99,7 @@ class Splits(Strict):
 
 
 class Fingerprints(Strict):
-    """`twf.data.store.fingerprint` of each split, where known."""
+    """`twf.data.store.Split.fingerprint` of each split, where known."""
 
     train: Fingerprint | None = None
     test: Fingerprint | None = None
@@ -173,7 +173,7 @@ def needed(params: Params, plan: Plan) -> list[str]:
 
 
 def of_file(path: Path) -> str | None:
-    """The entry that a file in `archives/` belongs to; none for a file of a user's own."""
+    """The entry that a file in `archives/` belongs to; None for a user's own file."""
     return next((name for name in load() if files.archive_folder(name) == path.parent), None)
 
 
@@ -202,7 +202,7 @@ def _read(path: Path) -> Registry:
 def _explain(error: Any) -> str:
     """`key.path: what is wrong (is: value)`."""
     where = [str(part) for part in error["loc"]]
-    del where[1:2]  # the kind, which pydantic puts in to say which it checked against
+    del where[1:2]  # the kind of entry, which pydantic inserts
     message = error["msg"].removeprefix("Value error, ")
     found = "" if isinstance(error["input"], dict) else shown(f" (is: {error['input']!r})")
     return f"{'.'.join(where)}: {message}{found}" if where else f"{message}{found}"

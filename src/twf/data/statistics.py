@@ -1,4 +1,4 @@
-"""What normalisation needs of an image set: each channel's mean and standard deviation."""
+"""Mean and standard deviation of the channels of an image set, which normalisation needs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from twf.data.store import Images, pieces
 def channel_statistics(images: Images) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and standard deviation of each channel, float64 [3] each, of uint8 images [N, H, W, 3].
 
-    Pixels count from 0 to 1, all of a channel alike; the deviation is the population's. Piece by
-    piece the values are counted, which is exact, so nothing depends on the order of the images.
+    Pixels are scaled to 0 to 1; the deviation is the population's. The 256 values are counted piece
+    by piece, which is exact, so nothing depends on the order of the images.
     """
     counts = np.zeros((3, 256), dtype=np.int64)
     for piece in pieces(images):
