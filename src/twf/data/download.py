@@ -86,20 +86,14 @@ def bytes_of(partial: Path) -> int:
 def _transfer(address: str, partial: Path, size: int | None) -> None:
     """One request, for what `partial` lacks."""
     have = bytes_of(partial)
-    if have and have == size:
-        return  # stopped after its last byte, before its check
-    if size is not None and have > size:
-        partial.unlink()
-        have = 0
+    if size is not None and have >= size:
+        return  # stopped before its check, which follows
     try:
         response = _ask(address, {"Range": f"bytes={have}-"} if have else {}, TIMEOUT)
     except urllib.error.HTTPError as error:
-        if error.code != 416 or not have:
-            raise
-        if error.headers.get("Content-Range") == f"bytes */{have}":
-            return  # all of it was there, which only the server knew
-        partial.unlink()
-        raise _CutError("the server has no bytes after those fetched; starting over") from None
+        if error.code == 416 and have:
+            return  # the server has no more bytes: the checksum tells whether that is all
+        raise
     with response:
         start, total = _extent(response)
         if start not in (0, have):
