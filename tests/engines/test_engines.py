@@ -73,9 +73,10 @@ def what_follows_from_twf(folder: Path) -> set[str]:
     ]
     for ending in files.COMPARISON_FORMATS:
         made += [files.comparison_file("demo", ending), files.claims_file("demo", ending)]
-    made += [path.relative_to(folder) for path in (folder / "results/demo/figures").iterdir()]
+    for name in ("figures", "model-cards"):  # folders, with Snakemake's timestamp
+        made += [path.relative_to(folder) for path in (folder / "results/demo" / name).iterdir()]
     assert files.figure_file("demo", "accuracy.main.split-digits", "svg") in made
-    made += [files.model_card_file("demo", source) for source in planned.sources]
+    assert {files.model_card_file("demo", source) for source in planned.sources} <= set(made)
     made += [files.runs_file("demo"), files.statement_file("demo")]
     return {*map(str, made), METRICS, REPORT}
 
