@@ -480,7 +480,7 @@ def test_planning_imports_no_torch(twf, tiny_inputs: Params):
     succeed(twf, f"run tiny {RUN}")
     code = (
         "import sys; sys.argv = ['twf', 'plan', '--json']\n"
-        "from twf import cli; cli.app(standalone_mode=False)\n"
+        "from twf.cli import commands; commands.app(standalone_mode=False)\n"
         "sys.exit(str({'torch', 'pandas', 'sklearn', 'matplotlib', 'wandb'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -270,7 +270,7 @@ def test_the_command_forecasts_and_the_second_time_imports_no_torch(tiny_inputs)
     assert files.CALIBRATION.exists()
     code = (
         f"import sys; sys.argv = ['twf', *{words[3:]}]\n"
-        "from twf import cli; cli.app(standalone_mode=False)\n"
+        "from twf.cli import commands; commands.app(standalone_mode=False)\n"
         "sys.exit(str({'torch'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -1,27 +1,20 @@
 """The `twf` command: one command per node of the pipeline, and a few to look around.
 
-Heavy imports stay inside the commands, so that help and planning come at once.
+Nothing heavy is imported before it is known that this process does the work itself, and then only
+inside the commands, so that help and planning come at once.
 """
 
 from __future__ import annotations
 
 import sys
 
-from twf.cli.base import app
-from twf.errors import UserError
-
-# isort: off
-from twf.cli import data, training, results, project  # noqa: F401 - each adds its commands
-
-# isort: on
-
-__all__ = ["app", "main"]
+from twf.engines import warm
 
 
 def main() -> None:
-    """Run the command line. A user's mistake prints its message alone and exits with 2."""
-    try:
-        app()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    """Run the command line, or have a server do it where Snakemake has started one."""
+    if (status := warm.hand_over()) is not None:
+        sys.exit(status)
+    from twf.cli import commands
+
+    commands.run()

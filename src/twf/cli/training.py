@@ -25,7 +25,7 @@ from twf.cli.base import (
     ThreadsOption,
     app,
 )
-from twf.engines import environment, warm
+from twf.engines import environment
 from twf.errors import GpuError, UserError, lookup
 from twf.gpus import visible
 from twf.gpus.devices import device_for, watched
@@ -167,8 +167,6 @@ def run(
     """
     if attempt:
         environment.stop_with_parent()
-    if device != "cuda" and (status := warm.hand_over()) is not None:
-        raise typer.Exit(status)
     from twf.jobs.run import execute
 
     loaded = reading.load(params)

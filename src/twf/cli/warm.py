@@ -1,4 +1,4 @@
-"""The server of `twf.engines.warm`: it imports everything once, and forks for each run."""
+"""The server of `twf.engines.warm`: it imports everything once, and forks for each command."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ import pandas  # noqa: F401 - wandb's tables ask for it
 import torch
 import wandb  # noqa: F401
 
-import twf.jobs.run  # noqa: F401
-from twf.cli import main
+import twf.jobs.run
+import twf.results.documents.report
+import twf.results.paper.claim_evaluation
+import twf.results.paper.comparison  # noqa: F401
+from twf.cli import commands
 
 
 def serve(path: Path) -> None:
@@ -57,7 +60,7 @@ def _work(client: socket.socket) -> None:
     threading.Thread(target=follow_client, daemon=True).start()
     status = 1
     try:
-        main()
+        commands.run()
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)

@@ -1,9 +1,9 @@
-"""Short runs without the seconds that Python, PyTorch and Weights & Biases take to start.
+"""Short jobs without the seconds that Python, PyTorch and Weights & Biases take to start.
 
-Snakemake starts a server (`twf.cli.warm`) that has imported everything and waits. A `twf run` that
+Snakemake starts a server (`twf.cli.warm`) that has imported everything and waits. A `twf` that
 finds it (`TWF_WARM` is the path of its socket) hands over its arguments, folder, environment and
-output streams, and a fork of the server does the work. Each run keeps a process, a log and an
-output of its own; without a server it starts by itself. For CPUs alone: a fork cannot use CUDA.
+output streams, and a fork of the server does the work. Each job keeps a process, a log and
+an output of its own; without a server it starts by itself. For CPUs alone: a fork cannot use CUDA.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from twf.engines import environment
+
 VARIABLE = "TWF_WARM"
 
 
 def start(path: Path) -> subprocess.Popen[bytes]:
-    """Start a server that lives as long as this process, and let `twf run` find it."""
+    """Start a server that lives as long as this process, and let `twf` find it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     # its streams are not ours: who reads ours would wait for the server to end
@@ -48,10 +50,11 @@ def hand_over() -> int | None:
             socket.send_fds(server, [json.dumps(request).encode()], [1, 2])
         except OSError:
             return None
+        environment.stop_with_parent()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda number, _: server.send(bytes([number])))
         answer = server.recv(1)  # taken up again after a signal
     if not answer:
-        print("error: the process of this run was killed", file=sys.stderr)
+        print("error: the process of this command was killed", file=sys.stderr)
         return 1
     return answer[0]
