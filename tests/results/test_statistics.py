@@ -91,14 +91,6 @@ def test_how_often_the_intervals_hold_the_true_mean(count: int, bootstrap: float
     assert coverage(statistics.student_interval) == pytest.approx(0.95, abs=0.03)
 
 
-def test_wins_are_paired_by_seed_and_ties_count_half() -> None:
-    ours, theirs = [70.0, 60.0, 50.0, 40.0], [69.0, 60.0, 51.0, 39.0]
-    assert statistics.wins(ours, theirs) == [1.0, 0.5, 0.0, 1.0]
-    assert statistics.bootstrap_interval([1.0, 1.0, 1.0]) == (1.0, 1.0)
-    with pytest.raises(ValueError, match="shorter"):
-        statistics.wins(ours, theirs[:3])
-
-
 def test_the_same_values_give_the_same_interval() -> None:
     values = [60.0, 71.0, 85.0, 90.0]
     assert statistics.bootstrap_interval(values) == statistics.bootstrap_interval(list(values))

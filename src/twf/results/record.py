@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,6 @@ def _write(table: pa.Table, path: Path) -> None:
     pq.write_table(table, path, write_page_checksum=True)  # `read` holds the pages to them
 
 
-def provenance(row: dict[str, Any]) -> dict[str, Any]:
+def provenance(row: Mapping[str, Any]) -> dict[str, Any]:
     """The decoded provenance of a record's row; empty where the record cannot be read."""
     return dict(json.loads(row["provenance"] or "{}"))

@@ -6,7 +6,6 @@ missing, diverged, or made with other parameters than the plan's is counted, and
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -64,7 +63,7 @@ class Outcome:
     @cached_property
     def provenance(self) -> dict[str, Any]:
         """Parameters, code, inputs and versions; empty where no record can be read."""
-        return dict(json.loads(self.row["provenance"] or "{}"))
+        return record.provenance(self.row)
 
 
 class Runs:

@@ -101,12 +101,3 @@ def student_interval(values: Sequence[float]) -> Interval | None:
     quantile = float(stdtrit(len(values) - 1, (1 + LEVEL) / 2))
     half = quantile * statistics.stdev(values) / math.sqrt(len(values))
     return Interval(centre - half, centre + half)
-
-
-def wins(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Seed by seed, 1 where ours is higher, 0 where it is lower, a half where they tie.
-
-    Their mean is the probability that ours beats theirs, and `bootstrap_interval` of them is its
-    interval (Agarwal et al., 2021, with the seeds paired).
-    """
-    return [1.0 if a > b else 0.5 if a == b else 0.0 for a, b in zip(ours, theirs, strict=True)]

@@ -102,6 +102,31 @@ def test_the_gain_may_be_a_loss_or_undecided() -> None:
     assert mixed["improvement"] == pytest.approx(2 / 3)
 
 
+def test_a_tie_counts_half() -> None:
+    found = evaluated("gain-class-il", measured(twf=[70.0, 60.0], derpp=[60.0, 60.0]))
+    assert found["improvement"] == 0.75
+
+
+def test_a_variant_that_changes_nothing_is_the_method_as_it_is_whatever_its_name(make_plan) -> None:
+    names = {"twf": 9.0, "same": 0.1}  # the second is params.yaml's own value
+    variants = {
+        name: {"title": name, "hyperparameters": {"lambda_fp_replay": value}}
+        for name, value in names.items()
+    }
+    cells = planned(make_plan([0], methods=["twf"], buffers=[500], variants=variants))
+    runs = {key.variant: of_cell for key, of_cell in cells.items() if key.protocol == "class-il"}
+    assert runs[None] == runs["same"] != runs["twf"]
+
+
+def test_a_variant_that_changes_nothing_is_one_contest() -> None:
+    place = CellKey("split-cifar10", "cifar100", "derpp", None, 500, "class-il")
+    ours = place._replace(method="derpp-pretraining")
+    faa = {place: {0: 60.0}, ours: {0: 50.0}}  # the method as it is, which `half` is too
+    faa |= {ours._replace(variant=name): {0: v} for name, v in (("half", 50.0), ("all", 40.0))}
+    found = evaluated("pretraining-images-help", faa)
+    assert (found["n_cells"], found["value"]) == (2, -15.0)
+
+
 def test_first_means_above_the_strongest_rival() -> None:
     found = evaluated("first-class-il", measured(twf=[70.0, 70.2, 70.4], icarl=[69.0, 69.2, 69.4]))
     assert (found["value"], found["verdict"]) == (pytest.approx(1.0), "holds")

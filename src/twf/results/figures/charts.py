@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import textwrap
+from itertools import cycle
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -20,51 +20,34 @@ from twf.results.tables import PROTOCOL_TITLES
 
 def accuracy(frame: pd.DataFrame) -> Figure:
     """Lines over the tasks; a panel per protocol and buffer, with all methods without rehearsal."""
-    protocols, buffers = style.protocols_of(frame), style.buffers_of(frame)
-    figure, axes = style.panels(protocols, buffers, 2.0, sharex=True, sharey="row")
-    for (protocol, buffer), panel in axes.items():
-        shown = frame[(frame["protocol"] == protocol) & style.with_buffer(frame, buffer)]
-        for method, group in shown.groupby("method", sort=False):
-            style.line(
-                panel,
-                group["tasks"],
-                group,
-                label=style.label_of(group),
-                **style.method_line(method),
-            )
+    names = "tasks trained", f"average {ACCURACY}"
+    figure, axes = style.panels_by_place(frame, 2.0, *names, sharex=True, sharey="row")
+    for panel, rows in axes:
+        for method, group in rows.groupby("method", sort=False):
+            style.line(panel, "tasks", group, **style.method_line(str(method)))
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(axis="y")
         style.no_more_than_all(panel)
-    style.name_panels(axes, f"average {ACCURACY}", "tasks trained")
-    style.legend(figure, list(axes.values()), 5)
+    style.legend(figure, 5)
     return figure
 
 
 def matrix(frame: pd.DataFrame) -> Figure:
     """Heat maps, a panel per protocol and buffer: task trained down, task evaluated across."""
-    protocols = style.protocols_of(frame)
-    buffers = list(dict.fromkeys(style.integers(frame["buffer"])))
     tasks = int(frame["evaluated"].max())
-    height = min(0.8 + 0.3 * tasks, 2.8)
-    if len(buffers) > 1:
-        figure, axes = style.panels(protocols, buffers, height)
-    else:  # side by side
-        figure, turned = style.panels(buffers, protocols, height)
-        axes = {(protocol, buffer): panel for (buffer, protocol), panel in turned.items()}
-    colours = matplotlib.colormaps["cividis"]
-    for (protocol, buffer), panel in axes.items():
-        shown = frame[(frame["protocol"] == protocol) & style.exactly(frame, buffer)]
-        values = shown.pivot_table(index="trained", columns="evaluated", values="mean").to_numpy()
+    figure, axes = style.panels_by_place(
+        frame, min(0.8 + 0.3 * tasks, 2.8), "task evaluated", "task trained"
+    )
+    edges = np.arange(tasks + 1) + 0.5
+    for panel, rows in axes:
+        values = rows.pivot_table(index="trained", columns="evaluated", values="mean").to_numpy()
         panel.set(xticks=range(1, tasks + 1), yticks=range(1, tasks + 1), aspect="equal")
         panel.set(xlim=(0.5, tasks + 0.5), ylim=(tasks + 0.5, 0.5))
-        panel.set(xlabel="task evaluated", ylabel="task trained")
-        panel.set_title(style.place(protocol, buffer))
         panel.tick_params(length=0)
         panel.spines[:].set_visible(False)
         if not values.size:
             continue
-        edges = np.arange(tasks + 1) + 0.5
-        panel.pcolormesh(edges, edges, values, cmap=colours, vmin=0, vmax=100)
+        panel.pcolormesh(edges, edges, values, cmap="cividis", vmin=0, vmax=100)
         for (t, i), value in np.ndenumerate(values):
             text = f"{value:.1f}" if tasks <= 5 and value < 99.95 else f"{value:.0f}"
             ink = "white" if value < 55 else "black"
@@ -79,60 +62,50 @@ def matrix(frame: pd.DataFrame) -> Figure:
 
 def costs(frame: pd.DataFrame) -> Figure:
     """Points, joined over a method's buffers: buffer, memory and time across, protocols down."""
-    protocols = style.protocols_of(frame)
+    sizes = ["none", *map(str, sorted(frame["buffer"].dropna().unique()))]
+    places = frame["buffer"].astype("object").fillna("none").astype(str).map(sizes.index)
+    hours = frame["seconds"].max() > 2 * 3600
+    seconds = frame["seconds"] / (3600 if hours else 1)
+    frame = frame.assign(place=places, seconds=seconds)  # buffers evenly spaced
     names = {
-        "buffer": "buffer, images",
+        "place": "buffer, images",
         "peak_memory_mib": "peak memory, MiB",
-        "seconds": "time of a run, s",
+        "seconds": f"time of a run, {'h' if hours else 's'}",
     }
-    if frame["seconds"].max() > 2 * 3600:
-        frame = frame.assign(seconds=frame["seconds"] / 3600)
-        names["seconds"] = "time of a run, h"
+    protocols = list(dict.fromkeys(frame["protocol"]))
     figure, axes = style.panels(protocols, list(names), 1.95, sharey="row", sharex="col")
-    sizes = sorted(set(style.integers(frame["buffer"])), key=lambda size: size or 0)
     for (protocol, column), panel in axes.items():
-        for method, group in frame[frame["protocol"] == protocol].groupby("method", sort=False):
-            group = group[group[column].notna()] if column != "buffer" else group
-            x: Any = group[column]
-            if column == "buffer":  # evenly spaced, however different
-                x = pd.Series([sizes.index(s) for s in style.integers(x)], dtype="float64")
-            look = style.method_line(method)
-            at = x.to_numpy(dtype=float)
-            panel.plot(at, group["mean"].to_numpy(), label=style.label_of(group), **look)
+        rows = frame[(frame["protocol"] == protocol) & frame[column].notna()]
+        for method, group in rows.groupby("method", sort=False):
+            look = style.method_line(str(method))
+            at = group[column].to_numpy(dtype=float)
+            panel.plot(at, group["mean"].to_numpy(), label=group["label"].iloc[0], **look)
             panel.vlines(at, group["low"], group["high"], color=look["color"], linewidth=0.8)
-        if column == "buffer":
-            texts = ["none" if size is None else f"{size}" for size in sizes]
-            panel.set(xticks=range(len(sizes)), xticklabels=texts)
-            panel.set(xlim=(-0.4, len(sizes) - 0.6))
-        else:
-            panel.xaxis.set_major_locator(MaxNLocator(4))
-            panel.margins(x=0.1)
-        panel.margins(y=0.1)
+        panel.xaxis.set_major_locator(MaxNLocator(4))
+        panel.margins(x=0.1, y=0.1)
+        if column == "place":
+            panel.set(xticks=range(len(sizes)), xticklabels=sizes, xlim=(-0.4, len(sizes) - 0.6))
+        panel.set(xlabel=names[column], ylabel=f"{PROTOCOL_TITLES[protocol]} {ACCURACY}")
+        panel.label_outer()
         style.no_more_than_all(panel)
         panel.grid()
-        if protocol == protocols[-1]:
-            panel.set_xlabel(names[column])
-    for protocol in protocols:
-        axes[protocol, "buffer"].set_ylabel(f"{PROTOCOL_TITLES[protocol]} {ACCURACY}")
-    style.legend(figure, list(axes.values()), 5)
+    style.legend(figure, 5)
     return figure
 
 
 def losses(frame: pd.DataFrame) -> Figure:
     """Lines over the epochs of all tasks, which lines separate; a panel per method and buffer."""
-    cells = list(dict.fromkeys(zip(frame["label"], style.integers(frame["buffer"]), strict=True)))
+    cells = list(frame.groupby(["label", "buffer"], sort=False, dropna=False))
     across = min(3, len(cells))
-    rows = range(-(-len(cells) // across))
-    figure, grid = style.panels(rows, range(across), 1.35, sharey=True)
+    figure, grid = style.panels(range(-(-len(cells) // across)), range(across), 1.35, sharey=True)
     panels = list(grid.values())
     looks = _term_looks(frame)
-    for (label, buffer), panel in zip(cells, panels, strict=False):
-        shown = frame[(frame["label"] == label) & style.exactly(frame, buffer)]
-        for term, group in shown.groupby("term", sort=False):
+    for ((label, buffer), rows), panel in zip(cells, panels, strict=False):
+        for term, group in rows.groupby("term", sort=False):
             name = "loss, the sum" if term == "loss" else str(term).replace("_", " ")
             epochs, means = group["epoch"].to_numpy(float), group["mean"].to_numpy()
             panel.plot(epochs, means, label=name, **looks[term])
-        for first in shown.groupby("task")["epoch"].min().iloc[1:]:
+        for first in rows.groupby("task")["epoch"].min().iloc[1:]:
             panel.axvline(first - 0.5, color="#AAAAAA", linewidth=0.5, zorder=1)
         panel.set(title=textwrap.fill(f"{label}{style.buffer_words(buffer)}", 22))
         panel.xaxis.set_major_locator(MaxNLocator(4, integer=True))
@@ -144,23 +117,16 @@ def losses(frame: pd.DataFrame) -> Figure:
         panel.set_xlabel("epoch, over all tasks")
     for panel in panels[::across]:
         panel.set_ylabel("loss")
-    style.legend(figure, panels[: len(cells)], 4)
+    style.legend(figure, 4)
     return figure
 
 
 def _term_looks(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
     """What each term is drawn with: no two alike, and their sum in black."""
     terms = [term for term in dict.fromkeys(frame["term"]) if term != "loss"]
-    colours = style.COLOURS[1:]
-    looks: dict[Any, dict[str, Any]] = {
-        term: {
-            "color": colours[i % len(colours)],
-            "linestyle": style.LINES[i % len(style.LINES)],
-            "linewidth": 1,
-        }
-        for i, term in enumerate(terms)
-    }
-    return looks | {"loss": {"color": style.BLACK, "linewidth": 0.7}}
+    looks = zip(terms, cycle(style.COLOURS[1:]), cycle(style.LINES), strict=False)
+    found = {term: {"color": c, "linestyle": line, "linewidth": 1} for term, c, line in looks}
+    return found | {"loss": {"color": style.BLACK, "linewidth": 0.7}}
 
 
 def _scale_losses(panel: Axes, low: float, high: float) -> None:

@@ -40,7 +40,7 @@ METHOD_STYLES = {
     for method, colour, marker in zip(METHODS, cycle(COLOURS), cycle(MARKERS), strict=False)
 }
 
-WIDTH, NARROW = 5.5, 3.5  # inches: the text of a page in one column and in two
+WIDTH = 5.5  # inches: the text of a page
 SIZE = 8  # points
 ACCURACY = "accuracy, %"
 
@@ -80,14 +80,29 @@ def panels(
     rows: Sequence[Any],
     columns: Sequence[Any],
     height: float,
-    width: float = WIDTH,
     **sharing: Any,
 ) -> tuple[Figure, dict[tuple[Any, Any], Axes]]:
     """A figure, and its axes by row and column; a row has `height` inches with its words."""
-    figure = Figure(figsize=(width, height * len(rows)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, height * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), len(columns), squeeze=False, **sharing)
     places = np.ndindex(len(rows), len(columns))
     return figure, {(rows[i], columns[j]): grid[i, j] for i, j in places}
+
+
+def panels_by_place(
+    frame: pd.DataFrame, height: float, x: str, y: str, **sharing: Any
+) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+    """A figure, and its panels by protocol down and buffer across, each with its rows.
+
+    The outer panels name the axes. Rows without a buffer are in each panel of their protocol.
+    """
+    places = by_place(frame)
+    protocols, buffers = (list(dict.fromkeys(part)) for part in zip(*places, strict=True))
+    figure, axes = panels(protocols, buffers, height, **sharing)
+    for (protocol, buffer), panel in axes.items():
+        panel.set(title=place(protocol, buffer), xlabel=x, ylabel=y)
+        panel.label_outer()
+    return figure, [(axes[key], rows) for key, rows in places.items()]
 
 
 def method_line(method: str) -> dict[str, Any]:
@@ -97,19 +112,14 @@ def method_line(method: str) -> dict[str, Any]:
     return look | {"zorder": 4 if method == "twf" else 3}
 
 
-def legend(figure: Figure, axes: Sequence[Axes], columns: int) -> None:
-    """One legend of all axes, below them: each label once. The figure grows by it."""
+def legend(figure: Figure, columns: int) -> None:
+    """One legend of all panels, below them: each label once. The figure grows by it."""
     handles: dict[str, Any] = {}
-    for one in axes:
-        for handle, label in zip(*one.get_legend_handles_labels(), strict=True):
+    for panel in figure.axes:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    figure.legend(
-        list(handles.values()),
-        list(handles),
-        loc="outside lower center",
-        ncols=min(columns, len(handles)),
-        handlelength=2.4,
-    )
+    look: Any = {"ncols": min(columns, len(handles)), "handlelength": 2.4}
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", **look)
     _grow(figure, -(-len(handles) // columns))
 
 
@@ -126,42 +136,17 @@ def _grow(figure: Figure, lines: int) -> None:
     figure.set_figheight(figure.get_figheight() + 0.1 + lines * 1.4 * SIZE / 72)
 
 
-def line(panel: Axes, x: pd.Series, group: pd.DataFrame, **look: Any) -> None:
-    """A line through means, and a band from the lowest to the highest run."""
-    at = x.to_numpy(dtype=float)
-    panel.plot(at, group["mean"].to_numpy(), **look)
-    if group["low"].notna().any():
-        low, high = group["low"].to_numpy(), group["high"].to_numpy()
-        panel.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
+def line(panel: Axes, x: str, group: pd.DataFrame, **look: Any) -> None:
+    """A line through means over column `x`, and a band from the lowest to the highest run."""
+    at, low, high = (group[name].to_numpy(dtype=float) for name in (x, "low", "high"))
+    panel.plot(at, group["mean"].to_numpy(), **{"label": group["label"].iloc[0]} | look)
+    panel.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 
-def note(
-    panel: Axes,
-    text: str,
-    at: tuple[float, float],
-    shift: tuple[float, float],  # in points
-    colour: str = BLACK,
-    **alignment: Any,
-) -> None:
-    """Write words beside a place in a panel."""
-    look = {"va": "center", "fontsize": SIZE - 1.5, "color": colour, **alignment}
-    panel.annotate(text, at, shift, textcoords="offset points", **look)
-
-
-def name_panels(axes: dict[tuple[Any, Any], Axes], y: str, x: str) -> None:
-    """Titles of panels by protocol and buffer, and the names of the outer axes."""
-    rows, columns = ([*dict.fromkeys(part)] for part in zip(*axes, strict=True))
-    for (protocol, buffer), panel in axes.items():
-        panel.set_title(place(protocol, buffer))
-        if protocol == rows[-1]:
-            panel.set_xlabel(x)
-        if buffer == columns[0]:
-            panel.set_ylabel(y)
-
-
-def place(protocol: Any, buffer: int | None) -> str:
-    """The title of a panel."""
-    return f"{PROTOCOL_TITLES[protocol]}{buffer_words(buffer)}"
+def note(panel: Axes, text: str, at: tuple[float, float]) -> None:
+    """Write words to the right of a place in a panel."""
+    look: Any = {"va": "center", "fontsize": SIZE - 1.5, "color": BLACK}
+    panel.annotate(text, at, (3, 0), textcoords="offset points", **look)
 
 
 def no_more_than_all(panel: Axes) -> None:
@@ -169,36 +154,22 @@ def no_more_than_all(panel: Axes) -> None:
     panel.set_ylim(top=min(panel.get_ylim()[1], 101.5))
 
 
-def buffer_words(buffer: int | None) -> str:
+def by_place(frame: pd.DataFrame) -> dict[tuple[Any, Any], pd.DataFrame]:
+    """The rows of each protocol and buffer; those without a buffer are among each of them."""
+    found = {}
+    for protocol, rows in frame.groupby("protocol", sort=False):
+        found[protocol, None] = rows
+        for buffer in sorted(frame["buffer"].dropna().unique()):
+            found.pop((protocol, None), None)
+            found[protocol, buffer] = rows[rows["buffer"].fillna(buffer) == buffer]
+    return found
+
+
+def place(protocol: Any, buffer: int | None) -> str:
+    """The title of a panel."""
+    return f"{PROTOCOL_TITLES[protocol]}{buffer_words(buffer)}"
+
+
+def buffer_words(buffer: Any) -> str:
     """What follows a title that has a buffer."""
-    return "" if buffer is None else f", buffer {buffer}"
-
-
-def label_of(group: pd.DataFrame) -> str:
-    """What rows of one method or variant are called."""
-    return str(group["label"].iloc[0])
-
-
-def protocols_of(frame: pd.DataFrame) -> list[Any]:
-    """The protocols in a frame, in its order."""
-    return list(dict.fromkeys(frame["protocol"]))
-
-
-def integers(values: pd.Series) -> list[Any]:
-    """A column of integers, with None where it is empty."""
-    return [None if pd.isna(value) else int(value) for value in values]
-
-
-def buffers_of(frame: pd.DataFrame) -> list[Any]:
-    """The buffers of the methods with rehearsal; None where there are none."""
-    return sorted(int(buffer) for buffer in frame["buffer"].dropna().unique()) or [None]
-
-
-def exactly(frame: pd.DataFrame, buffer: int | None) -> pd.Series:
-    """Which rows have this buffer, or none."""
-    return frame["buffer"].isna() if buffer is None else (frame["buffer"] == buffer).fillna(False)
-
-
-def with_buffer(frame: pd.DataFrame, buffer: int | None) -> pd.Series:
-    """Which rows have this buffer, or none at all."""
-    return frame["buffer"].isna() | exactly(frame, buffer)
+    return "" if pd.isna(buffer) else f", buffer {buffer}"

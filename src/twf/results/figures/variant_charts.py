@@ -19,31 +19,30 @@ from twf.study.methods import METHODS
 
 def final(frame: pd.DataFrame) -> Figure:
     """Bars, a group per method or variant and a bar per buffer; a panel per protocol."""
-    protocols, labels = style.protocols_of(frame), list(dict.fromkeys(frame["label"]))
-    buffers = sorted(set(style.integers(frame["buffer"])), key=lambda buffer: buffer or 0)
+    labels = list(dict.fromkeys(frame["label"]))
     bars = frame.groupby(["protocol", "label"]).size().max()
+    protocols = list(dict.fromkeys(frame["protocol"]))
     height = 0.7 + len(labels) * (0.1 + 0.13 * bars)
     figure, axes = style.panels([None], protocols, height, sharey=True, sharex=True)
-    sized = [buffer for buffer in buffers if buffer is not None]
-    blues = matplotlib.colormaps["Blues"](np.linspace(0.25, 0.65, max(len(sized), 2)))
-    looks: dict[int | None, dict[str, Any]] = {
-        buffer: {"color": colour, "label": f"buffer {buffer}"}
-        for buffer, colour in zip(sized, blues, strict=False)
+    sizes = sorted(frame["buffer"].dropna().unique())
+    blues = matplotlib.colormaps["Blues"](np.linspace(0.25, 0.65, max(len(sizes), 2)))
+    looks: dict[int, dict[str, Any]] = {
+        size: {"color": colour, "label": f"buffer {size}"}
+        for size, colour in zip(sizes, blues, strict=False)
     }
-    looks[None] = {"color": "white", "hatch": "/////", "label": "no buffer"}
+    looks[0] = {"color": "white", "hatch": "/////", "label": "no buffer"}
     for (_, protocol), panel in axes.items():
-        for y, label in enumerate(labels):
-            group = frame[(frame["protocol"] == protocol) & (frame["label"] == label)]
-            for row, offset in zip(group.to_dict("records"), _offsets(len(group)), strict=True):
-                look = looks[None if pd.isna(row["buffer"]) else int(row["buffer"])]
-                _bar(panel, row, y + offset, 0.8 / bars, look)
+        for (label,), group in frame[frame["protocol"] == protocol].groupby(["label"]):
+            for i, row in enumerate(group.fillna({"buffer": 0}).to_dict("records")):
+                offset = (i - (len(group) - 1) / 2) * 0.8 / len(group)
+                _bar(panel, row, labels.index(label) + offset, 0.8 / bars, looks[row["buffer"]])
         panel.set(xlim=(0, 118), xticks=range(0, 101, 20), yticks=range(len(labels)))
         panel.set(yticklabels=labels, ylim=(len(labels) - 0.4, -0.6))
         panel.set(xlabel=f"final average {ACCURACY}", title=PROTOCOL_TITLES[protocol])
         panel.tick_params(axis="y", length=0)
         panel.grid(axis="x")
-    if sized:
-        style.legend(figure, list(axes.values()), 4)
+    if sizes:
+        style.legend(figure, 4)
     return figure
 
 
@@ -58,12 +57,7 @@ def _bar(panel: Axes, row: dict[Any, Any], y: float, height: float, look: dict[s
     if not pd.isna(row["low"]):
         panel.plot([row["low"], row["high"]], [y, y], color=style.BLACK, linewidth=1)
         end = row["high"]
-    style.note(panel, text, (end, y), (3, 0))
-
-
-def _offsets(count: int) -> np.ndarray:
-    """Where the bars of a group stand, from its middle."""
-    return (np.arange(count) - (count - 1) / 2) * 0.8 / max(count, 1)
+    style.note(panel, text, (end, y))
 
 
 def fidelity(frame: pd.DataFrame) -> Figure:
@@ -71,22 +65,20 @@ def fidelity(frame: pd.DataFrame) -> Figure:
     lines: list[tuple[str, str]] = []  # method and variant's title; none for a method's heading
     for method, group in frame.groupby("method", sort=False):
         lines += [(str(method), ""), *((str(method), t) for t in dict.fromkeys(group["title"]))]
-    places = [(p, b) for p in style.protocols_of(frame) for b in style.buffers_of(frame)]
+    places = style.by_place(frame)
     height = 0.7 + 0.175 * len(lines)
-    figure, axes = style.panels([None], places, height, sharey=True, sharex=True)
-    for (_, (protocol, buffer)), panel in axes.items():
+    figure, axes = style.panels([None], list(places), height, sharey=True, sharex=True)
+    for (_, place), panel in axes.items():
         panel.axvline(0, color=style.BLACK, linewidth=0.8)
-        shown = frame[(frame["protocol"] == protocol) & style.with_buffer(frame, buffer)]
-        for row in shown.to_dict("records"):
+        for row in places[place].to_dict("records"):
             _dot(panel, row, lines.index((row["method"], row["title"])))
-        panel.set(yticks=range(len(lines)), ylim=(len(lines) - 0.5, -0.6))
+        names = [title or _base(frame, method) for method, title in lines]
+        panel.set(yticks=range(len(lines)), yticklabels=names, ylim=(len(lines) - 0.5, -0.6))
         panel.tick_params(axis="y", length=0)
-        panel.set(title=style.place(protocol, buffer), xlabel="change, percentage points")
+        panel.set(title=style.place(*place), xlabel="change, percentage points")
         panel.margins(x=0.12)
         panel.grid(axis="x")
-    first = axes[None, places[0]]
-    first.set_yticklabels([title or _base(frame, method) for method, title in lines])
-    for (_, title), text in zip(lines, first.get_yticklabels(), strict=True):
+    for (_, title), text in zip(lines, next(iter(axes.values())).get_yticklabels(), strict=True):
         text.set_fontweight("normal" if title else "bold")
     return figure
 
@@ -102,56 +94,48 @@ def _dot(panel: Axes, row: dict[Any, Any], y: float) -> None:
     """A change with its whisker; a word where all runs diverged."""
     look = style.METHOD_STYLES[row["method"]]
     if not row["n"]:
-        style.note(panel, "diverged", (0, y), (4, 0))
+        style.note(panel, "diverged", (0, y))
         return
-    if not pd.isna(row["low"]):
-        panel.plot([row["low"], row["high"]], [y, y], color=look.colour, linewidth=1)
+    panel.plot([row["low"], row["high"]], [y, y], color=look.colour, linewidth=1)
     panel.plot(row["mean"], y, linestyle="none", color=look.colour, marker=look.marker)
 
 
 def initialization(frame: pd.DataFrame) -> Figure:
     """CKA above k-NN accuracy, over the tasks, a line per layer; a column per row of the table."""
-    columns = list(dict.fromkeys(zip(frame["label"], style.integers(frame["buffer"]), strict=True)))
+    columns = dict(list(frame.groupby(["label", "buffer"], sort=False, dropna=False)))
     names = {
         "cka": "CKA with the network\nbefore training",
         "nearest_neighbours": "k-NN accuracy\non the source, %",
     }
-    figure, axes = style.panels(list(names), columns, 1.8, sharex=True, sharey="row")
-    looks = dict(zip(dict.fromkeys(frame["layer"]), range(len(style.COLOURS)), strict=False))
-    for (quantity, (label, buffer)), panel in axes.items():
-        of = (
-            (frame["quantity"] == quantity)
-            & (frame["label"] == label)
-            & style.exactly(frame, buffer)
-        )
-        for layer, group in frame[of].groupby("layer", sort=False):
-            i = looks[layer]
-            look = {"color": style.COLOURS[i], "marker": style.MARKERS[i]}
-            style.line(panel, group["tasks"], group, label=layer, linestyle=style.LINES[i], **look)
+    figure, axes = style.panels(list(names), list(columns), 1.8, sharex=True, sharey="row")
+    layers = zip(style.COLOURS[1:], style.MARKERS, style.LINES, strict=False)
+    looks = dict(zip(dict.fromkeys(frame["layer"]), layers, strict=False))
+    for (quantity, column), panel in axes.items():
+        rows = columns[column]
+        for layer, group in rows[rows["quantity"] == quantity].groupby("layer", sort=False):
+            colour, marker, line = looks[layer]
+            look = {"color": colour, "marker": marker, "linestyle": line}
+            style.line(panel, "tasks", group, label=layer, **look)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(axis="y")
+        panel.set_ylim(0, 1.03 if quantity == "cka" else 104)
         if quantity == "cka":
-            panel.set(ylim=(0, 1.03), title=f"{label}{style.buffer_words(buffer)}")
-        else:
-            panel.set(ylim=(0, 104), xlabel="tasks trained")
-    for quantity, name in names.items():
-        axes[quantity, columns[0]].set_ylabel(name)
-    style.legend(figure, list(axes.values()), 5)
+            panel.set_title(f"{column[0]}{style.buffer_words(column[1])}")
+        panel.set(xlabel="tasks trained", ylabel=names[quantity])
+        panel.label_outer()
+    style.legend(figure, 5)
     return figure
 
 
 def shares(frame: pd.DataFrame) -> Figure:
     """A line over the shares, and one at TwF's level; a panel per protocol and buffer."""
-    protocols = style.protocols_of(frame)
-    buffers = list(dict.fromkeys(style.integers(frame["buffer"])))
-    width = style.WIDTH if len(buffers) > 1 else style.NARROW
-    figure, axes = style.panels(protocols, buffers, 2.1, width, sharex=True, sharey="row")
-    for (protocol, buffer), panel in axes.items():
-        shown = frame[(frame["protocol"] == protocol) & style.exactly(frame, buffer)]
-        line = shown[shown["share"].notna()].sort_values("share")
+    names = "share of the buffer for the source's images, %", f"final average {ACCURACY}"
+    figure, axes = style.panels_by_place(frame, 2.1, *names, sharex=True, sharey="row")
+    for panel, rows in axes:
+        line = rows[rows["share"].notna()].sort_values("share")
         look = style.method_line("derpp-pretraining")
-        style.line(panel, line["share"], line, label=METHODS["derpp"].title, **look)
-        for row in shown[shown["share"].isna()].to_dict("records"):
+        style.line(panel, "share", line, **look | {"label": METHODS["derpp"].title})
+        for row in rows[rows["share"].isna()].to_dict("records"):
             colour = style.METHOD_STYLES[row["method"]].colour
             panel.axhline(row["mean"], color=colour, linestyle="--", label=row["label"])
             if not pd.isna(row["low"]):
@@ -159,8 +143,5 @@ def shares(frame: pd.DataFrame) -> Figure:
         panel.set(xticks=sorted(set(frame["share"].dropna())))
         panel.margins(y=0.15)
         panel.grid(axis="y")
-    style.name_panels(
-        axes, f"final average {ACCURACY}", "share of the buffer for the source's images, %"
-    )
-    style.legend(figure, list(axes.values()), 2)
+    style.legend(figure, 2)
     return figure

@@ -66,20 +66,13 @@ class Paired:
     """The contests of a claim that can be evaluated, on the seeds that all of them have."""
 
     every: bool
-    contests: list[Contest]
-    seeds: list[int]
     ours: NDArray[np.float64]  # FAA [contest, seed]
     rivals: list[NDArray[np.float64]]  # FAA [rival, seed] of each contest
 
     def margins(self, positions: NDArray[np.int64]) -> NDArray[np.float64]:
         """Of each contest on samples of the seeds: `[..., seed]` gives `[contest, ...]`."""
-        pairs = zip(self.ours, self.rivals, strict=True)
-        return np.stack(
-            [
-                own[positions].mean(-1) - others[:, positions].mean(-1).max(0)
-                for own, others in pairs
-            ]
-        )
+        best = [others[:, positions].mean(-1).max(0) for others in self.rivals]
+        return self.ours[:, positions].mean(-1) - np.stack(best)
 
     def value(self, margins: NDArray[np.float64]) -> NDArray[np.float64]:
         """What the claim says is positive, of margins `[contest, ...]`."""
@@ -87,12 +80,12 @@ class Paired:
 
     def interval(self) -> Interval | None:
         """The least ends of Student's intervals of the paired differences that decide."""
+        pairs = zip(self.ours, self.rivals, strict=True)
         if self.every:
-            pairs = zip(self.ours, self.rivals, strict=True)
             differences = [own - other for own, others in pairs for other in others]
         else:  # over the rival that is strongest in the mean
-            strongest = [others[others.mean(1).argmax()] for others in self.rivals]
-            differences = [(self.ours - np.stack(strongest)).mean(0)]
+            strongest = [own - others[others.mean(1).argmax()] for own, others in pairs]
+            differences = [np.mean(strongest, axis=0)]
         found = [statistics.student_interval(list(values)) for values in differences]
         intervals = [interval for interval in found if interval is not None]
         if not intervals:
@@ -111,7 +104,7 @@ def pair(claim: Claim, contests: list[Contest], faa: Accuracies) -> Paired | Non
 
     ours = np.array([over_seeds(contest.cell) for contest in contests])
     rivals = [np.array([over_seeds(rival) for rival in c.rivals]) for c in contests]
-    return Paired(claim.every, contests, seeds, ours, rivals)
+    return Paired(claim.every, ours, rivals)
 
 
 def _seeds(contest: Contest, faa: Accuracies) -> set[int]:
@@ -129,30 +122,32 @@ def evaluate(claim: Claim, faa: Accuracies) -> Row:
     paired = pair(claim, run, faa)
     if paired is None:
         return row | {"verdict": "undecided"}
-    margins = paired.margins(np.arange(len(paired.seeds)))
+    seeds = paired.ours.shape[1]
+    margins = paired.margins(np.arange(seeds))
     weakest = int(margins.argmin())
     interval = paired.interval()
     best = np.stack([others.max(0) for others in paired.rivals])  # [contest, seed]
-    scores = [statistics.wins(a, b) for a, b in zip(paired.ours.T, best.T, strict=True)]
-    improvement = [float(np.mean(score)) for score in scores]  # by seed
+    wins = np.where(paired.ours == best, 0.5, paired.ours > best)  # ties count half
+    improvement = wins.mean(0).tolist()  # by seed
     return row | {
         "value": float(paired.value(margins)),
         **statistics.ends("student", interval),
         "probability": _probability(paired),
         "improvement": statistics.mean(improvement),
         **statistics.ends("improvement", statistics.bootstrap_interval(improvement)),
-        "weakest": str(paired.contests[weakest].cell),
+        "weakest": str(run[weakest].cell),
         "weakest_margin": float(margins[weakest]),
-        "n_seeds": len(paired.seeds),
+        "n_seeds": seeds,
         "verdict": _verdict(claim, interval, complete=run == contests),
     }
 
 
 def _probability(paired: Paired) -> float | None:
     """The share of bootstrap samples of the seeds in which the value is positive, ties half."""
-    if len(paired.seeds) < 2:
+    seeds = paired.ours.shape[1]
+    if seeds < 2:
         return None
-    values = paired.value(paired.margins(statistics.resamples(len(paired.seeds))))
+    values = paired.value(paired.margins(statistics.resamples(seeds)))
     return float(np.mean((values > 0) + (values == 0) / 2))
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from twf.results.published import CellKey
 from twf.study.params import Protocol
 
+Cells = Collection[CellKey]
+
 
 @dataclass(frozen=True)
 class Contest:
@@ -28,25 +30,24 @@ class Claim:
 
     name: str
     statement: str
-    every: bool  # it is of each contest, not of their mean
-    contests: Callable[[Collection[CellKey]], list[Contest]]
+    contests: Callable[[Cells], list[Contest]]
+    every: bool = True  # it is of each contest, not of their mean
 
 
 REHEARSAL = ("er", "co2l", "icarl", "derpp", "er-ace")  # those in Tables 1-3 beside TwF
 
 
-def twf_above(cells: Collection[CellKey], protocol: Protocol, *methods: str) -> list[Contest]:
+def twf_above(cells: Cells, protocol: Protocol, *methods: str) -> list[Contest]:
     """TwF against these methods, wherever the whole main comparison is."""
-    contests = []
-    for key in cells:
-        if (key.method, key.variant, key.protocol) != ("twf", None, protocol):
-            continue
-        if all(key._replace(method=method) in cells for method in REHEARSAL):
-            contests.append(Contest(key, tuple(key._replace(method=m) for m in methods)))
-    return contests
+    return [
+        Contest(key, tuple(key._replace(method=method) for method in methods))
+        for key in cells
+        if (key.method, key.variant, key.protocol) == ("twf", None, protocol)
+        and all(key._replace(method=method) in cells for method in REHEARSAL)
+    ]
 
 
-def variant_above(cells: Collection[CellKey], *pairs: tuple[str, str]) -> list[Contest]:
+def variant_above(cells: Cells, *pairs: tuple[str, str]) -> list[Contest]:
     """One variant of TwF's loss terms against another, for each pair and place."""
     return [
         Contest(key, (key._replace(variant=rival),))
@@ -56,7 +57,7 @@ def variant_above(cells: Collection[CellKey], *pairs: tuple[str, str]) -> list[C
     ]
 
 
-def without_buffer(cells: Collection[CellKey]) -> list[Contest]:
+def without_buffer(cells: Cells) -> list[Contest]:
     """FP and AUX without a buffer against oEWC."""
     return [
         Contest(key, (rival,))
@@ -66,13 +67,13 @@ def without_buffer(cells: Collection[CellKey]) -> list[Contest]:
     ]
 
 
-def in_each_variant(cells: Collection[CellKey], place: CellKey) -> list[CellKey]:
+def in_each_variant(cells: Cells, place: CellKey) -> list[CellKey]:
     """A method's variants at a place; the method as it is where it has none."""
     found = [key for key in cells if key._replace(variant=None) == place]
     return [key for key in found if key.variant is not None] or found
 
 
-def method_above(cells: Collection[CellKey], method: str, rival: str) -> list[Contest]:
+def method_above(cells: Cells, method: str, rival: str) -> list[Contest]:
     """A method, in each of its variants, against another without any."""
     return [
         Contest(key, (other,))
@@ -82,7 +83,7 @@ def method_above(cells: Collection[CellKey], method: str, rival: str) -> list[Co
     ]
 
 
-def twf_above_variants(cells: Collection[CellKey], method: str) -> list[Contest]:
+def twf_above_variants(cells: Cells, method: str) -> list[Contest]:
     """TwF against all variants of a method."""
     return [
         Contest(key, tuple(rivals))
@@ -96,85 +97,76 @@ CLAIMS = (
     Claim(
         "first-class-il",
         "TwF is first in each Class-IL cell, among the methods with a buffer",
-        every=True,
-        contests=lambda cells: twf_above(cells, "class-il", *REHEARSAL),
+        lambda cells: twf_above(cells, "class-il", *REHEARSAL),
     ),
     Claim(
         "first-task-il",
         "TwF is first in each Task-IL cell, among the methods with a buffer",
-        every=True,
-        contests=lambda cells: twf_above(cells, "task-il", *REHEARSAL),
+        lambda cells: twf_above(cells, "task-il", *REHEARSAL),
     ),
     Claim(
         "gain-class-il",
         "TwF gains over DER++ in Class-IL on average (the paper: 4.81 points)",
+        lambda cells: twf_above(cells, "class-il", "derpp"),
         every=False,
-        contests=lambda cells: twf_above(cells, "class-il", "derpp"),
     ),
     Claim(
         "gain-task-il",
         "TwF gains over ER-ACE in Task-IL on average (the paper: 2.77 points)",
+        lambda cells: twf_above(cells, "task-il", "er-ace"),
         every=False,
-        contests=lambda cells: twf_above(cells, "task-il", "er-ace"),
     ),
     Claim(
         "gain-second-class-il",
         "TwF gains over the second best of each Class-IL cell on average",
+        lambda cells: twf_above(cells, "class-il", *REHEARSAL),
         every=False,
-        contests=lambda cells: twf_above(cells, "class-il", *REHEARSAL),
     ),
     Claim(
         "gain-second-task-il",
         "TwF gains over the second best of each Task-IL cell on average",
+        lambda cells: twf_above(cells, "task-il", *REHEARSAL),
         every=False,
-        contests=lambda cells: twf_above(cells, "task-il", *REHEARSAL),
     ),
     Claim(
         "cl-helps",
         "L_CL on top of L_FP and L_AUX raises accuracy in each cell",
-        every=True,
-        contests=lambda cells: variant_above(cells, ("all", "fp-aux")),
+        lambda cells: variant_above(cells, ("all", "fp-aux")),
     ),
     Claim(
         "fp-helps",
         "L_FP on top of L_CL raises accuracy in each cell",
-        every=True,
-        contests=lambda cells: variant_above(cells, ("cl-fp", "cl")),
+        lambda cells: variant_above(cells, ("cl-fp", "cl")),
     ),
     Claim(
         "aux-helps",
         "L_AUX on top of L_FP raises accuracy in each cell, with and without L_CL",
-        every=True,
-        contests=lambda cells: variant_above(cells, ("all", "cl-fp"), ("fp-aux", "fp")),
+        lambda cells: variant_above(cells, ("all", "cl-fp"), ("fp-aux", "fp")),
     ),
     Claim(
         "fp-without-buffer",
         "L_FP and L_AUX without a buffer are better than oEWC on each benchmark",
-        every=True,
-        contests=without_buffer,
+        without_buffer,
     ),
     Claim(
         "anchor-helps",
         "An EWC anchor to the pretrained weights raises DER++'s accuracy in each cell",
-        every=True,
-        contests=lambda cells: method_above(cells, "derpp-ewc", "derpp"),
+        lambda cells: method_above(cells, "derpp-ewc", "derpp"),
     ),
     Claim(
         "anchor-below-twf",
         "TwF is better than DER++ with an EWC anchor in each cell",
-        every=True,
-        contests=lambda cells: twf_above_variants(cells, "derpp-ewc"),
+        lambda cells: twf_above_variants(cells, "derpp-ewc"),
     ),
     Claim(
         "pretraining-images-help",
         "Pretraining images in the buffer raise DER++'s accuracy, in the mean over their shares",
+        lambda cells: method_above(cells, "derpp-pretraining", "derpp"),
         every=False,
-        contests=lambda cells: method_above(cells, "derpp-pretraining", "derpp"),
     ),
     Claim(
         "pretraining-images-below-twf",
         "TwF is better than DER++ with any share of pretraining images in its buffer",
-        every=True,
-        contests=lambda cells: twf_above_variants(cells, "derpp-pretraining"),
+        lambda cells: twf_above_variants(cells, "derpp-pretraining"),
     ),
 )
