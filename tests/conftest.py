@@ -380,3 +380,24 @@ def result() -> Callable[[Outcome], dict[str, Any]]:
         return vars(outcome) | {"history": history}
 
     return without_times
+
+
+@pytest.fixture(scope="session")
+def _outcomes() -> dict[str, dict[str, Any]]:
+    return {}
+
+
+@pytest.fixture
+def whole(
+    _outcomes: dict[str, dict[str, Any]],
+    train: Callable[..., Outcome],
+    result: Callable[[Outcome], dict[str, Any]],
+) -> Callable[[str], dict[str, Any]]:
+    """`whole(method)`: what the miniature run of a method gives, trained once for all tests."""
+
+    def once(method: str) -> dict[str, Any]:
+        if method not in _outcomes:
+            _outcomes[method] = result(train(method))
+        return _outcomes[method]
+
+    return once

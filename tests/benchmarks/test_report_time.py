@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from benchmarks import report_time
 from project import PROJECT
@@ -11,6 +9,7 @@ from project import PROJECT
 from twf import files
 from twf.results import figures, record
 from twf.study import expand, reading
+from twf.study.params import Params
 
 
 @pytest.fixture(autouse=True)
@@ -26,27 +25,27 @@ def test_there_are_as_many_runs_as_asked_for():
     assert len(expand(more, "demo").runs) == 2 * alone
 
 
-def test_synthetic_records_are_finished_runs_of_the_plan(tmp_path):
+def test_the_command_times_every_stage_of_finished_runs_of_the_plan(capsys, monkeypatch):
+    measured = {}
+
+    def read(params: Params, study: str) -> str:
+        printed = measure(params, study)
+        collected = record.read_collected("demo", history=True).to_pylist()
+        measured.update({row["run"]: (row["digest"], len(row["history"])) for row in collected})
+        return printed + files.report_file("demo").read_text()
+
+    measure = report_time.measure
+    monkeypatch.setattr(report_time, "measure", read)
+    report_time.main("demo", records=1, project=PROJECT)
     loaded = report_time.with_seeds(reading.load(PROJECT / files.PARAMS), "demo", 1)
-    (tmp_path / "results").mkdir()
-    (tmp_path / files.PUBLISHED).write_bytes((PROJECT / files.PUBLISHED).read_bytes())
-    with contextlib.chdir(tmp_path):
-        printed = report_time.measure(loaded, "demo")
-        runs = record.read_collected("demo", history=True)
-        page = files.report_file("demo").read_text()
     planned = expand(loaded, "demo").runs
-    assert {row["run"]: row["digest"] for row in runs.to_pylist()} == {
+    assert {run: digest for run, (digest, _) in measured.items()} == {
         name: run.digest for name, run in planned.items()
     }
-    lengths = {row["run"]: len(row["history"]) for row in runs.to_pylist()}
-    assert lengths["split-digits.er.50.s0"] == 15  # three epochs of five tasks
-    assert f"{len(planned)} planned: {len(planned)} finished" in page
-    rows = [line.split(" | ")[0].strip("| ") for line in printed.splitlines()[2:-2]]
-    assert rows == ["collect", "table", "compare", "figures", "describe", "report", "together"]
-
-
-def test_the_command_prints_a_table_and_a_size(capsys):
-    report_time.main("demo", records=1, project=PROJECT)
+    assert measured["split-digits.er.50.s0"][1] == 15  # three epochs of five tasks
     said = capsys.readouterr().out
-    assert "records of demo | seconds |" in said
-    assert "The report has " in said
+    assert f"{len(planned)} planned: {len(planned)} finished" in said
+    rows = [line.split(" | ")[0].strip("| ") for line in said.splitlines()]
+    assert rows[0] == f"{len(planned)} records of demo"
+    stages = ["collect", "table", "compare", "figures", "describe", "report", "together"]
+    assert rows[2:9] == stages

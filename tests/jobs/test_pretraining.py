@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,90 +27,100 @@ from twf.study.params import Network
 CPU = torch.device("cpu")
 WIDE = Network(architecture="resnet50", width=4)
 NETWORK = Network(architecture="resnet18", width=4)  # the miniature's
+LONG = {"epochs": 10, "lr": 0.1}
+CHECKPOINT = files.checkpoint_file("origin")
+SHARED = Path("shared.safetensors")
+
+Values = dict[str, Any]
 
 
-def train_source(values: dict[str, Any], **recipe: Any) -> Checkpoint:
+def train_source(values: Values, **recipe: Any) -> Checkpoint:
     """Pretrain the miniature's source by a changed recipe."""
     values["sources"]["origin"]["pretraining"] |= recipe
     pretrain(reading.check(values), "origin", CPU)
-    network = Network(**values["sources"]["origin"]["network"])
-    return checkpoints.load(files.checkpoint_file("origin"), network)
+    return checkpoints.load(CHECKPOINT, NETWORK)
+
+
+def of(checkpoint: Checkpoint) -> ResNet:
+    """The network of a checkpoint."""
+    network = ResNet(NETWORK, checkpoint.classes)
+    checkpoint.into(network)
+    return network
+
+
+@pytest.fixture(scope="session")
+def _trained() -> dict[str, bytes]:
+    return {}
+
+
+@pytest.fixture
+def trained(tiny_inputs, tiny_values, _trained) -> Checkpoint:
+    """A checkpoint of ten epochs, in its place; it is trained once for all tests."""
+    if _trained:
+        tiny_values["sources"]["origin"]["pretraining"] |= LONG
+        CHECKPOINT.write_bytes(_trained["bytes"])
+    else:
+        train_source(tiny_values, **LONG)
+        _trained["bytes"] = CHECKPOINT.read_bytes()
+    return checkpoints.load(CHECKPOINT, NETWORK)
 
 
 def test_pretraining_learns_and_records_how_well(tiny_inputs, tiny_values, capsys, monkeypatch):
     monkeypatch.setattr("twf.progress.LINE_EVERY", 0.0)  # a line an epoch
-    checkpoint = train_source(tiny_values, epochs=10, lr=0.1)
+    checkpoint = train_source(tiny_values, **LONG)
     losses = [float(line.rsplit(" ", 1)[1]) for line in capsys.readouterr().err.splitlines()]
     assert len(losses) == 10
     assert losses[-1] < 0.5 * losses[0]
     about = checkpoint.about
-    assert about["test_accuracy"] > 80  # of 3 classes: 33 by chance
     assert about["network"] == {"architecture": "resnet18", "width": 4}
     assert about["data"] == "origin"
-    assert about["pretraining"]["epochs"] == 10 and about["pretraining"]["lr"] == 0.1
+    assert about["pretraining"].items() >= LONG.items()
     dataset = store.load(files.data_file("origin"))
     assert about["data_fingerprint"] == dataset.train_fingerprint
     assert about["seconds"] > 0 and about["device"] and about["versions"]["torch"]
     assert about["code"]["version"] == twf.__version__ and about["code"]["method_hash"]
-
-
-def test_the_recorded_accuracy_is_the_saved_networks(tiny_inputs, tiny_values):
-    """In evaluation mode, on the source's test images."""
-    checkpoint = train_source(tiny_values, epochs=2)
-    dataset = store.load(files.data_file("origin"))
-    network = ResNet(Network(architecture="resnet18", width=4), checkpoint.classes)
-    checkpoint.into(network)
-    network.eval()
+    # the accuracy is that of evaluation mode, on the source's test images
     images = (dataset.test_images.permute(0, 3, 1, 2) / 255 - 0.5) / 0.25
     with torch.no_grad():
-        right = network(images).argmax(1) == dataset.test_labels
-    expected = 100 * right.float().mean().item()
-    assert checkpoint.about["test_accuracy"] == pytest.approx(expected)
+        right = of(checkpoint).eval()(images).argmax(1) == dataset.test_labels
+    assert about["test_accuracy"] == pytest.approx(100 * right.float().mean().item())
+    assert about["test_accuracy"] > 80  # of 3 classes: 33 by chance
 
 
-def test_the_same_recipe_gives_the_same_network_and_another_seed_another(tiny_inputs, tiny_values):
-    first = train_source(tiny_values)
+def test_the_recipe_decides_the_network(tiny_inputs, tiny_values):
+    first = checkpoints.load(CHECKPOINT, NETWORK).tensors  # as it was made for all tests
     torch.manual_seed(12345)
-    second = train_source(tiny_values)
-    third = train_source(tiny_values, seed=1)
-    assert all(torch.equal(t, second.tensors[name]) for name, t in first.tensors.items())
-    assert not torch.equal(first.tensors["conv1.weight"], third.tensors["conv1.weight"])
+    again = train_source(tiny_values).tensors
+    assert all(torch.equal(tensor, again[name]) for name, tensor in first.items())
+    start, base, momentum, decay = (
+        train_source(tiny_values, **recipe).tensors["conv1.weight"]
+        for recipe in (
+            {"seed": 1},
+            {"seed": 0, "momentum": 0.0, "weight_decay": 0.0},
+            {"momentum": 0.9},
+            {"momentum": 0.0, "weight_decay": 0.1},
+        )
+    )
+    assert not torch.equal(start, first["conv1.weight"])
+    assert not torch.equal(momentum, base)
+    assert decay.norm() < base.norm()
 
 
-def test_momentum_and_weight_decay_take_part(tiny_inputs, tiny_values):
-    found = [
-        train_source(tiny_values, momentum=momentum, weight_decay=decay).tensors["conv1.weight"]
-        for momentum, decay in ((0.0, 0.0), (0.9, 0.0), (0.0, 0.1))
-    ]
-    assert not torch.equal(found[0], found[1])
-    assert found[2].norm() < found[0].norm()
-
-
-@pytest.fixture
-def rates(tiny_values) -> Callable[..., list[float]]:
-    """`rates(**recipe)`: the learning rate at each quarter of ten epochs."""
-
-    def one(**changes: Any) -> list[float]:
-        recipe = {"epochs": 10, "batch_size": 8, "lr": 0.4, "schedule": "cosine"} | changes
-        tiny_values["sources"]["origin"]["pretraining"] = recipe
-        checked = reading.check(tiny_values)
-        method = supervised(checked.sources["origin"], checked.datasets["origin"], CPU)
-        return [method.learning_rate(epoch / 4) for epoch in range(40)]
-
-    return one
-
-
-def test_the_cosine_falls_from_the_full_rate_to_almost_nothing(rates):
-    rates = rates()
+@pytest.mark.parametrize("schedule", ["cosine", "constant"])
+def test_the_rate_follows_the_schedule(tiny_values, schedule):
+    recipe = {"epochs": 10, "batch_size": 8, "lr": 0.4, "schedule": schedule}
+    tiny_values["sources"]["origin"]["pretraining"] = recipe
+    checked = reading.check(tiny_values)
+    method = supervised(checked.sources["origin"], checked.datasets["origin"], CPU)
+    rates = [method.learning_rate(epoch / 4) for epoch in range(40)]
+    if schedule == "constant":
+        assert set(rates) == {0.4}
+        return
     assert rates[0] == 0.4
     assert rates[20] == pytest.approx(0.2)  # half the way
     assert rates[10] == pytest.approx(0.2 + 0.2 * math.sqrt(0.5))
     assert all(a > b for a, b in pairwise(rates))
     assert 0 < rates[-1] < 0.01 * 0.4
-
-
-def test_a_constant_rate_is_constant(rates):
-    assert set(rates(schedule="constant")) == {0.4}
 
 
 def test_the_rate_falls_in_every_step(tiny_inputs, tiny_values, monkeypatch):
@@ -128,7 +137,7 @@ def test_the_rate_falls_in_every_step(tiny_inputs, tiny_values, monkeypatch):
     assert times == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75]
 
 
-def with_weights(values: dict[str, Any], file: str) -> params.Params:
+def with_weights(values: Values, file: str) -> params.Params:
     """The miniature, whose source takes the weights in `file`."""
     values["sources"]["origin"] = {"network": WIDE.model_dump(), "weights": file}
     return reading.check(values)
@@ -144,173 +153,130 @@ def torchvisions(network: ResNet) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("file", ["published.safetensors", "published.pth"])
 def test_published_weights_become_a_checkpoint(tiny_project, tiny_values, capsys, file):
     network = ResNet(WIDE, classes=5)
+    checked = with_weights(tiny_values, file)
+    with pytest.raises(UserError, match=file):
+        pretrain(checked, "origin", CPU)
     save = save_file if file.endswith(".safetensors") else torch.save
     save(torchvisions(network), file)
-    pretrain(with_weights(tiny_values, file), "origin", CPU)
-    loaded = checkpoints.load(files.checkpoint_file("origin"), WIDE)
+    pretrain(checked, "origin", CPU)
+    loaded = checkpoints.load(CHECKPOINT, WIDE)
     assert loaded.classes == 5
     assert loaded.about["weights"] == file
     assert loaded.about["weights_sha256"] == hashlib.sha256(Path(file).read_bytes()).hexdigest()
     assert loaded.about["data"] is None and loaded.about["test_accuracy"] is None
     expected = network.state_dict()
     assert all(torch.equal(t, expected[name]) for name, t in loaded.tensors.items())
-    assert "accuracy not measured: sources.origin names no data" in capsys.readouterr().out
-
-
-def test_weights_that_do_not_fit_leave_the_checkpoint_as_it_was(tiny_inputs, tiny_values):
-    before = files.checkpoint_file("origin").read_bytes()
-    torch.save({"fc.weight": torch.zeros(3, 8)}, "published.pth")
-    with pytest.raises(UserError, match=r"published.pth does not fit"):
-        pretrain(with_weights(tiny_values, "published.pth"), "origin", CPU)
-    assert files.checkpoint_file("origin").read_bytes() == before
-
-
-def test_missing_weights_are_named(tiny_project, tiny_values):
-    for file in ("absent.safetensors", "absent.pth"):
-        with pytest.raises(UserError, match=rf"no {file}; put the weights there"):
-            pretrain(with_weights(tiny_values, file), "origin", CPU)
+    assert "sources.origin" in capsys.readouterr().out
 
 
 # Weights for a source that would else be trained here
 
 
-def trained(values: dict[str, Any]) -> tuple[ResNet, float]:
-    """A network trained on the miniature's source, and its accuracy."""
-    checkpoint = train_source(values, epochs=10, lr=0.1)
-    network = ResNet(Network(**checkpoint.about["network"]), checkpoint.classes)
-    checkpoint.into(network)
-    return network, checkpoint.about["test_accuracy"]
-
-
-def test_imported_weights_are_as_good_as_where_they_were_trained(tiny_inputs, tiny_values, capsys):
-    network, expected = trained(tiny_values)
-    torch.save(torchvisions(network), "mine.pth")
-    output = files.checkpoint_file("origin")
-    output.unlink()
-    import_weights(reading.check(tiny_values), "origin", Path("mine.pth"), CPU)
-    loaded = checkpoints.load(output, Network(architecture="resnet18", width=4))
-    assert loaded.about["test_accuracy"] == expected > 80
-    assert loaded.about["data"] == "origin"
-    assert (
-        loaded.about["data_fingerprint"] == store.load(files.data_file("origin")).train_fingerprint
-    )
-    assert f"{output}: {expected:.2f} % of the test images" in capsys.readouterr().out
-
-
-def test_an_accuracy_that_cannot_be_measured_is_null_and_said_to_be(
-    tiny_inputs, tiny_values, capsys
+@pytest.mark.parametrize(
+    ("weights", "named"),
+    [
+        ({"fc.weight": torch.zeros(3, 8)}, "mine.pth"),
+        (ResNet(NETWORK, 5).state_dict(), r"classifier.weight \[5, 32\]"),
+    ],
+)
+def test_weights_that_do_not_fit_leave_the_checkpoint_as_it_was(
+    tiny_inputs, tiny_values, weights, named
 ):
-    torch.save(ResNet(Network(architecture="resnet18", width=4), 3).state_dict(), "mine.pth")
-    files.data_file("origin").unlink()
-    import_weights(reading.check(tiny_values), "origin", Path("mine.pth"), CPU)
-    loaded = checkpoints.load(
-        files.checkpoint_file("origin"), Network(architecture="resnet18", width=4)
-    )
-    assert loaded.about["test_accuracy"] is None
-    said = capsys.readouterr().out
-    assert "accuracy not measured: no data/origin.safetensors; `twf data prepare origin`" in said
+    before = CHECKPOINT.read_bytes()
+    torch.save(weights, "mine.pth")
+    with pytest.raises(UserError, match=named):
+        import_weights(reading.check(tiny_values), "origin", Path("mine.pth"), CPU)
+    assert CHECKPOINT.read_bytes() == before
 
 
-def test_classes_in_another_order_show_in_the_accuracy(tiny_inputs, tiny_values, capsys):
-    network, _ = trained(tiny_values)
+def test_imported_weights_are_as_good_as_where_they_were_trained(trained, tiny_values, capsys):
+    """An accuracy that cannot be measured is null, and one near chance is said to be."""
+    checked, network = reading.check(tiny_values), of(trained)
+    expected = trained.about["test_accuracy"]
+
+    def imported() -> tuple[dict[str, Any], str]:
+        torch.save(torchvisions(network), "mine.pth")
+        CHECKPOINT.unlink()
+        import_weights(checked, "origin", Path("mine.pth"), CPU)
+        return checkpoints.load(CHECKPOINT, NETWORK).about, capsys.readouterr().out
+
+    about, said = imported()
+    assert about["test_accuracy"] == expected > 80
+    assert about["data"] == "origin"
+    assert about["data_fingerprint"] == trained.about["data_fingerprint"]
+    assert str(CHECKPOINT) in said and f"{expected:.2f} %" in said and "chance" not in said
     with torch.no_grad():
         for parameter in network.classifier.parameters():
             parameter.copy_(parameter.roll(1, dims=0))
-    torch.save(network.state_dict(), "mine.pth")
-    import_weights(reading.check(tiny_values), "origin", Path("mine.pth"), CPU)
-    assert "by chance: its classes may stand in another order" in capsys.readouterr().out
-
-
-def test_weights_for_another_number_of_classes_are_refused(tiny_inputs, tiny_values):
-    torch.save(ResNet(Network(architecture="resnet18", width=4), 5).state_dict(), "mine.pth")
-    with pytest.raises(UserError, match=r"with 3 classes:\n.*classifier.weight \[5, 32\] instead"):
-        import_weights(reading.check(tiny_values), "origin", Path("mine.pth"), CPU)
+    assert "chance" in imported()[1]
+    files.data_file("origin").unlink()
+    about, said = imported()
+    assert about["test_accuracy"] is None
+    assert "`twf data prepare origin`" in said
 
 
 # Weights to be shared
 
 
-SHARED = Path("shared.safetensors")
-
-
-def test_exported_weights_are_half_the_size_and_say_what_they_are(tiny_inputs, tiny_values, capsys):
-    network, _ = trained(tiny_values)
-    output = files.checkpoint_file("origin")
-    before = checkpoints.load(output, NETWORK)
-    export_weights(reading.check(tiny_values), "origin", SHARED, CPU)
-    assert SHARED.stat().st_size < 0.6 * output.stat().st_size
+def test_exported_weights_are_half_the_size_and_say_what_they_are(trained, tiny_values, capsys):
+    checked = reading.check(tiny_values)
+    export_weights(checked, "origin", SHARED, CPU)
+    assert SHARED.stat().st_size < 0.6 * CHECKPOINT.stat().st_size
     tensors, _ = checkpoints.read_safetensors(SHARED, remedy="")
-    assert tensors.keys() == before.tensors.keys()
+    assert tensors.keys() == trained.tensors.keys()
     for name, tensor in tensors.items():
-        assert tensor.dtype == (
-            torch.float16 if before.tensors[name].is_floating_point() else torch.int64
-        )
-        torch.testing.assert_close(tensor, before.tensors[name].to(tensor.dtype), rtol=0, atol=0)
+        whole = trained.tensors[name]
+        assert tensor.dtype == (torch.float16 if whole.is_floating_point() else torch.int64)
+        torch.testing.assert_close(tensor, whole.to(tensor.dtype), rtol=0, atol=0)
     about = checkpoints.about(SHARED)
     same = ("network", "data", "data_fingerprint", "pretraining", "code", "device", "seconds")
-    assert {key: about[key] for key in same} == {key: before.about[key] for key in same}
-    assert about["exported_from"] == before.sha256
-    network.half().float()
+    assert {key: about[key] for key in same} == {key: trained.about[key] for key in same}
+    assert about["exported_from"] == trained.sha256
     dataset = store.load(files.data_file("origin"))
-    checked = reading.check(tiny_values)
-    right = pretraining._test_accuracy(checked, "origin", network, dataset, CPU)
+    rounded = of(trained).half().float()
+    right = pretraining._test_accuracy(checked, "origin", rounded, dataset, CPU)
     assert about["test_accuracy"] == right
-    assert f"{right:.2f} % right" in capsys.readouterr().out
+    assert f"{right:.2f} %" in capsys.readouterr().out
 
 
-def test_exported_weights_give_the_same_checkpoint_with_and_without_data(
-    tiny_inputs, tiny_values, capsys
-):
-    trained(tiny_values)
+def test_exported_weights_give_the_same_checkpoint_with_and_without_data(trained, tiny_values):
     checked = reading.check(tiny_values)
-    output = files.checkpoint_file("origin")
     export_weights(checked, "origin", SHARED, CPU)
     import_weights(checked, "origin", SHARED, CPU)
-    assert "% where it was exported" in capsys.readouterr().out
-    there = output.read_bytes()
-    loaded = checkpoints.load(output, NETWORK)
+    there = CHECKPOINT.read_bytes()
+    loaded = checkpoints.load(CHECKPOINT, NETWORK)
     assert {t.dtype for t in loaded.tensors.values()} == {torch.float32, torch.int64}
     assert loaded.about["weights"] == str(SHARED)
     assert loaded.about["pretraining"]["epochs"] == 10
-    output.unlink()
+    CHECKPOINT.unlink()
     files.data_file("origin").unlink()
     import_weights(checked, "origin", SHARED.absolute(), CPU)  # wherever it lies
-    assert output.read_bytes() == there
+    assert CHECKPOINT.read_bytes() == there
+
+    content = bytearray(SHARED.read_bytes())
+    content[-100] ^= 1
+    SHARED.write_bytes(content)
+    with pytest.raises(UserError, match="shared.safetensors"):
+        import_weights(checked, "origin", SHARED, CPU)
+    assert CHECKPOINT.read_bytes() == there
 
 
 def test_weights_beyond_half_precision_are_not_exported(tiny_inputs, tiny_values):
-    network, _ = trained(tiny_values)
-    output = files.checkpoint_file("origin")
-    about = checkpoints.load(output, NETWORK).about
+    loaded = checkpoints.load(CHECKPOINT, NETWORK)
+    network = of(loaded)
     with torch.no_grad():
         network.classifier.bias[0] = 1e5
-    checkpoints.save(output, network, about)
-    with pytest.raises(UserError, match=r"classifier\.bias is not finite in half precision"):
+    checkpoints.save(CHECKPOINT, network, loaded.about)
+    with pytest.raises(UserError, match=r"classifier\.bias"):
         export_weights(reading.check(tiny_values), "origin", SHARED, CPU)
     assert not SHARED.exists()
 
 
-def test_exported_weights_that_are_damaged_are_not_imported(tiny_inputs, tiny_values):
-    trained(tiny_values)
-    checked = reading.check(tiny_values)
-    export_weights(checked, "origin", SHARED, CPU)
-    before = files.checkpoint_file("origin").read_bytes()
-    content = bytearray(SHARED.read_bytes())
-    content[-100] ^= 1
-    SHARED.write_bytes(content)
-    with pytest.raises(UserError, match=r"shared\.safetensors is damaged.*bring it again"):
-        import_weights(checked, "origin", SHARED, CPU)
-    assert files.checkpoint_file("origin").read_bytes() == before
-
-
-def test_exported_weights_are_named_for_what_they_are(tiny_inputs, tiny_values):
-    with pytest.raises(UserError, match=r"mine\.pth would be a safetensors file"):
-        export_weights(reading.check(tiny_values), "origin", Path("mine.pth"), CPU)
-
-
-def test_weights_are_not_exported_over_their_checkpoint(tiny_inputs, tiny_values):
-    output = files.checkpoint_file("origin")
-    before = output.read_bytes()
-    with pytest.raises(UserError, match="is the checkpoint itself"):
-        export_weights(reading.check(tiny_values), "origin", output.absolute(), CPU)
-    assert output.read_bytes() == before
+@pytest.mark.parametrize("file", [Path("mine.pth"), CHECKPOINT])
+def test_weights_are_not_exported_over_their_checkpoint_or_by_another_suffix(
+    tiny_inputs, tiny_values, file
+):
+    before = CHECKPOINT.read_bytes()
+    with pytest.raises(UserError, match=file.name):
+        export_weights(reading.check(tiny_values), "origin", file.absolute(), CPU)
+    assert CHECKPOINT.read_bytes() == before and not Path("mine.pth").exists()

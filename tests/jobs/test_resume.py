@@ -6,7 +6,6 @@ import contextlib
 import math
 import os
 import random
-import re
 import signal
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors import safe_open
+from safetensors.torch import load_file
 
 from twf import files, study
 from twf.errors import UserError
@@ -41,8 +40,12 @@ class Impatient(Keeper):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_run_stopped_after_every_step_ends_as_if_never_stopped(train, result, tmp_path, name):
-    hold_pieces_to_whole(partial(train, name), result, tmp_path)
+def test_a_run_stopped_after_every_step_ends_as_if_never_stopped(
+    train, whole, result, tmp_path, name
+):
+    expected = whole(name)
+    torch.manual_seed(12345)  # torch's own generator has no part in a run
+    hold_pieces_to_whole(partial(train, name), expected, result, tmp_path)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -55,14 +58,13 @@ def test_on_a_gpu_too_by_deterministic_algorithms(
     torch.use_deterministic_algorithms(True)
     on_gpu = partial(train, name, device=torch.device("cuda"), execution=execution)
     try:
-        hold_pieces_to_whole(on_gpu, result, tmp_path)
+        hold_pieces_to_whole(on_gpu, result(on_gpu()), result, tmp_path)
     finally:
         torch.use_deterministic_algorithms(False)
 
 
-def hold_pieces_to_whole(train, result, tmp_path):
+def hold_pieces_to_whole(train, whole, result, tmp_path):
     """A run stopped after every step and one never stopped have the same outcome, bit for bit."""
-    whole = result(train())
     path, legs = tmp_path / "legs" / "state.safetensors", 0
     while True:
         legs += 1
@@ -77,16 +79,16 @@ def hold_pieces_to_whole(train, result, tmp_path):
     assert legs > 4 * phases
 
 
+GUARD = {"parameters": "these", "code": "this"}
+
+
 @pytest.fixture
 def saved(train, tmp_path) -> Path:
     """The state of a miniature run of TwF, stopped after its first step."""
     path = tmp_path / "saved" / "state.safetensors"
     with pytest.raises(Stopped):
-        train("twf", Impatient(path, {"parameters": "these", "code": "this"}, math.inf))
+        train("twf", Impatient(path, GUARD, math.inf))
     return path
-
-
-GUARD = {"parameters": "these", "code": "this"}
 
 
 def test_what_was_saved_is_found(saved):
@@ -98,33 +100,32 @@ def test_what_was_saved_is_found(saved):
 @pytest.mark.parametrize("key", GUARD)
 def test_a_state_of_other_parameters_or_code_is_not_used(saved, capsys, key):
     assert Keeper(saved, GUARD | {key: "other"}, math.inf).load() is None
-    assert f"{saved} was made with other {key}: starting over" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert str(saved) in said and key in said
 
 
-def test_a_state_cut_short_or_damaged_is_not_used(saved, capsys, train, result):
-    whole = saved.read_bytes()
+def test_a_state_cut_short_or_damaged_is_not_used(saved, capsys, train, whole, result):
+    good = saved.read_bytes()
     chosen = random.Random(0)
     for broken in (
-        *(whole[: chosen.randrange(len(whole))] for _ in range(10)),
-        *(flipped(whole, chosen.randrange(len(whole))) for _ in range(30)),
+        *(good[: chosen.randrange(len(good))] for _ in range(10)),
+        *(flipped(good, chosen.randrange(len(good))) for _ in range(30)),
     ):
         saved.write_bytes(broken)
         assert Keeper(saved, GUARD, math.inf).load() is None
-        said = capsys.readouterr().err
-        assert re.match(rf"{saved} (cannot be read|is damaged).*: starting over", said)
-    again = train("twf", Keeper(saved, GUARD, math.inf))
-    assert result(again) == result(train("twf"))
+        assert str(saved) in capsys.readouterr().err
+    assert result(train("twf", Keeper(saved, GUARD, math.inf))) == whole("twf")
 
 
 def flipped(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
 
 
-def test_where_a_state_cannot_be_written_the_run_goes_on(train, result, tmp_path, capsys):
+def test_where_a_state_cannot_be_written_the_run_goes_on(train, whole, result, tmp_path, capsys):
     (tmp_path / "a file").write_text("")
     keeper = Keeper(tmp_path / "a file" / "state.safetensors", {}, 0.0)
-    assert result(train("er", keeper)) == result(train("er"))
-    assert "warning: " in capsys.readouterr().err
+    assert result(train("er", keeper)) == whole("er")
+    assert str(keeper.path) in capsys.readouterr().err
 
 
 def test_a_state_that_cannot_be_written_leaves_the_last_one(saved, monkeypatch, capsys):
@@ -143,7 +144,7 @@ def test_a_state_that_cannot_be_written_leaves_the_last_one(saved, monkeypatch, 
 
 
 def test_what_a_state_cannot_hold_is_refused():
-    with pytest.raises(TypeError, match="cannot hold a Generator"):
+    with pytest.raises(TypeError, match="Generator"):
         flatten({"a": [torch.Generator()]}, {})
 
 
@@ -218,9 +219,10 @@ def test_a_state_left_beside_its_record_is_removed_by_the_next_call(tiny_inputs,
 
 def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, run, lasting, monkeypatch):
     planned = run("er")
+    path = files.record_file("tiny", planned.id)
     execute(tiny_inputs, planned, CPU)
     whole = lasting(recorded(planned))
-    files.record_file("tiny", planned.id).unlink()
+    path.unlink()
 
     pause, pauses = Keeper.pause, []
 
@@ -233,8 +235,7 @@ def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, run, lasting, m
     monkeypatch.setattr(Keeper, "pause", stopped)
     with pytest.raises(Stopped):
         execute(tiny_inputs, planned, CPU)
-    assert len(pauses) == 3
-    assert not files.record_file("tiny", planned.id).exists()
+    assert len(pauses) == 3 and not path.exists()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     execute(tiny_inputs, planned, CPU)
     assert len(pauses) < 3 + 9  # it did not start over
@@ -243,9 +244,7 @@ def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, run, lasting, m
 
 def test_pretraining_stopped_after_every_step_gives_the_same_network(tiny_inputs, monkeypatch):
     path = files.checkpoint_file("origin")
-    pretrain(tiny_inputs, "origin", CPU)
-    with safe_open(path, "pt") as file:
-        whole = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    whole = load_file(path)  # as it was made for all tests
     path.unlink()
     pause, legs = Keeper.pause, 0
 
@@ -259,8 +258,8 @@ def test_pretraining_stopped_after_every_step_gives_the_same_network(tiny_inputs
         with contextlib.suppress(Stopped):
             pretrain(tiny_inputs, "origin", CPU)
     assert legs == 33 // 8 + 1  # the last leg has nothing left to train
-    with safe_open(path, "pt") as file:
-        assert all(torch.equal(file.get_tensor(name), whole[name]) for name in whole)
+    pieces = load_file(path)
+    assert all(torch.equal(pieces[name], tensor) for name, tensor in whole.items())
     assert not files.state_file("pretrain", "origin").exists()
 
 
@@ -275,19 +274,7 @@ def test_the_time_of_a_resumed_run_is_that_of_all_its_parts(tmp_path):
     assert 100.0 <= second.seconds < 130.0
 
 
-def test_a_run_started_twice_at_once_is_done_once(tmp_path):
-    path = tmp_path / "run" / "state.safetensors"
-    with (
-        keeping(path, {}, math.inf),
-        pytest.raises(UserError, match=rf"another process \(process {os.getpid()} on "),
-        keeping(path, {}, math.inf),
-    ):
-        pass
-    with keeping(path, {}, math.inf):
-        pass  # the lock is free again
-
-
-def test_the_lock_of_a_killed_process_is_free(tmp_path):
+def test_the_lock_of_a_run_is_taken_once_and_freed_by_a_killed_process(tmp_path):
     path = tmp_path / "run" / "state.safetensors"
 
     def hold() -> None:
@@ -298,9 +285,14 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path):
     process = in_a_fork(hold)
     while not (tmp_path / "held").exists():
         time.sleep(0.01)
-    with pytest.raises(UserError, match="another process"), keeping(path, {}, math.inf):
+    with pytest.raises(UserError, match=rf"\b{process}\b"), keeping(path, {}, math.inf):
         pass
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
-    with keeping(path, {}, math.inf):
-        pass
+    for _ in range(2):  # free when it was killed, and when it is left
+        with (
+            keeping(path, {}, math.inf),
+            pytest.raises(UserError, match=rf"\b{os.getpid()}\b"),
+            keeping(path, {}, math.inf),
+        ):
+            pass

@@ -6,7 +6,6 @@ import hashlib
 import json
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -15,6 +14,7 @@ from twf.data import store
 from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.jobs.run import execute
+from twf.learning.models.resnet import ResNet
 from twf.results import record
 from twf.study import Run
 from twf.study.methods import METHODS
@@ -38,21 +38,25 @@ def execute_and_read(params: Params, run: Run) -> dict[str, Any]:
 def test_a_run_writes_a_record_that_reads_back(tiny_inputs, method):
     run = planned(tiny_inputs, method)
     row = execute_and_read(tiny_inputs, run)
-    table = record.read(files.record_file("tiny", run.id))
-    assert table.schema.equals(record.SCHEMA)
+    path = files.record_file("tiny", run.id)
+    assert record.read(path).schema.equals(record.SCHEMA)
 
-    said = {name: row[name] for name in ("run", "study", "benchmark", "source", "method", "seed")}
-    assert said == {
-        "run": run.id,
-        "study": "tiny",
-        "benchmark": "split-target",
-        "source": "origin",
-        "method": method,
-        "seed": 0,
-    }
-    assert row["buffer"] == (16 if METHODS[method].rehearsal else None)
-    assert (row["status"], row["reason"]) == ("finished", None)
-    assert row["digest"] == run.digest == record.read_digest(files.record_file("tiny", run.id))
+    assert (
+        row.items()
+        >= {
+            "run": run.id,
+            "study": "tiny",
+            "benchmark": "split-target",
+            "source": "origin",
+            "method": method,
+            "seed": 0,
+            "buffer": 16 if METHODS[method].rehearsal else None,
+            "status": "finished",
+            "reason": None,
+            "digest": run.digest,
+        }.items()
+    )
+    assert record.read_digest(path) == run.digest
     phases = 1 if method == "joint" else 2
     for name in ("accuracy_class_il", "accuracy_task_il"):
         assert [len(accuracies) for accuracies in row[name]] == [2] * phases
@@ -63,24 +67,15 @@ def test_a_run_writes_a_record_that_reads_back(tiny_inputs, method):
     assert epochs == [(phase, epoch) for phase in range(phases) for epoch in range(2)]
     for entry in row["history"]:
         assert entry["loss"] == pytest.approx(sum(value for _, value in entry["terms"]))
-    assert row["seconds"] >= sum(entry["seconds"] for entry in row["history"]) > 0
+        assert entry["seconds"] > 0
+    assert row["seconds"] >= sum(entry["seconds"] for entry in row["history"])
     assert row["peak_memory_mib"] > 0
     assert row["started"].tzinfo is not None
     assert row["device"].endswith(", 1 thread") and row["host"]
 
-
-def test_a_record_says_where_its_result_comes_from(tiny_inputs):
-    run = planned(tiny_inputs, "er")
-    found = record.provenance(execute_and_read(tiny_inputs, run))
-    assert found.keys() == {
-        "parameters",
-        "code",
-        "inputs",
-        "versions",
-        "gpu",
-        "execution",
-        "deterministic",
-    }
+    found = record.provenance(row)
+    parts = ("parameters", "code", "inputs", "versions", "gpu", "execution", "deterministic")
+    assert found.keys() == set(parts)
     assert found["gpu"] is None  # it is a CPU's
     assert found["parameters"] == json.loads(run.parameters)
     assert found["code"].keys() == {"version", "commit", "method_hash"}
@@ -91,14 +86,6 @@ def test_a_record_says_where_its_result_comes_from(tiny_inputs):
     assert found["inputs"]["train_fingerprint"] != found["inputs"]["test_fingerprint"]
     assert found["versions"].keys() == {"python", "torch", "numpy"}
     assert found["versions"]["torch"] == torch.__version__
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_run_done_twice_gives_the_same_record(tiny_inputs, method, lasting):
-    run = planned(tiny_inputs, method)
-    assert lasting(execute_and_read(tiny_inputs, run)) == lasting(
-        execute_and_read(tiny_inputs, run)
-    )
 
 
 def test_a_diverged_run_is_recorded_as_such(tiny_inputs):
@@ -121,23 +108,13 @@ def test_a_run_that_fails_leaves_no_record(tiny_inputs, monkeypatch):
 
 
 def test_collected_records_are_a_row_each_ordered_by_run(tiny_inputs):
-    runs = [planned(tiny_inputs, method) for method in ("joint", "finetune", "er")]
+    runs = [planned(tiny_inputs, method) for method in ("joint", "finetune")]
     rows = {run.id: execute_and_read(tiny_inputs, run) for run in runs}
     output = files.runs_file("tiny")
     record.collect([files.record_file("tiny", run.id) for run in runs], output)
     collected = record.read(output)
     assert collected["run"].to_pylist() == sorted(rows)
     assert {row["run"]: row for row in collected.to_pylist()} == rows
-
-
-def test_a_record_of_another_version_is_refused(tiny_inputs):
-    run = planned(tiny_inputs, "finetune")
-    execute(tiny_inputs, run, CPU)
-    path = files.record_file("tiny", run.id)
-    other = pq.read_table(path).replace_schema_metadata({"twf_record_version": "0"})
-    pq.write_table(other, path)
-    with pytest.raises(Exception, match="record version 0, this code reads"):
-        record.read(path)
 
 
 def test_a_record_with_a_column_too_many_or_too_few_is_not_written(tmp_path):
@@ -148,14 +125,12 @@ def test_a_record_with_a_column_too_many_or_too_few_is_not_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_runs_start_from_their_sources_checkpoint(tiny_inputs, monkeypatch):
+def test_runs_start_from_their_sources_checkpoint(tiny_inputs):
     """Another checkpoint under the same name: another result, and another provenance."""
     run = planned(tiny_inputs, "finetune")
     before = execute_and_read(tiny_inputs, run)
     path = files.checkpoint_file("origin")
     checkpoint = checkpoints.load(path, run.network)
-    from twf.learning.models.resnet import ResNet
-
     network = ResNet(run.network, checkpoint.classes)
     checkpoint.into(network)
     with torch.no_grad():
@@ -186,5 +161,5 @@ def test_a_run_of_a_search_does_not_see_the_test_set(tiny_inputs):
 
 def test_too_few_images_to_evaluate_a_task_on_are_refused(tiny_inputs):
     run = planned(tiny_inputs, "er").model_copy(update={"held_out": 0.02})
-    with pytest.raises(UserError, match="no image of task . to evaluate on"):
+    with pytest.raises(UserError, match="split-target.er.16.s0: .* task"):
         execute(tiny_inputs, run, CPU)

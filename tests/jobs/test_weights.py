@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ SMALL = Network(architecture="resnet18", width=4)
 WIDE = Network(architecture="resnet50", width=4)
 
 Tensors = dict[str, Tensor]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "weights.pth"
 
 
 def network(shape: Network = SMALL, classes: int = 3) -> ResNet:
@@ -71,19 +77,16 @@ NAMES: dict[str, Callable[[Tensors], Tensors]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("names", "kind"), [*product(NAMES, ["pth"]), ("ours", "safetensors"), ("both", "safetensors")]
+)
 @pytest.mark.parametrize("shape", [SMALL, WIDE], ids=lambda shape: shape.architecture)
-@pytest.mark.parametrize("names", NAMES)
-@pytest.mark.parametrize("kind", ["pth", "safetensors"])
 def test_known_names_become_ours(tmp_path: Path, shape: Network, names: str, kind: str) -> None:
     ours = network(shape)
     if names == "half precision":
         ours.load_state_dict({k: v.half() for k, v in ours.state_dict().items()})
-    theirs = NAMES[names](ours.state_dict())
     file = tmp_path / f"weights.{kind}"
-    if kind == "pth":
-        torch.save(theirs, file)
-    else:
-        save_file({name: tensor.clone() for name, tensor in theirs.items()}, file)
+    (torch.save if kind == "pth" else save_file)(NAMES[names](ours.state_dict()), file)
     read = read_network(file, shape, classes=None)
     expected = ours.state_dict()
     assert read.state_dict().keys() == expected.keys()
@@ -92,6 +95,7 @@ def test_known_names_become_ours(tmp_path: Path, shape: Network, names: str, kin
 
 
 WRAPPINGS: dict[str, Callable[[Tensors], Any]] = {
+    "none": lambda tensors: tensors,
     "state_dict": lambda tensors: {"state_dict": tensors, "epoch": 3, "best": 71.2},
     "model": lambda tensors: {"model": OrderedDict(tensors), "optimizer": {"lr": [0.1]}},
     "both": lambda tensors: {"model": {"state_dict": tensors}},
@@ -99,18 +103,12 @@ WRAPPINGS: dict[str, Callable[[Tensors], Any]] = {
 
 
 @pytest.mark.parametrize("wrapping", WRAPPINGS)
+@pytest.mark.parametrize("zipped", [True, False])  # published weights of 2022 often are not
 def test_what_a_training_script_saves_around_the_weights_is_taken_off(
-    tmp_path: Path, wrapping: str
+    file: Path, wrapping: str, zipped: bool
 ) -> None:
-    torch.save(WRAPPINGS[wrapping](network().state_dict()), tmp_path / "weights.pth")
-    read = read_weights(tmp_path / "weights.pth")
-    assert read.keys() == network().state_dict().keys()
-
-
-def test_files_before_zip_are_read(tmp_path: Path) -> None:
-    """Published weights of 2022 and earlier often are such files."""
-    file = tmp_path / "weights.pth"
-    torch.save(network().state_dict(), file, _use_new_zipfile_serialization=False)
+    content = WRAPPINGS[wrapping](network().state_dict())
+    torch.save(content, file, _use_new_zipfile_serialization=zipped)
     assert read_weights(file).keys() == network().state_dict().keys()
 
 
@@ -133,93 +131,82 @@ class Malicious:
         return open, (str(self.file), "w")
 
 
+def refusal(file: Path, *network: Any) -> str:
+    """What is said of a file that is refused; it names the file."""
+    with pytest.raises(UserError) as caught:
+        read_network(file, *network) if network else read_weights(file)
+    assert str(file) in str(caught.value)
+    return str(caught.value)
+
+
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_file_that_would_run_code_is_refused_and_runs_nothing(
-    tmp_path: Path, zipped: bool
+    file: Path, tmp_path: Path, zipped: bool
 ) -> None:
-    file, trace = tmp_path / "weights.pth", tmp_path / "it ran"
+    trace = tmp_path / "it ran"
     content = network().state_dict() | {"more": Malicious(trace)}
     torch.save(content, file, _use_new_zipfile_serialization=zipped)
-    with pytest.raises(UserError, match=r"weights.pth asks for _?io.open, which could run code"):
-        read_weights(file)
+    assert "io.open" in refusal(file)
     assert not trace.exists()
 
 
-def test_a_whole_network_is_refused_with_what_to_save(tmp_path: Path) -> None:
-    torch.save(network(), tmp_path / "weights.pth")
-    message = (
-        r"asks for twf.learning.models.resnet.ResNet.*torch.save\(network.state_dict\(\), file\)"
-    )
-    with pytest.raises(UserError, match=message):
-        read_weights(tmp_path / "weights.pth")
+def test_a_whole_network_is_refused_with_what_to_save(file: Path) -> None:
+    torch.save(network(), file)
+    said = refusal(file)
+    assert "twf.learning.models.resnet.ResNet" in said
+    assert "torch.save(network.state_dict(), file)" in said
 
 
 @pytest.mark.parametrize("kind", ["pth", "safetensors"])
 @pytest.mark.parametrize("kept", [0, 0.5, 0.99])
-def test_a_torn_file_is_named(tmp_path: Path, kind: str, kept: float) -> None:
-    file = tmp_path / f"weights.{kind}"
+def test_a_torn_file_is_named(file: Path, kind: str, kept: float) -> None:
+    file = file.with_suffix(f".{kind}")
     (torch.save if kind == "pth" else save_file)(network().state_dict(), file)
     content = file.read_bytes()
     file.write_bytes(content[: int(kept * len(content))])
-    with pytest.raises(UserError, match=rf"weights.{kind} cannot be read"):
-        read_weights(file)
+    refusal(file)
 
 
-def test_what_is_no_file_of_weights_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "weights.pth"
+def test_what_is_no_file_of_weights_is_named(file: Path) -> None:
     file.write_text("<html>404</html>")
-    with pytest.raises(UserError, match=r"weights.pth cannot be read as weights"):
-        read_weights(file)
+    refusal(file)
     for content in (torch.zeros(3), [torch.zeros(3)], {}):
         torch.save(content, file)
-        with pytest.raises(UserError, match=r"weights.pth holds no tensors by name"):
-            read_weights(file)
+        refusal(file)
     torch.save({"epoch": 3, "weights": {"a": torch.zeros(3)}}, file)
-    with pytest.raises(UserError, match=r"'epoch' is no tensor.*'state_dict' or 'model'"):
-        read_weights(file)
+    said = refusal(file)
+    assert all(repr(name) in said for name in ("epoch", "state_dict", "model"))
 
 
+# How weights are changed, and how each kind of mistake is named.
 Change = Callable[[Tensors], object]
 WRONG: dict[str, Change] = {
     r"missing: layer1.0.conv1.weight$": lambda t: t.pop("layer1.0.conv1.weight"),
     r"unexpected: more.weight$": lambda t: t.update({"more.weight": torch.zeros(2)}),
-    r"of another shape: conv1.weight \[8, 3, 3, 3\] instead of \[4, 3, 3, 3\]$": lambda t: t.update(
+    r"conv1.weight \[8, 3, 3, 3\] .*\[4, 3, 3, 3\]$": lambda t: t.update(
         {"conv1.weight": torch.zeros(8, 3, 3, 3)}
     ),
     r"missing: conv1.weight, bn1.weight, bn1.bias, bn1.running_mean and 9\d more$": lambda t: [
         t.pop(name) for name in list(t) if not name.startswith("classifier.")
     ],
-    r"has no classifier: none of classifier.weight, linear.weight, fc.weight": lambda t: t.pop(
-        "classifier.weight"
-    ),
-    r"has two different tensors for classifier.bias": lambda t: t.update(
-        {"fc.bias": torch.ones(3)}
-    ),
+    r"classifier.weight, linear.weight, fc.weight": lambda t: t.pop("classifier.weight"),
+    r"classifier.bias.*fc.bias": lambda t: t.update({"fc.bias": torch.ones(3)}),
 }
 
 
 @pytest.mark.parametrize("message", WRONG)
-def test_weights_that_do_not_fit_are_told_apart(tmp_path: Path, message: str) -> None:
+def test_weights_that_do_not_fit_are_told_apart(file: Path, message: str) -> None:
     tensors = dict(network().state_dict())
     WRONG[message](tensors)
-    torch.save(tensors, tmp_path / "weights.pth")
-    with pytest.raises(UserError) as caught:
-        read_network(tmp_path / "weights.pth", SMALL, classes=3)
-    assert str(tmp_path / "weights.pth") in str(caught.value)
-    assert re.search(message, str(caught.value), re.MULTILINE), str(caught.value)
+    torch.save(tensors, file)
+    assert re.search(message, refusal(file, SMALL, 3), re.MULTILINE)
 
 
 @pytest.mark.parametrize(
-    ("asked", "classes", "said"),
-    [
-        (Network(architecture="resnet18", width=8), 3, "a resnet18 of width 8 with 3 classes"),
-        (WIDE, 3, "a resnet50 of width 4 with 3 classes"),
-        (SMALL, 10, "a resnet18 of width 4 with 10 classes"),
-    ],
+    ("asked", "classes"),
+    [(Network(architecture="resnet18", width=8), 3), (WIDE, 3), (SMALL, 10)],
 )
-def test_another_network_is_refused(
-    tmp_path: Path, asked: Network, classes: int, said: str
-) -> None:
-    torch.save(network().state_dict(), tmp_path / "weights.pth")
-    with pytest.raises(UserError, match=rf"weights.pth does not fit {said}"):
-        read_network(tmp_path / "weights.pth", asked, classes)
+def test_another_network_is_refused(file: Path, asked: Network, classes: int) -> None:
+    torch.save(network().state_dict(), file)
+    named = rf"{asked.architecture} .*{asked.width}.* {classes} classes"
+    assert re.search(named, refusal(file, asked, classes))

@@ -51,6 +51,8 @@ def plan(values: Values) -> Plan:
 
 def test_every_combination_of_a_grid_is_a_trial_and_the_rest_stays_as_set(values):
     planned = plan(values)
+    assert len(planned.search) == 4  # two methods, two protocols, which share their runs
+    assert len(planned.runs) == 2 + 6
     (cell,) = [c for c in planned.search if (c.method, c.protocol) == ("derpp", "class-il")]
     tried = [trial.hyperparameters.model_dump() for trial in cell.trials]
     expected = [
@@ -64,12 +66,6 @@ def test_every_combination_of_a_grid_is_a_trial_and_the_rest_stays_as_set(values
             assert planned.runs[run].held_out == 0.25
             assert planned.runs[run].seed == seed
     assert planned.tables == {}
-
-
-def test_both_protocols_share_the_runs_of_a_trial(values):
-    planned = plan(values)
-    assert len(planned.search) == 4  # two methods, two protocols
-    assert len(planned.runs) == 2 + 6
 
 
 def test_a_trials_name_does_not_change_when_the_grid_grows(values):
@@ -123,33 +119,28 @@ def test_each_grid_of_the_papers_search_has_several_points_and_the_published_val
     assert {(c.benchmark, c.method, c.buffer, c.protocol) for c in planned.search} == published
 
 
+BOTH = {"er": {"lr": [0.1]}, "derpp": {"beta": [1.0]}}
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        ({"grids": {"er": {"lr": [0.1]}}}, "search.grids: say which values of derpp to try"),
-        ({"held_out": 1.0}, "search.held_out: Input should be less than 1"),
-        ({"points": 0}, "search.points: Input should be greater than 0"),
-        (
-            {"grids": {"er": {"lr": [0.0]}, "derpp": {"beta": [1.0]}}},
-            "search.grids.er.lr: Input should be greater than 0 (is: 0.0)",
-        ),
-        (
-            {"grids": {"er": {"alpha": [1.0]}, "derpp": {"beta": [1.0]}}},
-            "search.grids.er: er has no 'alpha'; allowed: lr",
-        ),
+        ({"grids": {"er": {"lr": [0.1]}}}, "search.grids: .*derpp"),
+        ({"held_out": 1.0}, "search.held_out: "),
+        ({"points": 0}, "search.points: "),
+        ({"grids": BOTH | {"er": {"lr": [0.0]}}}, r"search.grids.er.lr: .*\(is: 0.0\)"),
+        ({"grids": BOTH | {"er": {"alpha": [1.0]}}}, "search.grids.er: .*'alpha'; allowed: lr"),
     ],
 )
-def test_a_mistake_is_refused_with_its_key(values, change, message):
+def test_a_mistake_is_refused_with_its_key(values, change, named):
     search_of(values).update(change)
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError, match=f"studies.tiny.experiments.search.{named}"):
         reading.check(values)
-    assert "studies.tiny.experiments.search." in str(refused.value)
-    assert message in str(refused.value)
 
 
 def test_a_search_has_no_variants(values):
     values["studies"]["tiny"]["experiments"]["search"]["variants"] = {"a": {"title": "A"}}
-    with pytest.raises(UserError, match="has no variants and no probes"):
+    with pytest.raises(UserError, match="studies.tiny.experiments.search.search: .*variants"):
         reading.check(values)
 
 
@@ -171,16 +162,9 @@ def test_a_study_takes_the_best_of_a_search(tuned):
     assert set(rates.values()) == {0.7, 0.05}
 
 
-def test_hyperparameters_that_are_not_there_are_named_with_what_makes_them(tuned):
-    Path(tuned["studies"]["tiny"]["best_hyperparameters"]).unlink()
-    with pytest.raises(
-        UserError, match=r"studies.tiny.best_hyperparameters: no .*best.yaml.*snakemake"
-    ):
-        plan(tuned)
-
-
-@pytest.mark.parametrize("text", ["- {method: er}", "a: [", "{}"])
-def test_a_file_that_holds_no_hyperparameters_is_refused(tuned, text):
-    Path(tuned["studies"]["tiny"]["best_hyperparameters"]).write_text(text)
-    with pytest.raises(UserError, match="is not what `twf search` writes"):
+@pytest.mark.parametrize("text", [None, "- {method: er}", "a: [", "{}"])
+def test_a_file_that_is_missing_or_holds_no_hyperparameters_is_named(tuned, text):
+    best = Path(tuned["studies"]["tiny"]["best_hyperparameters"])
+    best.unlink() if text is None else best.write_text(text)
+    with pytest.raises(UserError, match=rf"{best}.*{'snakemake' if text is None else ''}"):
         plan(tuned)

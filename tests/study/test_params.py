@@ -53,157 +53,100 @@ def test_the_projects_params_load():
 
 SPLIT = "benchmarks.split-target"
 MAIN = "studies.tiny.experiments.main"
+ORIGIN = "sources.origin"
+IMAGES = "datasets.target.augmentation"
 
-# Where a value is changed, to what, and what the message must say of it.
-WRONG: list[tuple[str, Any, list[str]]] = [
-    # unknown keys, from the top to the deepest
-    ("benchmark", {}, ["unknown key 'benchmark' (did you mean 'benchmarks'?)", "allowed: study, "]),
-    ("zzz", 1, ["unknown key 'zzz'; allowed: study, gpu_slots, tracking, fidelity, "]),
-    ("tracking.mod", "off", ["tracking: unknown key 'mod' (did you mean 'mode'?)", "entity"]),
-    (f"{SPLIT}.epoch", 3, [f"{SPLIT}: unknown key 'epoch' (did you mean 'epochs'?)", "lr_decay"]),
-    (
-        "datasets.target.classses",
-        4,
-        ["datasets.target: unknown key 'classses' (did you mean 'classes'?)", "allowed: title, "],
-    ),
-    (
-        "datasets.target.augmentation.flips",
-        True,
-        ["datasets.target.augmentation: unknown key 'flips' (did you mean 'flip'?)", "padding"],
-    ),
-    (
-        "sources.origin.pretraining.epoch",
-        1,
-        ["sources.origin.pretraining: unknown key 'epoch' (did you mean 'epochs'?)", "momentum"],
-    ),
-    (
-        f"{SPLIT}.methods.joints",
-        {"lr": 0.1},
-        [f"{SPLIT}.methods: unknown key 'joints' (did you mean 'joint'?)", "finetune"],
-    ),
-    (
-        f"{SPLIT}.methods.twf.lambda_pf",
-        0.1,
-        [f"{SPLIT}.methods.twf: unknown key 'lambda_pf' (did you mean 'lambda_fp'?)", "beta"],
-    ),
-    (
-        f"{SPLIT}.methods.er.alpha",
-        0.1,
-        [f"{SPLIT}.methods.er: unknown key 'alpha'", "allowed: lr, overrides"],
-    ),
-    (
-        f"{SPLIT}.methods.twf.overrides",
-        [{"bufer": 16}],
-        [f"{SPLIT}.methods.twf.overrides.0: unknown key 'bufer' (did you mean 'buffer'?)"],
-    ),
-    (f"{MAIN}.method", ["er"], [f"{MAIN}: unknown key 'method' (did you mean 'methods'?)"]),
-    ("fidelity.F16", "paper", ["fidelity.F16: ", "'F1', 'F2'"]),
-    # wrong types
-    (f"{SPLIT}.epochs", "five", [f"{SPLIT}.epochs: ", "valid integer", "(is: 'five')"]),
-    (f"{SPLIT}.epochs", 2.5, [f"{SPLIT}.epochs: ", "valid integer", "(is: 2.5)"]),
-    (f"{SPLIT}.epochs", True, [f"{SPLIT}.epochs: ", "valid integer", "(is: True)"]),
-    (f"{SPLIT}.epochs", None, [f"{SPLIT}.epochs: ", "valid integer", "(is: None)"]),
-    (f"{SPLIT}.epochs", REMOVE, [f"{SPLIT}.epochs: ", "required"]),
-    (f"{SPLIT}.buffers", 16, [f"{SPLIT}.buffers: ", "valid list", "(is: 16)"]),
-    (f"{SPLIT}.methods.er.lr", "0.1", [f"{SPLIT}.methods.er.lr: ", "number", "(is: '0.1')"]),
-    (f"{SPLIT}.methods.er.lr", False, [f"{SPLIT}.methods.er.lr: ", "number", "(is: False)"]),
-    (f"{SPLIT}.methods.er", 0.1, [f"{SPLIT}.methods.er: ", "dictionary", "(is: 0.1)"]),
-    (
-        "datasets.target.augmentation.flip",
-        1,
-        ["datasets.target.augmentation.flip: ", "valid boolean", "(is: 1)"],
-    ),
-    (
-        "datasets.target.augmentation.mean",
-        [0.5, 0.5],
-        ["datasets.target.augmentation.mean: ", "at least 3 items", "(is: [0.5, 0.5])"],
-    ),
-    ("datasets.target.classes", "4", ["datasets.target.classes: ", "integer", "(is: '4')"]),
-    ("studies.tiny.seeds.0", -1, ["studies.tiny.seeds.0: ", "greater than or equal", "(is: -1)"]),
-    # numbers that mean nothing
-    (f"{SPLIT}.methods.er.lr", -0.1, [f"{SPLIT}.methods.er.lr: ", "greater than 0", "(is: -0.1)"]),
-    (f"{SPLIT}.methods.er.lr", 0, [f"{SPLIT}.methods.er.lr: ", "greater than 0", "(is: 0)"]),
-    (f"{SPLIT}.methods.er.lr", float("inf"), [f"{SPLIT}.methods.er.lr: ", "finite", "(is: inf)"]),
-    (f"{SPLIT}.methods.er.lr", float("nan"), [f"{SPLIT}.methods.er.lr: ", "finite", "(is: nan)"]),
-    (
-        f"{SPLIT}.methods.derpp.alpha",
-        -1,
-        [f"{SPLIT}.methods.derpp.alpha: ", "greater than or equal to 0", "(is: -1)"],
-    ),
-    (
-        f"{SPLIT}.methods.derpp.overrides",
-        [{"beta": -2.0}],
-        [f"{SPLIT}.methods.derpp.overrides.0.beta: ", "or equal to 0", "(is: -2.0)"],
-    ),
-    (f"{SPLIT}.batch_size", 0, [f"{SPLIT}.batch_size: ", "greater than 0", "(is: 0)"]),
-    (f"{SPLIT}.tasks", 1, [f"{SPLIT}.tasks: ", "greater than or equal to 2", "(is: 1)"]),
-    ("datasets.target.size", 8, ["datasets.target.size: ", "equal to 16", "(is: 8)"]),
-    # words that are not among those allowed
-    (
-        f"{MAIN}.methods",
-        ["er", "dreams"],
-        [f"{MAIN}.methods.1: ", "(is: 'dreams')", *(repr(name) for name in METHODS)],
-    ),
-    (
-        "sources.origin.network.architecture",
-        "resnet34",
-        ["sources.origin.network.architecture: ", "'resnet18' or 'resnet50'", "(is: 'resnet34')"],
-    ),
-    ("datasets.target.reader", "csv", ["datasets.target: ", "'csv'", "'archive'", "'digits'"]),
-    ("tracking.mode", "yes", ["tracking.mode: ", "'offline' or 'off'", "(is: 'yes')"]),
+# Keys that are unknown, from the top to the deepest, and the one that is proposed.
+UNKNOWN = {
+    "benchmark": "benchmarks",
+    "tracking.mod": "mode",
+    f"{SPLIT}.epoch": "epochs",
+    "datasets.target.classses": "classes",
+    f"{IMAGES}.flips": "flip",
+    f"{ORIGIN}.pretraining.epoch": "epochs",
+    f"{SPLIT}.methods.joints": "joint",
+    f"{SPLIT}.methods.twf.lambda_pf": "lambda_fp",
+    f"{MAIN}.method": "methods",
+}
+# Values of wrong types, and numbers that mean nothing.
+WRONG = {
+    f"{SPLIT}.epochs": ["five", 2.5, True, None, REMOVE],
+    f"{SPLIT}.buffers": [16],
+    f"{SPLIT}.methods.er": [0.1],
+    f"{SPLIT}.methods.er.lr": ["0.1", False, -0.1, 0, float("inf"), float("nan")],
+    f"{SPLIT}.methods.derpp.alpha": [-1],
+    f"{SPLIT}.batch_size": [0],
+    f"{SPLIT}.tasks": [1],
+    f"{SPLIT}.data": ["My Set"],
+    f"{IMAGES}.flip": [1],
+    f"{IMAGES}.mean": [[0.5, 0.5]],
+    "datasets.target.classes": ["4"],
+    "datasets.target.size": [8],
+    "studies.tiny.seeds.0": [-1],
+}
+# Words that are not among those allowed, and what only the whole can tell; what must be named.
+OTHERS: list[tuple[str, Any, list[str]]] = [
+    ("zzz", 1, ["'zzz'", "study, gpu_slots, tracking, fidelity"]),
+    (f"{SPLIT}.methods.er.alpha", 1, [f"{SPLIT}.methods.er: ", "'alpha'", "lr, overrides"]),
+    ("fidelity.F16", "paper", ["fidelity.F16", "'F1', 'F2'"]),
+    (f"{SPLIT}.methods.twf.overrides", [{"bufer": 16}], ["overrides.0", "'bufer'", "'buffer'"]),
+    (f"{SPLIT}.methods.derpp.overrides", [{"beta": -2.0}], ["derpp.overrides.0.beta", "-2.0"]),
+    (f"{MAIN}.methods", ["er", "dreams"], [f"{MAIN}.methods.1", "'dreams'", *map(repr, METHODS)]),
+    (f"{ORIGIN}.network.architecture", "resnet34", ["architecture", "'resnet18'", "'resnet50'"]),
+    ("datasets.target.reader", "csv", ["datasets.target", "'csv'", "'archive'", "'digits'"]),
+    ("tracking.mode", "yes", ["tracking.mode", "'offline'", "'off'", "'yes'"]),
     (
         f"{SPLIT}.methods.er.overrides",
         [{"protocol": "domain-il", "lr": 0.1}],
-        [f"{SPLIT}.methods.er.overrides.0.protocol: ", "'class-il' or 'task-il'", "'domain-il'"],
+        ["er.overrides.0.protocol", "'class-il'", "'task-il'", "'domain-il'"],
     ),
-    (f"{SPLIT}.data", "My Set", [f"{SPLIT}.data: ", "'^[a-z0-9][a-z0-9-]*$'", "(is: 'My Set')"]),
-    # what only the whole can tell
-    (f"{SPLIT}.tasks", 3, [f"{SPLIT}.tasks: 3 ", "4 classes of target; allowed: 2, 4"]),
-    (f"{SPLIT}.data", "targets", [f"{SPLIT}.data: 'targets'", "allowed: target, origin"]),
-    (f"{SPLIT}.source", "orign", [f"{SPLIT}.source: 'orign'", "allowed: origin"]),
-    ("sources.origin.data", "nothing", ["sources.origin.data: 'nothing'", "allowed: target, ori"]),
-    ("study", "large", ["study: 'large' does not exist; allowed: tiny"]),
-    (f"{MAIN}.benchmarks", ["split"], [f"{MAIN}.benchmarks: 'split'", "allowed: split-target"]),
-    (f"{MAIN}.source", "svhn", [f"{MAIN}.source: 'svhn'", "allowed: origin"]),
+    (f"{SPLIT}.tasks", 3, [f"{SPLIT}.tasks: 3", "4 classes of target", "2, 4"]),
+    (f"{SPLIT}.data", "targets", [f"{SPLIT}.data", "'targets'", "target, origin"]),
+    (f"{SPLIT}.source", "orign", [f"{SPLIT}.source", "'orign'", "allowed: origin"]),
+    (f"{ORIGIN}.data", "nothing", [f"{ORIGIN}.data", "'nothing'", "target, ori"]),
+    ("study", "large", ["study", "'large'", "tiny"]),
+    (f"{MAIN}.benchmarks", ["split"], [f"{MAIN}.benchmarks", "'split'", "split-target"]),
+    (f"{MAIN}.source", "svhn", [f"{MAIN}.source", "'svhn'", "origin"]),
     (
         f"{SPLIT}.methods.er.overrides",
         [{"buffer": 32, "lr": 0.1}],
-        [f"{SPLIT}.methods.er.overrides.0.buffer: 32 ", f"{SPLIT}.buffers; allowed: 16"],
+        ["er.overrides.0.buffer: 32", f"{SPLIT}.buffers", "16"],
     ),
-    (
-        f"{SPLIT}.methods.er",
-        REMOVE,
-        [f"{MAIN}.methods: 'er' has no hyperparameters; add {SPLIT}.methods.er"],
+    (f"{SPLIT}.methods.er", REMOVE, [f"{MAIN}.methods", "'er'", f"{SPLIT}.methods.er"]),
+    (f"{ORIGIN}.weights", "a.safetensors", [ORIGIN, "'data'", "'pretraining'", "'weights'"]),
+    (f"{ORIGIN}.data", REMOVE, [ORIGIN, "'data'", "'pretraining'"]),
+]
+CASES = [
+    *((path, 1, [*path.rsplit(".", 1), repr(other)]) for path, other in UNKNOWN.items()),
+    *(
+        (path, value, [f"{path}: "] if value is REMOVE else [f"{path}: ", repr(value)])
+        for path, values in WRONG.items()
+        for value in values
     ),
-    (
-        "sources.origin.weights",
-        "file.safetensors",
-        ["sources.origin: ", "give either both 'data' and 'pretraining', or 'weights' alone"],
-    ),
-    ("sources.origin.data", REMOVE, ["sources.origin: ", "both 'data' and 'pretraining'"]),
+    *OTHERS,
 ]
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"), WRONG, ids=[f"{path}={value!r:.20}" for path, value, _ in WRONG]
+    ("path", "value", "named"), CASES, ids=[f"{path}={value!r:.20}" for path, value, _ in CASES]
 )
-def test_a_wrong_value_is_named_with_its_place_and_what_is_allowed(path, value, said, tiny_values):
+def test_a_wrong_value_is_named_with_its_place_and_what_is_allowed(path, value, named, tiny_values):
     reading.check(tiny_values)  # right before the change
     text = complaint(put(tiny_values, path, value))
-    assert text.startswith("params.yaml is wrong:\n  ")
-    for part in said:
+    assert text.startswith("params.yaml")
+    for part in named:
         assert part in text
     assert len(text.splitlines()) == 2, "one mistake, one line"
 
 
 @pytest.mark.parametrize("values", [None, [], "study", 3])
 def test_what_is_no_mapping_at_all_is_a_users_mistake(values):
-    assert "params.yaml is wrong" in complaint(values)
+    assert "params.yaml" in complaint(values)
 
 
 def test_a_name_that_no_file_could_have_is_refused(tiny_values):
     tiny_values["studies"]["a/b"] = tiny_values["studies"]["tiny"]
-    assert "studies.a/b: String should match pattern" in complaint(tiny_values)
+    assert "studies.a/b: " in complaint(tiny_values)
 
 
 def test_several_mistakes_are_all_listed(tiny_values):
@@ -238,7 +181,7 @@ def paths(values: Any, prefix: str = "") -> list[str]:
 odd = st.sampled_from([None, True, -1, 0, 10**30, 1.5, "", "x", [], [[1]], {}, {"x": 1}, {1: 2}])
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.sampled_from(paths(PROJECT_VALUES)), odd)
 def test_no_value_whatever_makes_the_check_itself_fail(path, value):
     """A wrong value is a `UserError` that names a key on its way, never another exception."""
@@ -249,24 +192,21 @@ def test_no_value_whatever_makes_the_check_itself_fail(path, value):
     except UserError as error:
         message = str(error)
     if message:  # some values are right
-        assert message.startswith("params.yaml is wrong:\n  ")
+        assert message.startswith("params.yaml")
     if message and value != {}:  # which is right itself; then those miss it that name its keys
         assert path.split(".")[0] in message
 
 
-def load_text(folder: Path, text: str) -> params.Params:
-    (folder / "params.yaml").write_text(text)
+def load_text(folder: Path, text: str | bytes) -> params.Params:
+    (folder / "params.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     return reading.load(folder / "params.yaml")
 
 
 def test_a_power_of_ten_that_yaml_reads_as_text_comes_with_the_remedy(tmp_path, tiny_values):
     text = yaml.safe_dump(put(tiny_values, f"{SPLIT}.methods.er.lr", 0.0625))
     load_text(tmp_path, text)
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=rf"{SPLIT}.methods.er.lr: .*1\.0e-4.*'1e-4'"):
         load_text(tmp_path, text.replace("0.0625", "1e-4"))
-    assert f"{SPLIT}.methods.er.lr: " in str(caught.value)
-    assert "1.0e-4 rather than 1e-4" in str(caught.value)
-    assert "(is: '1e-4')" in str(caught.value)
     loaded = load_text(tmp_path, text.replace("0.0625", "1.0e-4"))
     assert loaded.benchmarks["split-target"].hyperparameters("er", 16, "class-il").lr == 1e-4
 
@@ -274,9 +214,9 @@ def test_a_power_of_ten_that_yaml_reads_as_text_comes_with_the_remedy(tmp_path, 
 def test_a_key_given_twice_is_named_with_its_line(tmp_path, tiny_values):
     text = yaml.safe_dump(tiny_values, sort_keys=False)
     line = len(text.splitlines()) + 1
-    with pytest.raises(UserError, match=rf"params.yaml: line {line}: key 'study' twice"):
+    with pytest.raises(UserError, match=rf"params.yaml: line {line}: .*'study'"):
         load_text(tmp_path, text + "study: other\n")
-    with pytest.raises(UserError, match=r"line 2: key 'lr' twice"):
+    with pytest.raises(UserError, match=r"line 2: .*'lr'"):
         load_text(tmp_path, "a:\n  b: [{lr: 1, lr: 2}]\n")
 
 
@@ -293,31 +233,19 @@ def test_anchors_may_be_merged(tmp_path, tiny_values):
 @pytest.mark.parametrize(
     "content",
     [
-        b"study: [tiny",
-        b"a: b: c",
-        b"\tstudy: tiny",
-        b"? [a]\n: b",
-        b"{{ x }}: 1",
-        b"a: \xff",
-        b"\0",
+        *(b"study: [tiny", b"a: b: c", b"\tstudy: tiny", b"? [a]\n: b", b"{{ x }}: 1"),
+        *(b"a: \xff", b"\0", b""),
     ],
 )
-def test_what_is_not_yaml_is_a_users_mistake(tmp_path, content):
-    (tmp_path / "params.yaml").write_bytes(content)
-    with pytest.raises(UserError, match=r"params.yaml is not valid YAML"):
-        reading.load(tmp_path / "params.yaml")
+def test_what_is_not_yaml_or_empty_is_a_users_mistake(tmp_path, content):
+    with pytest.raises(UserError, match=r"params\.yaml"):
+        load_text(tmp_path, content)
 
 
-def test_an_empty_file_is_a_users_mistake(tmp_path):
-    with pytest.raises(UserError, match=r"params.yaml is wrong"):
-        load_text(tmp_path, "")
-
-
-def test_a_missing_file_is_named_with_the_remedy(tmp_path):
-    with pytest.raises(UserError, match=r"no file .*absent.yaml: .*--params"):
-        reading.load(tmp_path / "absent.yaml")
-    with pytest.raises(UserError, match=r"--params"):
-        reading.load(tmp_path)  # a folder
+@pytest.mark.parametrize("name", ["absent.yaml", ""])  # the second is a folder
+def test_a_missing_file_is_named_with_the_remedy(tmp_path, name):
+    with pytest.raises(UserError, match=rf"{name}.*--params"):
+        reading.load(tmp_path / name)
 
 
 def test_a_later_override_wins_and_others_do_not_touch_a_cell(tiny_values):
@@ -399,6 +327,11 @@ OUR_NAMES = {  # others are called as in the paper
 NOT_THE_PAPERS = ("derpp-ewc", "derpp-pretraining")  # of figures without a table of values
 
 
+def printed_rows() -> list[dict[str, str]]:
+    with (PROJECT / "tests/hyperparameters.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def shared_in_params(benchmark: params.Benchmark, source: params.Source) -> dict[str, str]:
     """A benchmark's `shared` rows, as params.yaml has them."""
     rows = {
@@ -414,9 +347,7 @@ def shared_in_params(benchmark: params.Benchmark, source: params.Source) -> dict
 
 
 def test_the_hyperparameters_are_those_that_the_paper_prints():
-    loaded = reading.load(PROJECT / files.PARAMS)
-    with (PROJECT / "tests/hyperparameters.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    loaded, rows = reading.load(PROJECT / files.PARAMS), printed_rows()
     assert len(rows) == sum(PRINTED_ROWS.values())
     compared = 0
     for row in rows:
@@ -444,10 +375,8 @@ def test_the_hyperparameters_are_those_that_the_paper_prints():
 def test_every_hyperparameter_of_the_papers_cells_is_printed():
     """The other way round: nothing is set that the paper does not print."""
     loaded = reading.load(PROJECT / files.PARAMS)
-    with (PROJECT / "tests/hyperparameters.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
     printed: dict[tuple[str, ...], set[str]] = {}
-    for row in rows:
+    for row in printed_rows():
         name = OUR_NAMES.get((row["method"], row["hyperparameter"]), row["hyperparameter"])
         cell = (row["benchmark"], row["method"], row["buffer_size"], row["protocol"])
         printed.setdefault(cell, set()).add(name)

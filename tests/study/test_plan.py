@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import csv
 from collections import Counter
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 import pytest
@@ -55,44 +57,22 @@ def test_identifiers_say_benchmark_method_buffer_and_seed(values):
     ]
 
 
-def test_a_run_that_both_protocols_share_is_there_once(values):
-    planned = plan(values)
-    cells = planned.tables["main.split-target"].cells
-    assert [(c.method, c.buffer, c.protocol) for c in cells] == [
-        ("joint", None, "class-il"),
-        ("joint", None, "task-il"),
-        ("er", 16, "class-il"),
-        ("er", 16, "task-il"),
-    ]
-    assert [c.runs[0] for c in cells] == ["split-target.joint.s0"] * 2 + [
-        "split-target.er.16.s0"
-    ] * 2
-    assert len(planned.runs) == 2
-
-
 def test_task_il_has_a_run_of_its_own_only_where_its_hyperparameters_differ(values):
     values["benchmarks"]["split-target"]["buffers"] = [16, 32]
     er(values)["overrides"] = [{"buffer": 32, "protocol": "task-il", "lr": 0.2}]
     planned = plan(values)
-    assert set(planned.runs) == {
-        "split-target.joint.s0",
-        "split-target.er.16.s0",
-        "split-target.er.32.s0",
-        "split-target.er.32.task-il.s0",
-    }
+    cells = planned.tables["main.split-target"].cells
+    assert [(c.method, c.buffer, c.protocol, c.runs[0]) for c in cells] == [
+        ("joint", None, "class-il", "split-target.joint.s0"),
+        ("joint", None, "task-il", "split-target.joint.s0"),
+        ("er", 16, "class-il", "split-target.er.16.s0"),
+        ("er", 16, "task-il", "split-target.er.16.s0"),
+        ("er", 32, "class-il", "split-target.er.32.s0"),
+        ("er", 32, "task-il", "split-target.er.32.task-il.s0"),
+    ]
+    assert set(planned.runs) == {cell.runs[0] for cell in cells}
     assert planned.runs["split-target.er.32.s0"].hyperparameters.lr == 0.05
     assert planned.runs["split-target.er.32.task-il.s0"].hyperparameters.lr == 0.2
-    runs = {
-        (c.buffer, c.protocol): c.runs[0]
-        for c in planned.tables["main.split-target"].cells
-        if c.method == "er"
-    }
-    assert runs == {
-        (16, "class-il"): "split-target.er.16.s0",
-        (16, "task-il"): "split-target.er.16.s0",
-        (32, "class-il"): "split-target.er.32.s0",
-        (32, "task-il"): "split-target.er.32.task-il.s0",
-    }
 
 
 @pytest.mark.parametrize("protocol", ["class-il", "task-il"])
@@ -100,11 +80,6 @@ def test_class_ils_run_keeps_its_name_when_either_protocol_changes(values, proto
     before = plan(values).runs["split-target.er.16.s0"]
     er(values)["overrides"] = [{"protocol": protocol, "lr": 0.2}]
     runs = plan(values).runs
-    assert set(runs) == {
-        "split-target.joint.s0",
-        "split-target.er.16.s0",
-        "split-target.er.16.task-il.s0",
-    }
     same = "er.16.s0" if protocol == "task-il" else "er.16.task-il.s0"
     assert runs[f"split-target.{same}"].digest == before.digest
 
@@ -193,57 +168,45 @@ def test_a_run_carries_everything_of_its_cell(values):
     }
 
 
-def change(values: Values, path: str, value: Any) -> Values:
-    *parents, last = path.split(".")
-    place = values
-    for part in parents:
-        place = place[part]
-    place[last] = value
-    return values
-
-
 def digest(values: Values, name: str = "tiny") -> str:
     (run,) = [run for run in plan(values, name).runs.values() if run.method == "er"]
     return run.digest
 
 
-DECISIVE = {
-    "benchmarks.split-target.epochs": 3,
-    "benchmarks.split-target.batch_size": 4,
-    "benchmarks.split-target.tasks": 4,
-    "benchmarks.split-target.buffers": [8],
-    "benchmarks.split-target.lr_decay": {"factor": 0.1, "epochs": [1]},
-    "benchmarks.split-target.methods.er.lr": 0.06,
-    "datasets.target.augmentation.padding": 4,
-    "datasets.target.augmentation.flip": False,
-    "datasets.target.augmentation.mean": [0.5, 0.5, 0.4],
-    "datasets.target.augmentation.std": [0.5, 0.5, 0.5],
-    "sources.origin.network.width": 8,
-    "sources.origin.network.architecture": "resnet50",
-    "studies.tiny.seeds": [1],
-}
-INDIFFERENT = {
-    "tracking": {"mode": "online", "project": "other", "entity": "me"},
-    "studies.tiny.title": "Another title",
-    "studies.tiny.experiments.main.title": "Another title",
-    "studies.tiny.experiments.main.methods": ["er"],
-    "benchmarks.split-target.title": "Another title",
-    "benchmarks.split-target.methods.joint.lr": 0.9,
-    "datasets.target.title": "Another title",
-    "datasets.origin.augmentation.padding": 4,
-}
+# Changes by key, and whether they decide the result.
+CHANGES: list[tuple[str, Any, bool]] = [
+    ("benchmarks.split-target.epochs", 3, True),
+    ("benchmarks.split-target.batch_size", 4, True),
+    ("benchmarks.split-target.tasks", 4, True),
+    ("benchmarks.split-target.buffers", [8], True),
+    ("benchmarks.split-target.lr_decay", {"factor": 0.1, "epochs": [1]}, True),
+    ("benchmarks.split-target.methods.er.lr", 0.06, True),
+    ("datasets.target.augmentation.padding", 4, True),
+    ("datasets.target.augmentation.flip", False, True),
+    ("datasets.target.augmentation.mean", [0.5, 0.5, 0.4], True),
+    ("datasets.target.augmentation.std", [0.5, 0.5, 0.5], True),
+    ("sources.origin.network.width", 8, True),
+    ("sources.origin.network.architecture", "resnet50", True),
+    ("studies.tiny.seeds", [1], True),
+    ("tracking", {"mode": "online", "project": "other", "entity": "me"}, False),
+    ("studies.tiny.title", "Another title", False),
+    ("studies.tiny.experiments.main.title", "Another title", False),
+    ("studies.tiny.experiments.main.methods", ["er"], False),
+    ("benchmarks.split-target.title", "Another title", False),
+    ("benchmarks.split-target.methods.joint.lr", 0.9, False),
+    ("datasets.target.title", "Another title", False),
+    ("datasets.origin.augmentation.padding", 4, False),
+]
 
 
-@pytest.mark.parametrize("path", DECISIVE)
-def test_the_digest_changes_with_what_decides_the_result(values, path):
+@pytest.mark.parametrize(
+    ("path", "value", "decides"), CHANGES, ids=[f"{path}-{decides}" for path, _, decides in CHANGES]
+)
+def test_the_digest_changes_with_what_decides_the_result_alone(values, path, value, decides):
     before = digest(values)
-    assert digest(change(values, path, DECISIVE[path])) != before
-
-
-@pytest.mark.parametrize("path", INDIFFERENT)
-def test_the_digest_does_not_change_with_what_does_not(values, path):
-    before = digest(values)
-    assert digest(change(values, path, INDIFFERENT[path])) == before
+    *parents, last = path.split(".")
+    reduce(getitem, parents, values)[last] = value
+    assert (digest(values) != before) == decides
 
 
 def test_the_digest_does_not_depend_on_the_study_or_experiment_that_asks(values):
@@ -260,7 +223,7 @@ def test_writing_a_whole_number_without_its_point_is_no_change(values):
     assert digest(values) == before
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data())
 def test_cells_name_exactly_the_runs_with_their_own_parameters(data):
     """Whatever the overrides: each cell's run has its hyperparameters, and no run is left over."""
@@ -294,7 +257,7 @@ def test_cells_name_exactly_the_runs_with_their_own_parameters(data):
 
 
 def test_an_unknown_study_is_named_with_those_there_are(values):
-    with pytest.raises(UserError, match="no study 'large' in params.yaml; there is tiny"):
+    with pytest.raises(UserError, match="'large' .*tiny"):
         plan(values, "large")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from twf.learning.augmentation import Augment
@@ -53,7 +53,6 @@ def answers(draw):
     return table, torch.tensor(labels), tasks
 
 
-@settings(max_examples=100)
 @given(answers())
 def test_accuracy_per_task_agrees_with_a_loop(case):
     table, labels, tasks = case
@@ -62,15 +61,7 @@ def test_accuracy_per_task_agrees_with_a_loop(case):
     slow = slow_accuracies(table, labels.tolist(), tasks)
     for fast_kind, slow_kind in zip(found, slow, strict=True):
         assert fast_kind == pytest.approx(slow_kind)
-
-
-@settings(max_examples=100)
-@given(answers())
-def test_task_il_is_never_below_class_il(case):
-    table, labels, tasks = case
-    network, images = fixed_logits(table)
-    class_il, task_il = accuracy_per_task(network, PLAIN, images, labels, tasks, table.shape[1])
-    assert all(t >= c for c, t in zip(class_il, task_il, strict=True))
+    assert all(t >= c for c, t in zip(*found, strict=True)), "Task-IL is never below Class-IL"
 
 
 def test_two_tasks_by_hand():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -95,56 +95,67 @@ def step(method: Method[Any], batch: Batch, rate: float = 0.05) -> dict[str, flo
     return {name: value.item() for name, value in made.terms.items()}
 
 
+def begin(method: Method[Any], number: int) -> Task:
+    """Begin a task as the loop does."""
+    for module in method.modules():
+        module.train()
+    task = task_of(number)
+    method.begin_task(task)
+    return task
+
+
 def learn(method: Method[Any], numbers: range, end_last: bool = True) -> None:
     """Go through tasks as the loop does, with one epoch each."""
     for number in numbers:
-        for module in method.modules():
-            module.train()
-        task = task_of(number)
-        method.begin_task(task)
+        task = begin(method, number)
         for batch in batches(task):
             step(method, batch)
         if end_last or number != numbers[-1]:
             method.end_task(task)
 
 
+def spy(patch: pytest.MonkeyPatch, owner: Any, name: str, tell: Callable[..., Any]) -> None:
+    """From now on, `tell(result, *arguments)` at each call of a method of `owner`."""
+    call = getattr(owner, name)
+
+    def told(*arguments: Any) -> Any:
+        made = call(*arguments)
+        tell(made, *arguments)
+        return made
+
+    patch.setattr(owner, name, told)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_steps_lower_a_methods_own_loss_on_a_fixed_batch(method, name):
     made = method(name, padding=0, flip=False)
-    task = task_of(0)
-    made.begin_task(task)
-    fixed = batches(task)[0]
+    fixed = batches(begin(made, 0))[0]
     losses = [sum(step(made, fixed).values()) for _ in range(25)]
     # the first step of rehearsal has nothing to replay yet
     assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[1:6])
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_every_module_that_a_method_names_is_trained(method, name):
+def test_a_loss_changes_no_parameter_and_a_step_trains_every_module_that_a_method_names(
+    method, name
+):
     made = method(name)
     learn(made, range(1))
-    parameters = [p for module in made.modules() for p in module.parameters()]
-    before = [p.detach().clone() for p in parameters]
-    made.begin_task(task_of(1))
-    step(made, batches(task_of(1))[0])
-    for module in made.modules():
-        assert any(
-            not torch.equal(p, old)
-            for p, old in zip(parameters, before, strict=True)
-            if any(p is q for q in module.parameters())
-        )
+    batch = batches(begin(made, 1))[0]
+    stored = None if made.buffer is None else int(made.buffer.seen)
+    before = [[p.detach().clone() for p in module.parameters()] for module in made.modules()]
 
+    def changed() -> list[bool]:
+        return [
+            any(not torch.equal(p, old) for p, old in zip(module.parameters(), olds, strict=True))
+            for module, olds in zip(made.modules(), before, strict=True)
+        ]
 
-@pytest.mark.parametrize("name", METHODS)
-def test_computing_a_loss_changes_no_parameter_and_stores_nothing(method, name):
-    """That is the loop's to do, after the update."""
-    made = method(name)
-    made.begin_task(task_of(0))
-    before = [p.detach().clone() for module in made.modules() for p in module.parameters()]
-    made.loss(batches(task_of(0))[0])
-    after = [p for module in made.modules() for p in module.parameters()]
-    assert all(torch.equal(a, b) for a, b in zip(after, before, strict=True))
-    assert made.buffer is None or made.buffer.empty
+    made.loss(batch)  # to store is the loop's to do, after the update
+    assert not any(changed())
+    assert made.buffer is None or int(made.buffer.seen) == stored
+    step(made, batch)
+    assert all(changed())
 
 
 @pytest.mark.parametrize("name", [n for n in RESERVOIR if n != "derpp-pretraining"])
@@ -187,13 +198,7 @@ def test_what_shares_a_pass_shares_its_batch_statistics(method, monkeypatch, nam
     made.begin_task(task_of(0))
     step(made, batches(task_of(0))[0])
     seen = []
-    taps = ResNet.taps
-
-    def spy(self: ResNet, images: Tensor) -> list[Tensor]:
-        seen.append(len(images))
-        return taps(self, images)
-
-    monkeypatch.setattr(ResNet, "taps", spy)
+    spy(monkeypatch, ResNet, "taps", lambda _, network, images: seen.append(len(images)))
     made.loss(batches(task_of(0))[1])
     assert seen == sizes
 
@@ -202,13 +207,7 @@ def test_derpps_two_replays_are_drawn_apart(method, monkeypatch):
     made = method("derpp")
     learn(made, range(2))
     drawn = []
-    draw = made.reservoir.draw
-
-    def spy(count: int) -> dict[str, Tensor]:
-        drawn.append(draw(count))
-        return drawn[-1]
-
-    monkeypatch.setattr(made.reservoir, "draw", spy)
+    spy(monkeypatch, made.reservoir, "draw", lambda rows, _: drawn.append(rows))
     made.loss(batches(task_of(1))[0])
     first, second = drawn
     assert not torch.equal(first["images"], second["images"])
@@ -219,13 +218,7 @@ def test_stored_logits_are_those_of_the_step_that_offered_the_image(method, monk
     made = method(name)
     made.begin_task(task_of(0))
     seen = []
-    classify = ResNet.classify
-
-    def spy(self: ResNet, last_tap: Tensor) -> Tensor:
-        seen.append(classify(self, last_tap))
-        return seen[-1]
-
-    monkeypatch.setattr(ResNet, "classify", spy)
+    spy(monkeypatch, ResNet, "classify", lambda logits, *_: seen.append(logits))
     first, second = batches(task_of(0))
     step(made, first)
     of_first = seen[0].detach().clone()  # the stream comes first, in its order
@@ -237,18 +230,17 @@ def test_stored_logits_are_those_of_the_step_that_offered_the_image(method, monk
 # Joint and Finetune
 
 
-def test_joint_has_one_phase_with_everything(method):
+@pytest.mark.parametrize("name", METHODS)
+def test_joint_has_one_phase_with_everything(method, name):
     tasks = [task_of(number) for number in range(TASKS)]
-    (phase,) = method("joint").phases(tasks)
-    assert phase.number == 0
-    assert torch.equal(phase.images, torch.cat([task.images for task in tasks]))
-    assert torch.equal(phase.labels, torch.cat([task.labels for task in tasks]))
-
-
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "joint"])
-def test_other_methods_go_task_by_task(method, name):
-    tasks = [task_of(number) for number in range(TASKS)]
-    assert method(name).phases(tasks) == tasks
+    phases = method(name).phases(tasks)
+    if name == "joint":
+        (phase,) = phases
+        assert phase.number == 0
+        assert torch.equal(phase.images, torch.cat([task.images for task in tasks]))
+        assert torch.equal(phase.labels, torch.cat([task.labels for task in tasks]))
+    else:
+        assert phases == tasks
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -256,20 +248,14 @@ def test_joint_keeps_an_epochs_last_batch_and_others_drop_it(method, monkeypatch
     made = method(name)
     task = task_of(0, count=2 * BATCH + 3)
     made.begin_task(task)
-    sizes, positions = [], []
-    loss = made.loss
-
-    def spy(batch: Batch) -> Any:
-        sizes.append(len(batch.images))
-        positions.extend(batch.positions.tolist())
-        return loss(batch)
-
-    monkeypatch.setattr(made, "loss", spy)
+    seen = []
+    spy(monkeypatch, made, "loss", lambda _, batch: seen.append(batch.positions.tolist()))
     steps = Plain(made)
     steps.begin(task.images, task.labels)
     loop._epoch(steps, loop.Place(), len(task.images), lambda: None)
+    sizes = [len(positions) for positions in seen]
     assert sizes == ([BATCH, BATCH, 3] if name == "joint" else [BATCH, BATCH])
-    assert len(set(positions)) == sum(sizes), "an image comes once an epoch"
+    assert len({p for positions in seen for p in positions}) == sum(sizes), "each once an epoch"
 
 
 # TwF
@@ -297,14 +283,12 @@ def test_twfs_sibling_keeps_its_parameters_and_is_the_pretrained_network(twf):
 def test_twfs_sibling_uses_batch_statistics_from_the_second_task_on(twf, monkeypatch):
     """F1: evaluation mode in the first task, training mode in the others; evaluation at the end."""
     modes: dict[int, set[bool]] = {}
-    taps = ResNet.taps
 
-    def spy(self: ResNet, images: Tensor) -> list[Tensor]:
-        if self is twf.propagation.sibling:
-            modes.setdefault(twf.task, set()).add(self.bn1.training)
-        return taps(self, images)
+    def tell(_: Any, network: ResNet, images: Tensor) -> None:
+        if network is twf.propagation.sibling:
+            modes.setdefault(twf.task, set()).add(network.bn1.training)
 
-    monkeypatch.setattr(ResNet, "taps", spy)
+    spy(monkeypatch, ResNet, "taps", tell)
     statistics = twf.propagation.sibling.bn1.running_mean.clone()
     learn(twf, range(1))
     assert torch.equal(twf.propagation.sibling.bn1.running_mean, statistics)
@@ -336,38 +320,28 @@ def test_twfs_gates_get_gradients_of_their_own_task_alone(twf):
         assert gradient[2].abs().sum() == 0, "task 2 is still to come"
 
 
-def test_twfs_stream_loss_sees_no_logits_of_other_tasks(twf):
+@pytest.mark.parametrize(
+    ("term", "unseen", "seen"),
+    [("stream", [0, 1, 4, 5], 2), ("replay_labels", [4, 5], 2), ("replay_labels", [4, 5], 0)],
+)
+def test_twfs_losses_see_no_logits_of_other_tasks_and_replay_none_to_come(twf, term, unseen, seen):
     """F6: the other classes' logits may be anything."""
 
-    def stream_loss() -> float:
+    def loss() -> float:
         twf.learner.generators.clear()  # the same draws again
-        return twf.loss(batches(task_of(1))[0]).terms["stream"].item()
-
-    twf.begin_task(task_of(1))
-    before = stream_loss()
-    with torch.no_grad():
-        twf.learner.network.classifier.bias[[0, 1, 4, 5]] += torch.tensor([50.0, -9.0, 7.0, 80.0])
-    assert stream_loss() == pytest.approx(before)
-    with torch.no_grad():
-        twf.learner.network.classifier.bias[2] += 5.0
-    assert stream_loss() != pytest.approx(before)
-
-
-def test_twfs_replay_loss_sees_no_logits_of_tasks_to_come(twf):
-    def replay_loss() -> float:
-        twf.learner.generators.clear()
         twf.reservoir.generator = Random(0)
-        return twf.loss(batches(task_of(1))[0]).terms["replay_labels"].item()
+        return twf.loss(batches(task_of(1))[0]).terms[term].item()
 
     learn(twf, range(1))
-    twf.begin_task(task_of(1))
-    before = replay_loss()
+    begin(twf, 1)
+    before = loss()
+    bias = twf.learner.network.classifier.bias
     with torch.no_grad():
-        twf.learner.network.classifier.bias[[4, 5]] += 50.0
-    assert replay_loss() == pytest.approx(before)
+        bias[unseen] += torch.tensor([50.0, -9.0, 7.0, 80.0][: len(unseen)])
+    assert loss() == pytest.approx(before)
     with torch.no_grad():
-        twf.learner.network.classifier.bias[2] += 5.0  # of the current task: seen
-    assert replay_loss() != pytest.approx(before)
+        bias[seen] += 5.0
+    assert loss() != pytest.approx(before)
 
 
 def pack_slowly(masks: list[np.ndarray]) -> np.ndarray:
@@ -402,13 +376,8 @@ def test_twf_replays_each_images_own_stored_gates_moved_with_it(twf, monkeypatch
     learn(twf, range(1))
     twf.learner.augment.padding, twf.learner.augment.flip = 0, False
     twf.begin_task(task_of(1))
-    draw, drawn, replayed = twf.reservoir.draw, [], []
-
-    def spy(count: int) -> dict[str, Tensor]:
-        drawn.append(draw(count))
-        return drawn[-1]
-
-    monkeypatch.setattr(twf.reservoir, "draw", spy)
+    drawn, replayed = [], []
+    spy(monkeypatch, twf.reservoir, "draw", lambda rows, _: drawn.append(rows))
     for propagation in twf.propagation.taps:
         propagation.register_forward_pre_hook(lambda _, inputs: replayed.append(inputs))
     twf.loss(batches(task_of(1))[0])
@@ -536,40 +505,28 @@ def test_derpps_anchor_holds_the_backbone_at_its_initialization(method):
 # Fidelity: each switch, its two values against an obvious formula or definition
 
 
-def losses_of(made: Any, tasks: range, seed: int = 0) -> list[float]:
-    """The losses of a short run over `tasks`."""
-    found = []
-    for number in tasks:
-        for module in made.modules():
-            module.train()
-        task = task_of(number)
-        made.begin_task(task)
+def losses_of(made: Method[Any]) -> Iterator[float]:
+    """The losses of a short run, and what it predicts after each task."""
+    for number in range(TASKS):
+        task = begin(made, number)
         images, labels = made.training_set(task)
         for positions in torch.arange(len(labels)).split(BATCH):
             batch = Batch(images[positions], labels[positions], positions)
-            made_step = made.loss(batch)
-            sum(made_step.terms.values()).backward()
-            rate = made.learning_rate(0.5)
-            sgd_step([p for module in made.modules() for p in module.parameters()], rate)
-            if made.buffer is not None:
-                made.buffer.insert(**made_step.store)
-            found += [value.item() for value in made_step.terms.values()]
+            yield from step(made, batch, made.learning_rate(0.5)).values()
         made.end_task(task)
         made.learner.network.eval()
         with torch.no_grad():
             logits = made.logits(torch.ones(1, 3, SIDE, SIDE))
-        found += logits[logits.isfinite()].tolist()
-    return found
+        yield from logits[logits.isfinite()].tolist()
 
 
-@pytest.mark.parametrize(
-    ("name", "switch"), [(name, switch) for name, i in METHODS.items() for switch in i.switches]
-)
-def test_each_switch_changes_the_losses_of_its_method(method, name, switch):
-    published = losses_of(method(name), range(3))
-    by_paper = losses_of(method(name, fidelity={switch: "paper"}), range(3))
-    assert published != by_paper
-    assert losses_of(method(name), range(3)) == published
+@pytest.mark.parametrize("name", [name for name, info in METHODS.items() if info.switches])
+def test_each_switch_changes_the_losses_of_its_method(method, name):
+    published = list(losses_of(method(name)))
+    assert list(losses_of(method(name))) == published
+    for switch in METHODS[name].switches:
+        by_paper = losses_of(method(name, fidelity={switch: "paper"}))
+        assert any(a != b for a, b in zip(by_paper, published, strict=False)), switch
 
 
 def test_f1_by_the_paper_the_sibling_is_always_in_evaluation_mode(method):
@@ -596,43 +553,39 @@ def test_f6_by_the_paper_all_classes_compete(method):
     torch.testing.assert_close(loss, torch.nn.functional.cross_entropy(logits, labels))
 
 
-def test_f12_the_published_answers_are_to_images_without_normalisation(method):
-    for switch in ("published", "paper"):
-        made = method("lwf", fidelity={"F12": switch})
-        learn(made, range(1))
-        task = task_of(1)
-        made.begin_task(task)
-        inputs = task.images / 255
-        if switch == "paper":
-            inputs = (inputs - 0.5) / 0.25
-        network = made.learner.network.eval()
-        with torch.no_grad():
-            torch.testing.assert_close(made.answers, network(inputs), rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize("value", ["published", "paper"])
+def test_f12_the_published_answers_are_to_images_without_normalisation(method, value):
+    made = method("lwf", fidelity={"F12": value})
+    learn(made, range(1))
+    inputs = begin(made, 1).images / 255
+    if value == "paper":
+        inputs = (inputs - 0.5) / 0.25
+    with torch.no_grad():
+        answers = made.learner.network.eval()(inputs)
+    torch.testing.assert_close(made.answers, answers, rtol=1e-4, atol=1e-4)
 
 
-def test_f13_the_published_exemplars_are_scaled_and_turned(method):
-    for switch in ("published", "paper"):
-        made = method("icarl", fidelity={"F13": switch})
-        learn(made, range(1))
-        images, labels = made.training_set(task_of(1))
-        exemplars = torch.cat(made.exemplars)
-        joined = images[2 * BATCH :]
-        if switch == "published":
-            exemplars = (exemplars * 0.25 + 0.5).floor().to(torch.uint8).permute(0, 1, 3, 2)
-        assert torch.equal(joined, exemplars)
-        assert labels[2 * BATCH :].tolist() == [0] * len(made.exemplars[0]) + [1] * len(
-            made.exemplars[1]
-        )
+@pytest.mark.parametrize("value", ["published", "paper"])
+def test_f13_the_published_exemplars_are_scaled_and_turned(method, value):
+    made = method("icarl", fidelity={"F13": value})
+    learn(made, range(1))
+    images, labels = made.training_set(task_of(1))
+    exemplars = torch.cat(made.exemplars)
+    if value == "published":
+        exemplars = (exemplars * 0.25 + 0.5).floor().to(torch.uint8).permute(0, 1, 3, 2)
+    assert torch.equal(images[2 * BATCH :], exemplars)
+    first, second = (len(kept) for kept in made.exemplars)
+    assert labels[2 * BATCH :].tolist() == [0] * first + [1] * second
 
 
-def test_f15_the_published_fisher_leaves_other_running_statistics(method):
-    for switch in ("published", "paper"):
-        made = method("oewc", fidelity={"F15": switch})
-        learn(made, range(1), end_last=False)
-        before = made.learner.network.bn1.running_mean.clone()
-        made.end_task(task_of(0))
-        same = torch.equal(made.learner.network.bn1.running_mean, before)
-        assert same == (switch == "paper")
+@pytest.mark.parametrize("value", ["published", "paper"])
+def test_f15_the_published_fisher_leaves_other_running_statistics(method, value):
+    made = method("oewc", fidelity={"F15": value})
+    learn(made, range(1), end_last=False)
+    before = made.learner.network.bn1.running_mean.clone()
+    made.end_task(task_of(0))
+    same = torch.equal(made.learner.network.bn1.running_mean, before)
+    assert same == (value == "paper")
 
 
 def test_icarls_herding_keeps_equal_shares_and_predicts_by_the_nearest_mean(method):

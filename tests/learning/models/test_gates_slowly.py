@@ -135,6 +135,7 @@ def test_losses_gates_and_gradients_are_those_written_out(channels, side, paper,
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(1)
     module = FeaturePropagation(TASKS, channels, frozenset([paper])).double()
+    assert (module.to_logits is None) == (paper == "F4"), "the logits are then attention and 0"
     shape = (len(TASK), channels, side, side)
     student, teacher = (
         torch.randn(shape, generator=generator, dtype=torch.float64).contiguous(

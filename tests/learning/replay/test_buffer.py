@@ -39,7 +39,7 @@ def test_insertion_in_batches_is_algorithm_r_one_by_one(size, batch, batches, se
 
 
 def test_every_stream_position_is_kept_with_equal_probability():
-    size, batch, batches, trials = 10, 8, 10, 4000
+    size, batch, batches, trials = 10, 8, 10, 1000
     kept = torch.zeros(batch * batches)
     generator = Random(0)
     for _ in range(trials):
@@ -53,19 +53,14 @@ def test_every_stream_position_is_kept_with_equal_probability():
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(1, 30), st.integers(1, 30), st.integers(0, 2**31))
-def test_replay_draws_without_repetition_from_filled_slots_only(size, offered, seed):
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(0, 9), st.integers(0, 2**31))
+def test_replay_draws_without_repetition_from_filled_slots_only(size, offered, more, seed):
+    """A draw of more than there are slots gives all of them."""
     buffer = buffer_of(size, seed)
     buffer.insert(position=torch.arange(1, offered + 1))
-    drawn = buffer.draw(min(offered, size))["position"]
+    drawn = buffer.draw(offered if offered < size else size + more)["position"]
     assert len(drawn) == min(offered, size) == len(set(drawn.tolist()))
     assert 0 not in drawn.tolist()
-
-
-def test_a_draw_larger_than_the_buffer_gives_all_of_it():
-    buffer = buffer_of(4, 0)
-    buffer.insert(position=torch.arange(16))
-    assert len(buffer.draw(16)["position"]) == 4
 
 
 def test_replay_draws_each_slot_equally_often():
