@@ -112,7 +112,7 @@ def test_co2ls_original_rate_warms_up_and_is_annealed(rates_of, hyperparameters_
     assert rates[0] == pytest.approx(0.01)
     assert rates[10] == pytest.approx((0.01 + cosine[20]) / 2)
     assert rates[20:] == pytest.approx(cosine[20:])
-    assert set(rates_of("co2l", **changes)) == {0.05}
+    assert set(rates_of("co2l")) == {0.05}
 
 
 def test_the_rate_restarts_in_every_task(rates_of):
