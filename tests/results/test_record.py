@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,9 +22,9 @@ TORN, OLD, MISSING, DONE = (
 
 
 @pytest.fixture
-def plan(make_plan: Any, write_record: Any) -> Plan:
+def plan(make_plan, write_record) -> Plan:
     """Four runs: a torn record, one of an older schema, none, and a good one."""
-    plan: Plan = make_plan([0], methods=["joint", "finetune", "er"])
+    plan = make_plan([0], methods=["joint", "finetune", "er"])
     for run in plan.runs:
         write_record(plan, run)
     record_file("small", TORN).write_bytes(b"PAR1")
@@ -41,125 +40,110 @@ def gather(plan: Plan) -> dict[str, str]:
     return record.collect_partial(files, runs_file(plan.study))
 
 
-def test_collecting_all_names_the_first_that_is_not_there(plan: Plan) -> None:
-    files = [record_file(plan.study, run) for run in (DONE, MISSING)]
-    with pytest.raises(UserError, match=f"no record .*{MISSING}.parquet"):
-        record.collect(files, runs_file(plan.study))
-    assert not runs_file(plan.study).exists()
+@pytest.mark.parametrize("run", [MISSING, OLD, TORN])
+def test_collecting_all_refuses_a_record_that_is_not_there_or_cannot_be_read(plan, run):
+    with pytest.raises(UserError) as refused:
+        record.collect([record_file("small", each) for each in (DONE, run)], runs_file("small"))
+    assert str(record_file("small", run)) in str(refused.value)
+    assert not runs_file("small").exists()
 
 
-@pytest.mark.parametrize(("run", "said"), [(OLD, "record version 1, this"), (TORN, "cannot be")])
-def test_an_unreadable_record_is_refused_and_named(plan: Plan, run: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught:
-        record.collect([record_file("small", run)], runs_file("small"))
-    assert f"{run}.parquet" in str(caught.value)
-    assert "delete it and run again" in " ".join(str(caught.value).split())
-
-
-def changed(change: Callable[[pa.Table], pa.Table]) -> Path:
-    """A good record, changed, that still says it is of this version."""
+def changed(change: Callable[[pa.Table], pa.Table], version: str = str(record.VERSION)) -> Path:
+    """A good record, changed, that says it is of this version."""
     path = record_file("small", DONE)
-    version = {"twf_record_version": str(record.VERSION)}
-    pq.write_table(change(pq.read_table(path)).replace_schema_metadata(version), path)
+    table = change(pq.read_table(path))
+    pq.write_table(table.replace_schema_metadata({"twf_record_version": version}), path)
     return path
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "named"),
     [
-        (lambda t: t.drop_columns(["seconds"]), "lacks seconds"),
-        (lambda t: t.rename_columns({"seconds": "duration"}), "lacks seconds; has duration"),
-        (lambda t: t.append_column("more", pa.array([1])), "has more"),
-        (
-            lambda t: t.append_column("seed", t["seed"]),
-            "it has them twice, or in another order",
-        ),
-        (lambda t: t.set_column(7, "seed", pa.array(["0"])), "seed is string, not int64"),
-        (lambda t: t.set_column(7, "seed", pa.array([0], pa.int32())), "seed is int32, not int64"),
-        (lambda t: t.select(t.column_names[::-1]), "in another order"),
+        (lambda t: t.drop_columns(["seconds"]), "seconds"),
+        (lambda t: t.rename_columns({"seconds": "duration"}), "duration, seconds"),
+        (lambda t: t.append_column("more", pa.array([1])), "more"),
+        (lambda t: t.append_column("seed", t["seed"]), "twice"),
+        (lambda t: t.set_column(7, "seed", pa.array(["0"])), "seed"),
+        (lambda t: t.set_column(7, "seed", pa.array([0], pa.int32())), "seed"),
+        (lambda t: t.select(t.column_names[::-1]), "order"),
     ],
 )
-def test_a_record_with_other_columns_is_refused(plan: Plan, change: Any, said: str) -> None:
+def test_a_record_with_other_columns_is_refused(plan, change, named):
     path = changed(change)
     for read in (record.read, record.read_digest):
-        with pytest.raises(UserError, match=said) as caught:
+        with pytest.raises(UserError, match=named) as caught:
             read(path)
-        assert f"{path} has not the columns of record version {record.VERSION}" in str(caught.value)
-        assert "delete it and run again" in str(caught.value)
-    assert said in gather(plan)[DONE]
+        assert str(path) in str(caught.value)
+    assert named in gather(plan)[DONE]
 
 
 @pytest.mark.parametrize("version", ["1", "3", "2.0", "", "next"])
-def test_another_version_is_refused_whatever_its_columns(plan: Plan, version: str) -> None:
-    path = changed(lambda t: t)
-    metadata = {"twf_record_version": version}
-    pq.write_table(pq.read_table(path).replace_schema_metadata(metadata), path)
-    with pytest.raises(UserError, match=f"has record version {version}, this code reads"):
-        record.read(path)
+def test_another_version_is_refused_whatever_its_columns(plan, version):
+    with pytest.raises(UserError, match=f"record version {version}, this"):
+        record.read(changed(lambda table: table, version))
 
 
-def test_a_parquet_file_of_something_else_is_refused(plan: Plan) -> None:
+def test_a_parquet_file_of_something_else_is_refused(plan):
     path = record_file("small", DONE)
     pq.write_table(pa.table({"run": ["x"]}), path)
-    with pytest.raises(UserError, match="has record version none"):
+    with pytest.raises(UserError, match="record version none"):
         record.read(path)
 
 
-def test_a_record_cut_anywhere_is_refused(plan: Plan) -> None:
+def test_a_record_cut_anywhere_is_refused(plan):
     path = record_file("small", DONE)
     whole = path.read_bytes()
     for length in (0, 3, len(whole) // 3, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(UserError, match="cannot be read"):
+        with pytest.raises(UserError, match=str(path)):
             record.read(path)
 
 
-def test_a_collected_table_with_other_columns_is_refused_by_what_reads_it(plan: Plan) -> None:
+def test_a_collected_table_with_other_columns_is_refused_by_what_reads_it(plan):
     gather(plan)
     path = runs_file("small")
     pq.write_table(pq.read_table(path).drop_columns(["history"]), path)
     for read in (Runs.collected, figures.write, lambda plan: record.read_losses(plan.study)):
-        with pytest.raises(UserError, match="lacks history"):
+        with pytest.raises(UserError, match="history"):
             read(plan)
 
 
-def test_collecting_some_says_why_others_are_not_there(plan: Plan) -> None:
+def test_collecting_some_says_why_others_are_not_there(plan):
     reasons = gather(plan)
     assert set(reasons) == {TORN, OLD, MISSING}
     assert reasons[MISSING] == ""
-    assert "cannot be read" in reasons[TORN]
-    assert "record version 1" in reasons[OLD]
+    for run in (TORN, OLD):
+        assert str(record_file("small", run)) in reasons[run]
     rows = {row["run"]: row for row in record.read(runs_file("small")).to_pylist()}
     statuses = {run: row["status"] for run, row in rows.items()}
     assert statuses == {TORN: "unreadable", OLD: "unreadable", DONE: "finished"}
     assert rows[OLD]["reason"] == reasons[OLD]
 
 
-def test_an_unreadable_record_is_counted_in_the_report(plan: Plan) -> None:
-    gather(plan)
+def test_an_unreadable_record_is_counted_in_the_report(plan):
+    reasons = gather(plan)
     runs = Runs.collected(plan)
     assert [outcome.status for outcome in runs.outcomes.values()] == [
         *("unreadable", "unreadable", "missing", "finished")
     ]
-    figures.write(plan)
     report.write(reading.load(PARAMS), runs)
     page = report_file("small").read_text()
     assert "4 planned: 1 finished, 2 unreadable, 1 missing" in page
-    assert f"{record_file('small', OLD)} has record version 1" in page
+    assert reasons[OLD] in page
 
 
-def test_nothing_to_collect_is_a_table_of_no_rows(make_plan: Any) -> None:
+def test_nothing_to_collect_is_a_table_of_no_rows(make_plan):
     plan = make_plan([0])
     assert set(gather(plan)) == set(plan.runs)
     assert record.read(runs_file("small")).num_rows == 0
 
 
-def test_some_columns_are_read_alone(plan: Plan) -> None:
+def test_some_columns_are_read_alone(plan):
     assert record.read(record_file("small", DONE), ["digest"]).column_names == ["digest"]
     assert record.read_digest(record_file("small", DONE)) == plan.runs[DONE].digest
 
 
-def test_a_damaged_record_is_refused_or_says_the_same(plan: Plan) -> None:
+def test_a_damaged_record_is_refused_or_says_the_same(plan):
     """A bit anywhere: in a value it is found; what nobody reads, like an encoder's name, may be."""
     path = record_file("small", DONE)
     whole, said = path.read_bytes(), record.read(path)

@@ -99,18 +99,10 @@ def _differs(schema: pa.Schema) -> str | None:
         return f"has record version {version}, this code reads {VERSION}"
     if schema.equals(SCHEMA):
         return None
-    missing = [name for name in SCHEMA.names if name not in schema.names]
-    other = [name for name in schema.names if name not in SCHEMA.names]
-    types = [
-        f"{field.name} is {schema.field(field.name).type}, not {field.type}"
-        for field in SCHEMA
-        if schema.names.count(field.name) == 1 and schema.field(field.name).type != field.type
-    ]
-    found = [f"lacks {', '.join(missing)}"] if missing else []
-    found += [f"has {', '.join(other)}"] if other else []
-    found += types
-    found = found or ["it has them twice, or in another order"]
-    return f"has not the columns of record version {VERSION}: {'; '.join(found)}"
+    ours, theirs = ({field.name: field.type for field in each} for each in (SCHEMA, schema))
+    names = sorted(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n))
+    wrong = ", ".join(names) or "there twice, or in another order"
+    return f"has not the columns of record version {VERSION}: {wrong}"
 
 
 def read_collected(study: str, history: bool = False) -> pa.Table:

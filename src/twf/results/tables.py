@@ -60,16 +60,17 @@ SCHEMA = pa.schema(
     ]
 )
 
+_FORGETTING = (
+    "FF is the best accuracy on each task but the last, after any phase from its own on{}, minus "
+    "its final accuracy, averaged over these tasks ({})."
+)
 FORGETTING: dict[Fidelity, str] = {
-    "published": (
-        "FF is the best accuracy on each task but the last, after any phase from its own on, the "
-        "last phase included, minus its final accuracy, averaged over these tasks (as the "
-        "published code computes it; the paper's formula leaves the last phase out)."
+    "published": _FORGETTING.format(
+        ", the last phase included",
+        "as the published code computes it; the paper's formula leaves the last phase out",
     ),
-    "paper": (
-        "FF is the best accuracy on each task but the last, after any phase from its own on but "
-        "the last, minus its final accuracy, averaged over these tasks (the paper's formula; the "
-        "published code includes the last phase)."
+    "paper": _FORGETTING.format(
+        " but the last", "the paper's formula; the published code includes the last phase"
     ),
 }
 FORGETTING_COLUMN: dict[Fidelity, str] = {"published": "ff_mean", "paper": "ff_paper_mean"}

@@ -170,7 +170,7 @@ FAA = """[...document.querySelectorAll('#cells tbody tr')].map(row => row.cells[
 HEADER = "document.querySelector('#cells thead th:nth-child(6)')"
 
 
-def test_report_works_in_a_browser(page: Path, browser: Browser) -> None:
+def test_report_works_in_a_browser(page: Path, browser: Browser):
     browser.open(page)
 
     browser.ask(f"{HEADER}.querySelector('button').click()")
@@ -208,7 +208,7 @@ def test_report_works_in_a_browser(page: Path, browser: Browser) -> None:
     assert browser.requests() == [page.resolve().as_uri()]
 
 
-def test_page_does_not_scroll_sideways_on_a_phone(page: Path, browser: Browser) -> None:
+def test_page_does_not_scroll_sideways_on_a_phone(page: Path, browser: Browser):
     browser.open(page, width=375)
     browser.ask("document.querySelectorAll('details').forEach(details => details.open = true)")
     root = "document.documentElement"
@@ -226,8 +226,8 @@ HOSTILE = (
 
 
 def test_text_of_a_record_is_shown_and_nothing_of_it_run(
-    make_plan: Any, row_of: Any, collect: Any, browser: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    make_plan, row_of, collect, browser: Browser, monkeypatch: pytest.MonkeyPatch
+):
     """Every text that a record holds, and every title."""
     monkeypatch.setattr(figures.kinds, "KINDS", {"accuracy": figures.KINDS["accuracy"]})
     plan = make_plan([0, 1], study_title=HOSTILE, methods=["er"], title=HOSTILE)
@@ -261,7 +261,7 @@ def test_text_of_a_record_is_shown_and_nothing_of_it_run(
     assert browser.requests() == [page.resolve().as_uri()]
 
 
-def test_policy_keeps_a_foreign_script_from_running(page: Path, browser: Browser) -> None:
+def test_policy_keeps_a_foreign_script_from_running(page: Path, browser: Browser):
     text = page.read_text().replace("<main>", "<main><script>document.title = 'ran'</script>", 1)
     page.write_text(text)
     browser.open(page)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import matplotlib
 import pandas as pd
 import pytest
 
-from twf import cli
+from twf.cli import results as commands
 from twf.files import figure_file, figure_index
 from twf.results import figures
 from twf.results.figures import style
@@ -44,9 +43,7 @@ def values(frame: pd.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(None if pd.isna(v) else v for v in row) for row in rows.to_numpy()]
 
 
-def test_accuracy_averages_the_tasks_seen_and_spans_the_seeds(
-    make_plan, write_record, collect
-) -> None:
+def test_accuracy_averages_the_tasks_seen_and_spans_the_seeds(make_plan, write_record, collect):
     plan = make_plan([0, 1, 2], methods=["joint", "er"], buffers=[500], protocols=["class-il"])
     write = write_record
     write(plan, "split-cifar10.er.500.s0", accuracy_class_il=matrix(90.0, 80.0, 70.0, 60.0, 50.0))
@@ -64,7 +61,7 @@ def test_accuracy_averages_the_tasks_seen_and_spans_the_seeds(
     ]
 
 
-def test_matrix_is_the_mean_over_seeds_without_joint(make_plan, write_record, collect) -> None:
+def test_matrix_is_the_mean_over_seeds_without_joint(make_plan, write_record, collect):
     plan = make_plan([0, 1], methods=["joint", "er"], buffers=[500], protocols=["task-il"])
     for run in plan.runs.values():
         if run.method == "joint":
@@ -81,7 +78,7 @@ def test_matrix_is_the_mean_over_seeds_without_joint(make_plan, write_record, co
 
 def test_final_counts_what_diverged_and_shows_a_cell_that_only_diverged(
     make_plan, write_record, collect
-) -> None:
+):
     variants = {
         "as-set": {"title": "all"},
         "bold": {"title": "bold", "without_buffer": True, "hyperparameters": {"lr": 5.0}},
@@ -110,7 +107,7 @@ def switches(make_plan) -> Plan:
     return make_plan([0, 1, 2], **ONE | {"methods": ["twf"]}, variants=variants)
 
 
-def test_fidelity_compares_seed_by_seed_with_the_base(switches, write_record, collect) -> None:
+def test_fidelity_compares_seed_by_seed_with_the_base(switches, write_record, collect):
     for run_id, level in {
         "split-cifar10.twf.500.s0": 50.0,
         "split-cifar10.twf.500.s1": 60.0,
@@ -128,7 +125,7 @@ def test_fidelity_compares_seed_by_seed_with_the_base(switches, write_record, co
     ]
 
 
-def test_without_its_base_a_switch_changes_nothing_known(switches, write_record, collect) -> None:
+def test_without_its_base_a_switch_changes_nothing_known(switches, write_record, collect):
     write_record(switches, "split-cifar10.twf.500.f6.s0")
     assert frame_of(switches, "fidelity", collect).empty
 
@@ -148,9 +145,7 @@ def probed(make_plan) -> Plan:
     )
 
 
-def test_initialization_has_each_layer_once_for_both_protocols(
-    probed, write_record, collect
-) -> None:
+def test_initialization_has_each_layer_once_for_both_protocols(probed, write_record, collect):
     write_record(probed, "split-cifar10.er.500.s0", **PROBED)
     other = [[1.0] * 5, [0.7, 0.6, 0.5, 0.4, 0.3]]
     write_record(probed, "split-cifar10.er.500.s1", **PROBED | {"cka": other})
@@ -165,7 +160,7 @@ def test_initialization_has_each_layer_once_for_both_protocols(
     assert pd.isna(scratch["low"])
 
 
-def test_shares_have_the_level_of_twf_as_it_is(make_plan, write_record, collect) -> None:
+def test_shares_have_the_level_of_twf_as_it_is(make_plan, write_record, collect):
     variants = {
         "none": {"title": "0 %", "methods": ["derpp"]},
         "half": {
@@ -195,7 +190,7 @@ def test_shares_have_the_level_of_twf_as_it_is(make_plan, write_record, collect)
     ]
 
 
-def test_costs_leave_the_time_of_probed_runs_out(make_plan, write_record, collect) -> None:
+def test_costs_leave_the_time_of_probed_runs_out(make_plan, write_record, collect):
     plan = make_plan([0, 1], **ONE)
     memory = {"peak_memory_mib": 100.0, "seconds": 10.0, "device": "a GPU"}
     write_record(plan, "split-cifar10.er.500.s0", **memory)
@@ -216,7 +211,7 @@ def history(*epochs: dict[str, float], phases: int = 2) -> list[dict[str, Any]]:
     ]
 
 
-def test_losses_count_epochs_over_all_tasks(make_plan, write_record, collect) -> None:
+def test_losses_count_epochs_over_all_tasks(make_plan, write_record, collect):
     plan = make_plan([0, 1], **ONE)
     one, two = history({"stream": 1.0, "replay": 2.0}), history({"stream": 3.0, "replay": 2.0})
     write_record(plan, "split-cifar10.er.500.s0", history=one)
@@ -229,7 +224,7 @@ def test_losses_count_epochs_over_all_tasks(make_plan, write_record, collect) ->
     ]
 
 
-def test_a_term_alone_has_no_sum_beside_it(make_plan, write_record, collect) -> None:
+def test_a_term_alone_has_no_sum_beside_it(make_plan, write_record, collect):
     plan = make_plan([0], **ONE)
     write_record(plan, "split-cifar10.er.500.s0", history=history({"cross_entropy": 1.0}))
     assert set(frame_of(plan, "losses", collect)["term"]) == {"cross_entropy"}
@@ -239,7 +234,7 @@ def names(plan: Plan) -> list[str]:
     return [figure.name for figure in figures.planned(plan)]
 
 
-def test_a_table_has_the_figures_of_what_it_is_about(make_plan, switches, probed) -> None:
+def test_a_table_has_the_figures_of_what_it_is_about(make_plan, switches, probed):
     at = "main.split-cifar10"
     assert names(switches) == [f"fidelity.{at}"]
     assert names(probed) == [f"initialization.{at}"]
@@ -254,7 +249,7 @@ def test_a_table_has_the_figures_of_what_it_is_about(make_plan, switches, probed
     assert names(make_plan([0], methods=["twf"], variants=ablation)) == [f"final.{at}"]
 
 
-def test_no_two_methods_look_alike() -> None:
+def test_no_two_methods_look_alike():
     assert list(style.METHOD_STYLES) == list(METHODS)
     markers = {each.marker for each in style.METHOD_STYLES.values()}
     assert len(markers) == len(METHODS)  # they alone tell methods apart in grey
@@ -321,7 +316,7 @@ EXPERIMENTS = {
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 def test_each_figure_is_drawn_without_a_warning_and_with_the_same_bytes(
     make_plan, write_record, collect, experiment: dict[str, Any]
-) -> None:
+):
     plan = make_plan(**{"seeds": [0, 1, 2]} | experiment)
     write_all(plan, write_record)
     collect(plan)
@@ -342,7 +337,7 @@ def test_each_figure_is_drawn_without_a_warning_and_with_the_same_bytes(
             ET.fromstring(content)
 
 
-def test_several_processes_draw_the_same(make_plan, write_record, collect) -> None:
+def test_several_processes_draw_the_same(make_plan, write_record, collect):
     plan = make_plan([0], **ONE)
     write_all(plan, write_record)
     collect(plan)
@@ -354,7 +349,7 @@ def test_several_processes_draw_the_same(make_plan, write_record, collect) -> No
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == first
 
 
-def test_the_data_beside_a_figure_are_what_it_shows(make_plan, write_record, collect) -> None:
+def test_the_data_beside_a_figure_are_what_it_shows(make_plan, write_record, collect):
     plan = make_plan([0, 1], **ONE)
     write_all(plan, write_record)
     frame = frame_of(plan, "accuracy", collect)
@@ -367,7 +362,7 @@ def test_the_data_beside_a_figure_are_what_it_shows(make_plan, write_record, col
     assert "One seed" not in "".join(index["note"])
 
 
-def test_hostile_titles_are_escaped(make_plan, write_record, collect) -> None:
+def test_hostile_titles_are_escaped(make_plan, write_record, collect):
     variants = {"a": {"title": HOSTILE}, "b": {"title": "b", "hyperparameters": {"lr": 0.5}}}
     plan = make_plan([0], **ONE, title=HOSTILE, variants=variants)
     write_all(plan, write_record)
@@ -386,7 +381,7 @@ def test_hostile_titles_are_escaped(make_plan, write_record, collect) -> None:
 
 def test_of_an_incomplete_study_what_is_there(
     make_plan, write_record, collect, monkeypatch, capsys
-) -> None:
+):
     plan = make_plan([0], methods=["er", "derpp"], buffers=[500])
     write_all(plan, write_record)
     collect(plan)
@@ -396,11 +391,8 @@ def test_of_an_incomplete_study_what_is_there(
 
     Path("results/small/runs/split-cifar10.derpp.500.s0.parquet").unlink()
     collect(plan)
-    monkeypatch.setattr(cli.results, "plan_of", lambda params, study: plan)
-    monkeypatch.setattr(sys, "argv", ["twf", "figures", "small"])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    assert left.value.code == 0
+    monkeypatch.setattr(commands, "plan_of", lambda params, study: plan)
+    commands.figures("small")
     said = capsys.readouterr().out
     assert "matrix.main.split-cifar10.derpp" in said
     assert "matrix.main.split-cifar10.er" not in said
@@ -408,7 +400,7 @@ def test_of_an_incomplete_study_what_is_there(
     assert "DER++" not in figure_file("small", "accuracy.main.split-cifar10", "svg").read_text()
 
 
-def test_without_any_finished_run_the_list_is_empty(make_plan, write_record, collect) -> None:
+def test_without_any_finished_run_the_list_is_empty(make_plan, write_record, collect):
     plan = make_plan([0], **ONE)
     write_record(plan, "split-cifar10.er.500.s0", status="diverged", accuracy_class_il=[])
     collect(plan)

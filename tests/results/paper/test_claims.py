@@ -41,12 +41,12 @@ PUBLISHED = {
 }
 
 
-def test_every_claim_is_pinned() -> None:
+def test_every_claim_is_pinned():
     assert set(PUBLISHED) == set(BY_NAME)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_papers_own_numbers(name: str, make_plan: Any) -> None:
+def test_the_papers_own_numbers(name, make_plan):
     make_plan([0])  # for its folder
     verdict, value, cells = PUBLISHED[name]
     found = claim_evaluation.on_published(BY_NAME[name])
@@ -56,7 +56,7 @@ def test_the_papers_own_numbers(name: str, make_plan: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["demo", "paper"])
-def test_every_claim_has_cells_in_both_studies(name: str) -> None:
+def test_every_claim_has_cells_in_both_studies(name):
     cells = planned(study.expand(PARAMS, name))
     for claim in CLAIMS:
         for contest in claim.contests(cells.keys()):
@@ -80,7 +80,7 @@ def evaluated(name: str, faa: dict[CellKey, dict[int, float]]) -> dict[str, Any]
     return claim_evaluation.evaluate(BY_NAME[name], faa)
 
 
-def test_the_gain_is_paired_by_seed() -> None:
+def test_the_gain_is_paired_by_seed():
     """Seeds differ by 10, the gain by 0.1: only a paired interval decides."""
     found = evaluated("gain-class-il", measured(twf=[61.9, 72.0, 82.1], derpp=[60, 70, 80]))
     assert found["value"] == pytest.approx(2.0)
@@ -92,7 +92,7 @@ def test_the_gain_is_paired_by_seed() -> None:
     assert (found["n_cells"], found["n_cells_run"], found["n_seeds"]) == (1, 1, 3)
 
 
-def test_the_gain_may_be_a_loss_or_undecided() -> None:
+def test_the_gain_may_be_a_loss_or_undecided():
     lower = evaluated("gain-class-il", measured(twf=[57.9, 68.0, 78.1], derpp=[60, 70, 80]))
     assert (lower["verdict"], lower["probability"]) == ("does not hold", 0.0)
     mixed = evaluated("gain-class-il", measured(twf=[63.0, 69.0, 82.0], derpp=[60, 70, 80]))
@@ -102,12 +102,12 @@ def test_the_gain_may_be_a_loss_or_undecided() -> None:
     assert mixed["improvement"] == pytest.approx(2 / 3)
 
 
-def test_a_tie_counts_half() -> None:
+def test_a_tie_counts_half():
     found = evaluated("gain-class-il", measured(twf=[70.0, 60.0], derpp=[60.0, 60.0]))
     assert found["improvement"] == 0.75
 
 
-def test_a_variant_that_changes_nothing_is_the_method_as_it_is_whatever_its_name(make_plan) -> None:
+def test_a_variant_that_changes_nothing_is_the_method_as_it_is_whatever_its_name(make_plan):
     names = {"twf": 9.0, "same": 0.1}  # the second is params.yaml's own value
     variants = {
         name: {"title": name, "hyperparameters": {"lambda_fp_replay": value}}
@@ -118,7 +118,7 @@ def test_a_variant_that_changes_nothing_is_the_method_as_it_is_whatever_its_name
     assert runs[None] == runs["same"] != runs["twf"]
 
 
-def test_a_variant_that_changes_nothing_is_one_contest() -> None:
+def test_a_variant_that_changes_nothing_is_one_contest():
     place = CellKey("split-cifar10", "cifar100", "derpp", None, 500, "class-il")
     ours = place._replace(method="derpp-pretraining")
     faa = {place: {0: 60.0}, ours: {0: 50.0}}  # the method as it is, which `half` is too
@@ -127,7 +127,7 @@ def test_a_variant_that_changes_nothing_is_one_contest() -> None:
     assert (found["n_cells"], found["value"]) == (2, -15.0)
 
 
-def test_first_means_above_the_strongest_rival() -> None:
+def test_first_means_above_the_strongest_rival():
     found = evaluated("first-class-il", measured(twf=[70.0, 70.2, 70.4], icarl=[69.0, 69.2, 69.4]))
     assert (found["value"], found["verdict"]) == (pytest.approx(1.0), "holds")
     assert found["weakest"] == "twf, split-cifar10 from cifar100, buffer 500, class-il"
@@ -135,7 +135,7 @@ def test_first_means_above_the_strongest_rival() -> None:
     assert (found["value"], found["verdict"]) == (pytest.approx(-1.0), "does not hold")
 
 
-def test_first_needs_every_rival_to_be_clearly_below() -> None:
+def test_first_needs_every_rival_to_be_clearly_below():
     """ER is lower in the mean than iCaRL, but varies so much that nobody knows."""
     found = evaluated(
         "first-class-il", measured(twf=[70.0] * 3, icarl=[69.0] * 3, er=[40.0, 90.0, 60.0])
@@ -144,13 +144,13 @@ def test_first_needs_every_rival_to_be_clearly_below() -> None:
     assert found["verdict"] == "undecided"
 
 
-def test_one_seed_decides_nothing() -> None:
+def test_one_seed_decides_nothing():
     found = evaluated("first-class-il", measured(twf=[90.0]))
     assert (found["value"], found["n_seeds"], found["verdict"]) == (40.0, 1, "undecided")
     assert found["probability"] is None and found["student_low"] is None
 
 
-def test_a_cell_without_a_common_seed_is_not_run() -> None:
+def test_a_cell_without_a_common_seed_is_not_run():
     assert evaluated("first-class-il", measured(er=[]))["verdict"] == "not run"
     found = evaluated("gain-class-il", measured(twf=[70.0, None], derpp=[None, 60.0]))
     assert (found["verdict"], found["n_cells"], found["n_cells_run"]) == ("not run", 1, 0)
@@ -162,7 +162,7 @@ def with_another(faa: dict[CellKey, dict[int, float]]) -> dict[CellKey, dict[int
     return faa | {key._replace(buffer=5120): {} for key in faa}
 
 
-def test_a_claim_of_every_cell_can_fail_early_and_not_hold_early() -> None:
+def test_a_claim_of_every_cell_can_fail_early_and_not_hold_early():
     above, below = measured(twf=[90.0] * 3), measured(twf=[40.0] * 3)
     assert evaluated("first-class-il", with_another(above))["verdict"] == "undecided"
     assert evaluated("first-class-il", with_another(below))["verdict"] == "does not hold"
@@ -171,7 +171,7 @@ def test_a_claim_of_every_cell_can_fail_early_and_not_hold_early() -> None:
     assert (found["value"], found["n_cells"], found["n_cells_run"]) == (40.0, 2, 1)
 
 
-def test_cells_that_share_no_seed_are_undecided_together() -> None:
+def test_cells_that_share_no_seed_are_undecided_together():
     faa = with_another(measured())
     for key in faa:
         faa[key] = {0: 50.0} if key.buffer == 500 else {1: 50.0}
@@ -179,7 +179,7 @@ def test_cells_that_share_no_seed_are_undecided_together() -> None:
     assert (found["verdict"], found["n_cells_run"], found["n_seeds"]) == ("undecided", 2, 0)
 
 
-def test_a_studys_records_become_claims_in_files(make_plan, write_record, collect) -> None:
+def test_a_studys_records_become_claims_in_files(make_plan, write_record, collect):
     plan = make_plan([0, 1], methods=[*REHEARSAL, "twf"])
     for run_id, run in plan.runs.items():
         if run_id == "split-cifar10.er.500.s1":
@@ -203,7 +203,7 @@ def test_a_studys_records_become_claims_in_files(make_plan, write_record, collec
     assert "| no numbers | — | — | 0/0 | 0 | not run | — |" in text
 
 
-def test_2000_records_give_tables_comparison_and_claims(make_plan, row_of) -> None:
+def test_2000_records_give_tables_comparison_and_claims(make_plan, row_of):
     """Everything is linear in the records; each number is still that of its own runs."""
     plan = make_plan(list(range(143)), methods=["joint", "finetune", "er", "twf", *REHEARSAL[1:]])
     base = {method: 40.0 + 5 * i for i, method in enumerate(("finetune", *REHEARSAL, "twf"))}
