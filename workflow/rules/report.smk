@@ -33,6 +33,7 @@ rule describe:
 rule report:
     input:
         runs=files.RUNS,
+        # It shows figures, statement and cards; the others are made with it, of the same records.
         tables=lambda w: [
             files.table_file(w.study, table, "parquet")
             for table in plan(w.study).tables
@@ -41,7 +42,7 @@ rule report:
         search=lambda w: files.search_files(w.study) if plan(w.study).search else [],
         comparison=f"{files.COMPARISON}.parquet",
         claims=f"{files.CLAIMS}.parquet",
-        metrics=files.METRICS,  # not read, but made with the report, for DVC
+        metrics=files.METRICS,
         statement=files.STATEMENT,
         cards=files.MODEL_CARDS,
     output:
