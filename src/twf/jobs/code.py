@@ -74,4 +74,6 @@ def _canonical(node: Any) -> Any:
     }
     if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
         fields["body"] = node.body[1:]
+    if isinstance(node, ast.JoinedStr):  # Python 3.12 ends some with an empty part
+        fields["values"] = [v for v in node.values if getattr(v, "value", None) != ""]
     return [type(node).__name__, {name: _canonical(value) for name, value in fields.items()}]

@@ -1,0 +1,110 @@
+"""The hash of the code that a number depends on: what changes it, and what does not."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from project import PROJECT
+
+from twf.jobs import code
+from twf.jobs.code import LOOP, PRETRAINING, code_hash, method_module
+
+# What Python 3.11 and 3.12 parse to other trees, or print otherwise.
+ANY_PYTHON = '''"""Documented."""
+from __future__ import annotations
+import twf.learning.other  # followed
+from twf.learning import another as renamed
+
+def f(x: int, *rest: str, scale: float = 2.0, **more: object) -> str:
+    """Documented."""
+    text = f"{x!r:>{rest[0]}} {{braces}} {more['a']}" "joined"
+    match x:
+        case 1 | 2:
+            return text
+        case [first, *_]:
+            return u"first"
+    return f"{x=}" if (y := x ** 2) > 1_000 else ""
+
+class C:
+    z: int = 0x10
+'''
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of `learning/` whose code is hashed in place of the project's."""
+    shutil.copytree(PROJECT / "src/twf/learning", tmp_path / "twf/learning")
+    monkeypatch.setattr(code.twf, "__file__", str(tmp_path / "twf/__init__.py"))
+    code_hash.cache_clear()
+    yield tmp_path / "twf/learning"
+    code_hash.cache_clear()
+
+
+def changes(file: Path, edit: Callable[[str], str], *roots: str) -> bool:
+    """Whether an edit of a file changes the hash over `roots`."""
+    text = file.read_text()
+    code_hash.cache_clear()
+    before = code_hash(*roots)
+    file.write_text(edit(text))
+    code_hash.cache_clear()
+    try:
+        return code_hash(*roots) != before
+    finally:
+        file.write_text(text)
+
+
+def one_more(text: str) -> str:
+    return f"{text}\nMORE = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "method", "used"),
+    [
+        ("loop.py", "er", True),
+        ("tasks.py", "er", True),  # the order of classes, the held-out split
+        ("augmentation.py", "er", True),
+        ("randomness.py", "er", True),
+        ("evaluation/accuracy.py", "er", True),
+        ("replay/buffer.py", "er", True),
+        ("methods/er.py", "er", True),
+        ("methods/derpp.py", "derpp-ewc", True),  # by the method that builds on it
+        ("methods/oewc.py", "derpp-ewc", True),
+        ("models/gates.py", "twf", True),
+        ("methods/er.py", "twf", False),
+        ("models/gates.py", "er", False),
+        ("models/contrast.py", "er", False),
+        ("pretraining.py", "er", False),
+    ],
+)
+def test_what_a_method_uses_changes_its_hash_and_nothing_else_does(
+    package: Path, file: str, method: str, used: bool
+) -> None:
+    assert changes(package / file, one_more, LOOP, method_module(method)) == used
+
+
+def test_pretraining_has_a_hash_of_its_own(package: Path) -> None:
+    assert changes(package / "pretraining.py", one_more, PRETRAINING)
+    assert not changes(package / "methods/twf.py", one_more, PRETRAINING)
+
+
+def test_comments_docstrings_and_layout_change_nothing(package: Path) -> None:
+    def reworded(text: str) -> str:
+        return re.sub(r'"""(?=\S)', '"""In other words: ', text).replace("\n\n", "\n\n# anew\n")
+
+    for file in ("loop.py", "tasks.py", "methods/er.py"):
+        assert not changes(package / file, reworded, LOOP, method_module("er")), file
+
+
+def test_the_hash_is_the_same_on_every_python(package: Path) -> None:
+    for path in package.glob("*.py"):
+        path.unlink()
+    (package / "__init__.py").write_text("")
+    (package / "loop.py").write_text(ANY_PYTHON)
+    (package / "other.py").write_text("a = [*range(3)][1:]\n")
+    (package / "another.py").write_text("def g(): return lambda x, /, y: (yield)\n")
+    code_hash.cache_clear()
+    assert code_hash(LOOP) == ("db074c9d52b0cc138d4ad2933bf3fd791cf2c76c17b2588f76936f45c416879c")
