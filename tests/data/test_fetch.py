@@ -93,8 +93,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def cut(after: int) -> Callable[[Handler], None]:
-    return lambda handler: handler.give(limit=after)
+def cut(after: int, ignore_range: bool = False) -> Callable[[Handler], None]:
+    return lambda handler: handler.give(ignore_range, limit=after)
 
 
 def refused(code: int, headers: dict[str, str] | None = None) -> Callable[[Handler], None]:
@@ -270,7 +270,7 @@ GIVEN_UP: dict[str, tuple[list[Any], list[float]]] = {  # faults of the first ad
     "403": ([refused(403)], []),
     "410": ([refused(410)], []),
     "503": ([refused(503)] * 5, [1, 2, 4, 8]),
-    "always cut": ([lambda handler: handler.give(ignore_range=True, limit=HALF)] * 5, [1, 2, 4, 8]),
+    "always cut": ([cut(after, True) for after in (HALF, 9, HALF, 9, HALF)], [1, 2, 4, 8]),
     "other size": ([cut(HALF), other_part(f"bytes {HALF}-{HALF + 4}/99")], [1]),
     "other file": ([None], []),
     "other file, always cut": ([cut(HALF), None] * 2, [1, 1]),
