@@ -20,6 +20,7 @@ import pytest
 import stand_ins.pynvml
 import torch
 import yaml
+from commands import twf  # noqa: F401 - a fixture
 
 from twf import files, study
 from twf.data import store

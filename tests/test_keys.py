@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import os
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import wandb
+from commands import publish_nothing
 from keys import KEYS, content, files_with_keys, has_key
 
 from twf import files
@@ -36,26 +38,31 @@ def test_a_key_would_be_found(tmp_path: Path, where: str) -> None:
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """That of a user with keys for Weights & Biases, S3, a mirror and git, who tracks offline."""
-    home = tmp_path / "home"
-    home.mkdir()
-    others = {k: v for k, v in os.environ.items() if not k.startswith(("WANDB_", "AWS_", "TWF_"))}
-    addresses = {
+    (tmp_path / "home").mkdir()
+    for name in os.environ:
+        if name.startswith(("WANDB_", "AWS_", "TWF_")):
+            monkeypatch.delenv(name)
+    ours = {
+        "HOME": str(tmp_path / "home"),
+        "TWF_TRACKING": "offline",
         "TWF_MIRROR": f"https://someone:{KEY}@127.0.0.1:9/archives",
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "remote.origin.url",
         "GIT_CONFIG_VALUE_0": f"https://{KEY}@127.0.0.1:9/twf.git",
     }
-    ours = {"HOME": str(home), "TWF_TRACKING": "offline", "OMP_NUM_THREADS": "1"}
-    return others | KEYS | addresses | ours
+    for name, value in (KEYS | ours).items():
+        monkeypatch.setenv(name, value)
+    wandb.teardown()  # it forgets what it knew
+    yield
+    wandb.teardown()
 
 
-def test_a_miniature_run_and_its_report_have_no_key(tiny_inputs, environment, tmp_path) -> None:
+@pytest.mark.usefixtures("_environment")
+def test_a_miniature_run_and_its_report_have_no_key(tiny_inputs, twf, tmp_path) -> None:
     """Of what is right, and of what fails: a record is torn, and a run is not there."""
-    files.PUBLISHED.parent.mkdir(exist_ok=True)
-    header = "table,benchmark,method,variant,protocol,buffer_size,final_average_accuracy"
-    files.PUBLISHED.write_text(f"{header},final_forgetting\n")
+    publish_nothing()
     torn = files.record_file("tiny", "split-target.joint.s0")
     torn.parent.mkdir(parents=True)
     torn.write_bytes(b"PAR1")
@@ -79,14 +86,9 @@ def test_a_miniature_run_and_its_report_have_no_key(tiny_inputs, environment, tm
         "doctor": 1,  # there is no DVC in this folder
         "clean": 0,
     }.items():
-        done = subprocess.run(
-            [sys.executable, "-m", "twf", *words.split()],
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == code, (words, done.stderr)
-        said.append(done.stdout + done.stderr)
+        done = twf(words)
+        assert done.code == code, (words, done)
+        said.append(done.out + done.err)
     (log,) = Path("wandb").glob("offline-run-*/*.wandb")
     assert b"/twf.git" not in content(log)
     assert files.report_file("tiny").exists()

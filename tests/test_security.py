@@ -21,9 +21,10 @@ import official
 import pytest
 import torch
 import yaml
+from commands import Twf, publish_nothing, succeed
 from project import PROJECT
 
-from twf import cli, files, study
+from twf import files, study
 from twf.data import archive, cifar, folders, registry, store
 from twf.errors import UserError
 from twf.jobs import checkpoints, weights
@@ -247,24 +248,8 @@ class Elements(HTMLParser):
         self.text += data
 
 
-@pytest.fixture
-def twf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """`twf(*words)` calls the command in this process, and gives what it said."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the command would leave its own behind
-
-    def call(*words: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["twf", *words])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        said = "".join(capsys.readouterr())
-        assert not left.value.code, said
-        return said
-
-    return call
-
-
 def test_hostile_texts_pass_the_pipeline_as_texts(
-    tiny_project: Path, tiny_values: dict[str, Any], twf: Callable[..., str]
+    tiny_project: Path, tiny_values: dict[str, Any], twf: Twf
 ) -> None:
     """Titles, files, classes, a project at Weights & Biases: all that may be any text."""
     values = tiny_values
@@ -286,18 +271,13 @@ def test_hostile_texts_pass_the_pipeline_as_texts(
         path = Path(values["datasets"][name]["file"])
         arrays = dict(np.load(path))
         np.savez(path.open("wb"), class_names=np.array(TEXTS[:classes]), **arrays)
-    files.PUBLISHED.parent.mkdir()
-    header = "table,benchmark,method,variant,protocol,buffer_size,final_average_accuracy"
-    files.PUBLISHED.write_text(f"{header},final_forgetting\n")
+    publish_nothing()
     around = {path for path in tiny_project.parent.rglob("*") if "project" not in path.parts}
-    twf("plan", "tiny")
-    for name in ("target", "origin"):
-        twf("data", "prepare", name)
-    twf("pretrain", "train", "origin")
-    for run in study.expand(reading.load(files.PARAMS), "tiny").runs:
-        twf("run", "tiny", run)
-    for node in ("collect", "table", "compare", "metrics", "figures", "describe", "report"):
-        twf(node, "tiny")
+    succeed(twf, "plan tiny", "data prepare target", "data prepare origin", "pretrain train origin")
+    runs = study.expand(reading.load(files.PARAMS), "tiny").runs
+    succeed(twf, *(f"run tiny {run}" for run in runs))
+    nodes = ("collect", "table", "compare", "metrics", "figures", "describe", "report")
+    succeed(twf, *(f"{node} tiny" for node in nodes))
     assert store.load(files.data_file("target")).classes == list(TEXTS[:4])
     page = Elements(files.report_file("tiny").read_text())
     assert page.names.count("script") == 1  # its own

@@ -8,12 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from commands import Said, mistake, publish_nothing, succeed
 from project import PROJECT
 from safetensors.torch import load_file, save_file
 
@@ -27,58 +27,10 @@ TARGET, ORIGIN = (str(files.data_file(name)) for name in ("target", "origin"))
 CHECKPOINT = str(files.checkpoint_file("origin"))
 
 
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def twf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """`twf(words)` calls the command in this process."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the command would leave its own behind
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("TWF_PARAMS", raising=False)
-
-    def call(words: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["twf", *words.split()])
-        capsys.readouterr()
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as left:
-            code = int(left.code or 0)
-        return Said(code, *capsys.readouterr())
-
-    return call
-
-
-def succeed(twf: Callable[..., Said], *calls: str) -> None:
-    for words in calls:
-        said = twf(words)
-        assert said.code == 0, (words, said)
-
-
-def mistake(said: Said) -> str:
-    """The message of a user's mistake, which is all that is said."""
-    assert said.code == 2
-    assert said.err.startswith("error: ")
-    assert "Traceback" not in said.err
-    assert said.out == ""
-    return said.err
-
-
 def change_params(change: Callable[[dict], object]) -> None:
     values = yaml.safe_load(files.PARAMS.read_text())
     change(values)
     files.PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
-
-
-def publish_nothing() -> None:
-    """The paper's numbers, none of which are of the miniature."""
-    files.PUBLISHED.parent.mkdir(exist_ok=True)
-    header = "table,benchmark,method,variant,protocol,buffer_size,final_average_accuracy"
-    files.PUBLISHED.write_text(f"{header},final_forgetting\n")
 
 
 OF_RECORDS = ["table tiny", "compare tiny", "metrics tiny", "describe tiny", "report tiny"]
