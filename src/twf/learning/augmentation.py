@@ -72,12 +72,16 @@ class Augment:
 
 
 def _gather(images: Tensor, rows: Tensor, columns: Tensor, flip: Tensor) -> Tensor:
-    """Take `rows` and `columns` (`[N, h]`, `[N, w]`) of each image; zero where they lie outside."""
-    height, width = images.shape[-2:]
+    """Take `rows` and `columns` (`[N, h]`, `[N, w]`) of each image; zero where they lie outside.
+
+    Gives `[N, C, h, w]` with the channels last in memory.
+    """
+    channels, height, width = images.shape[1:]
     columns = torch.where(flip[:, None], columns.flip(1), columns)
-    inside = ((rows >= 0) & (rows < height))[:, None, :, None]
-    inside = inside & ((columns >= 0) & (columns < width))[:, None, None, :]
+    inside = ((rows >= 0) & (rows < height))[:, :, None]
+    inside = inside & ((columns >= 0) & (columns < width))[:, None, :]  # [N, h, w]
     rows, columns = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
-    index = torch.arange(len(images), device=images.device)
-    taken = images[index[:, None, None], :, rows[:, :, None], columns[:, None, :]]  # [N, h, w, C]
-    return taken.permute(0, 3, 1, 2) * inside
+    position = (rows[:, :, None] * width + columns[:, None, :]).flatten(1)  # [N, h * w]
+    position = position[:, :, None].expand(-1, -1, channels)
+    taken = images.flatten(2).transpose(1, 2).gather(1, position)  # [N, h * w, C]
+    return taken.unflatten(1, inside.shape[1:]).permute(0, 3, 1, 2) * inside[:, None]

@@ -126,7 +126,7 @@ class _StraightThrough(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, noisy: Tensor) -> Tensor:
         ctx.save_for_backward(noisy)
-        return (noisy > 0).to(noisy.dtype)
+        return noisy.clone().gt_(0)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
@@ -145,7 +145,7 @@ def sample_gate(difference: Tensor, generator: Random) -> Tensor:
     precise = torch.promote_types(difference.dtype, torch.float32)
     uniform = generator.uniform(*difference.shape, dtype=precise)
     noise = torch.empty_like(difference, dtype=precise).copy_(uniform).logit_()
-    gate: Tensor = _StraightThrough.apply(difference + noise)  # type: ignore[no-untyped-call]
+    gate: Tensor = _StraightThrough.apply(noise.add_(difference))  # type: ignore[no-untyped-call]
     return gate
 
 
@@ -214,7 +214,9 @@ def mask_replay(logits: Tensor, stored: Tensor, counts: Tensor) -> Tensor:
 
     Mean over the units of the images that `counts` (`[N]` bool); zero where none does.
     """
-    full = F.interpolate(stored.to(logits.dtype), size=logits.shape[-2:])  # nearest neighbour
+    full = stored.to(logits.dtype)
+    if full.shape != logits.shape:
+        full = F.interpolate(full, size=logits.shape[-2:])  # nearest neighbour
     losses = F.binary_cross_entropy_with_logits(logits, full, reduction="none")
     per_image = _average(losses).mean(dim=1).masked_fill(~counts, 0.0)
     return per_image.sum() / counts.sum().clamp(min=1)
