@@ -107,54 +107,42 @@ def some_hyperparameters(method: str) -> dict[str, float]:
 
 # A miniature of everything: 4 classes in 2 tasks, 16 pixels, a network of width 4.
 
-TINY: dict[str, Any] = {
-    "study": "tiny",
-    "tracking": {"mode": "off"},
-    "fidelity": {switch: "paper" if switch == "F9" else "published" for switch in SWITCHES},
-    "datasets": {
-        name: {
-            "title": name.title(),
-            "reader": "archive",
-            "file": f"archives/{name}.npz",
-            "classes": classes,
-            "size": 16,
-            "augmentation": {"padding": 2, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]},
-        }
-        for name, classes in {"target": 4, "origin": 3}.items()
-    },
-    "sources": {
-        "origin": {
-            "network": {"architecture": "resnet18", "width": 4},
-            "data": "origin",
-            "pretraining": {"epochs": 1, "batch_size": 8, "lr": 0.05, "schedule": "cosine"},
-        }
-    },
-    "benchmarks": {
-        "split-target": {
-            "title": "Split Target",
-            "data": "target",
-            "tasks": 2,
-            "source": "origin",
-            "epochs": 2,
-            "batch_size": 8,
-            "buffers": [16],
-            "methods": {name: some_hyperparameters(name) for name in METHODS},
-        }
-    },
-    "studies": {
-        "tiny": {
-            "title": "A miniature",
-            "seeds": [0],
-            "experiments": {
-                "main": {
-                    "title": "Accuracy",
-                    "benchmarks": ["split-target"],
-                    "methods": list(METHODS),
-                }
-            },
-        }
-    },
-}
+TINY: dict[str, Any] = yaml.safe_load("""
+study: tiny
+tracking: {mode: "off"}
+datasets:
+  target: &images
+    title: Target
+    reader: archive
+    file: archives/target.npz
+    classes: 4
+    size: 16
+    augmentation: {padding: 2, mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}
+  origin: {<<: *images, title: Origin, file: archives/origin.npz, classes: 3}
+sources:
+  origin:
+    network: {architecture: resnet18, width: 4}
+    data: origin
+    pretraining: {epochs: 1, batch_size: 8, lr: 0.05, schedule: cosine}
+benchmarks:
+  split-target:
+    title: Split Target
+    data: target
+    tasks: 2
+    source: origin
+    epochs: 2
+    batch_size: 8
+    buffers: [16]
+studies:
+  tiny:
+    title: A miniature
+    seeds: [0]
+    experiments: {main: {title: Accuracy, benchmarks: [split-target]}}
+""")
+TINY["fidelity"] = {name: "paper" if name == "F9" else "published" for name in SWITCHES}
+TINY["benchmarks"]["split-target"]["methods"] = {n: some_hyperparameters(n) for n in METHODS}
+TINY["studies"]["tiny"]["experiments"]["main"]["methods"] = list(METHODS)
+TINY["datasets"]["origin"] = copy.deepcopy(TINY["datasets"]["origin"])  # nothing shared
 
 
 def pictures(classes: int, per_class: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -242,13 +230,22 @@ def write_tiny_project(folder: Path) -> None:
 
 
 @pytest.fixture
-def tiny_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def in_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """`in_project(make, ...)`: the folder that `make(..., folder)` makes; the test is in it."""
+
+    def make_it(make: Callable[..., Any], *words: Any) -> Path:
+        make(*words, folder := tmp_path / "project")
+        monkeypatch.chdir(folder)
+        monkeypatch.delenv("TWF_TRACKING", raising=False)
+        return folder
+
+    return make_it
+
+
+@pytest.fixture
+def tiny_project(in_project: Callable[..., Path]) -> Path:
     """A project folder with the miniature study, nothing made yet; the test is in it."""
-    folder = tmp_path / "project"
-    write_tiny_project(folder)
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("TWF_TRACKING", raising=False)
-    return folder
+    return in_project(write_tiny_project)
 
 
 @pytest.fixture(scope="session")
@@ -264,14 +261,9 @@ def _tiny_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tiny_inputs(
-    _tiny_inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> params.Params:
+def tiny_inputs(_tiny_inputs: Path, in_project: Callable[..., Path]) -> params.Params:
     """The parameters of the miniature project, its data and checkpoint made; the test is in it."""
-    folder = tmp_path / "project"
-    shutil.copytree(_tiny_inputs, folder)
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("TWF_TRACKING", raising=False)
+    in_project(shutil.copytree, _tiny_inputs)
     return reading.load(Path("params.yaml"))
 
 

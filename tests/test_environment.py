@@ -30,28 +30,20 @@ def constraints() -> list[Requirement]:
     return [Requirement(line) for line in lines if line and not line.startswith("#")]
 
 
-def test_the_conda_environment_pins_as_pyproject_does():
-    packages = [Requirement(line) for line in CONDA if isinstance(line, str)]
-    pip = [line for part in CONDA if isinstance(part, dict) for line in part["pip"]]
-    packages += [Requirement(line) for line in pip if not line.startswith("-")]
-    names = {canonicalize_name(package.name) for package in packages}
-    assert "python" in names
-    for package in packages:
-        name = canonicalize_name(package.name)
-        if name == "python":
-            assert package.specifier == SpecifierSet(METADATA["requires-python"])
-        elif name != "pip":
-            assert package.specifier == REQUIREMENTS[name].specifier, package
-
-
-def test_the_conda_environment_installs_the_project_with_what_the_pipeline_needs():
+def test_the_conda_environment_installs_what_the_pipeline_needs_as_pyproject_pins_it():
+    packages = {
+        canonicalize_name(package.name): package.specifier
+        for package in (Requirement(line) for line in CONDA if isinstance(line, str))
+    }
+    assert packages.pop("python") == SpecifierSet(METADATA["requires-python"])
+    packages.pop("pip", None)
     (pip,) = [part["pip"] for part in CONDA if isinstance(part, dict)]
+    pinned = [Requirement(line) for line in pip if not line.startswith("-")]
+    packages |= {canonicalize_name(package.name): package.specifier for package in pinned}
+    assert packages == {name: REQUIREMENTS[name].specifier for name in packages}
     (editable,) = [line for line in pip if line.startswith("-e")]
-    match = re.fullmatch(r"-e \.\[([a-z,]+)\]", editable)
-    assert match, editable
-    extras = set(match[1].split(","))
-    assert extras <= EXTRAS.keys()
-    assert extras >= {"pipeline", "report"}
+    extras = set(re.fullmatch(r"-e \.\[([a-z,]+)\]", editable)[1].split(","))
+    assert {"pipeline", "report"} <= extras <= EXTRAS.keys()
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12"])
@@ -86,18 +78,14 @@ def instructions() -> list[tuple[str, str]]:
     return [(line.split()[0], line.partition(" ")[2]) for line in text.splitlines() if line]
 
 
-def test_the_container_has_a_python_that_the_project_supports_by_its_full_version():
+def test_the_container_has_a_supported_python_and_all_files_that_a_build_reads():
     (base,) = [rest for word, rest in instructions() if word == "FROM"]
-    match = re.fullmatch(r"python:(\d+\.\d+\.\d+)-slim-[a-z]+", base)
-    assert match, base
-    assert SpecifierSet(METADATA["requires-python"]).contains(match[1])
-
-
-def test_the_container_gets_files_that_are_there_and_all_that_a_build_reads():
-    copied = [word for name, rest in instructions() if name == "COPY" for word in rest.split()[:-1]]
+    version = re.fullmatch(r"python:(\d+\.\d+\.\d+)-slim-[a-z]+", base)[1]
+    assert SpecifierSet(METADATA["requires-python"]).contains(version)
+    copied = {word for name, rest in instructions() if name == "COPY" for word in rest.split()[:-1]}
     assert all((PROJECT / name).exists() for name in copied)
-    assert {"pyproject.toml", "constraints.txt", METADATA["readme"], "src"} <= set(copied)
-    assert set(copied) >= set(METADATA["license-files"])
+    needed = {"pyproject.toml", "constraints.txt", METADATA["readme"], "src"}
+    assert copied >= needed | set(METADATA["license-files"])
 
 
 def test_the_container_installs_the_project_with_pinned_packages_for_another_user():
@@ -110,20 +98,12 @@ def test_the_container_installs_the_project_with_pinned_packages_for_another_use
     assert [rest for word, rest in said if word == "USER"] == ["1000"]
 
 
-def test_the_version_is_the_same_everywhere():
-    assert twf.__version__ == METADATA["version"]
+def test_version_and_licence_are_the_same_everywhere():
     profile = yaml.safe_load((PROJECT / "workflow/profiles/kubernetes/config.yaml").read_text())
     assert profile["container-image"].endswith(f":{twf.__version__}")
     assert f"--tag {profile['container-image']} ." in CONTAINERFILE.read_text()
-
-
-def test_the_licence_is_mit_everywhere():
-    assert METADATA["license"] == "MIT"
-    assert (PROJECT / "LICENSE").read_text().startswith("MIT License")
-
-
-def test_the_citation_names_this_version_and_licence():
     citation = yaml.safe_load((PROJECT / "CITATION.cff").read_text())
-    assert {"cff-version", "title", "version", "license"} <= citation.keys()
-    assert str(citation["version"]) == twf.__version__
-    assert citation["license"] == "MIT"
+    assert {"cff-version", "title"} <= citation.keys()
+    assert twf.__version__ == METADATA["version"] == str(citation["version"])
+    assert METADATA["license"] == citation["license"] == "MIT"
+    assert (PROJECT / "LICENSE").read_text().startswith("MIT License")

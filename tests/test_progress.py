@@ -37,27 +37,15 @@ def lines_of(durations: list[float], start: float = 0.5) -> list[str]:
     return log.getvalue().splitlines()
 
 
-def test_short_work_prints_its_first_and_its_last_line():
-    assert lines_of([0.1] * 50) == [
-        "work: 1/50 after 0 s  step 0",
-        "work: 50/50 after 5 s  step 49",
+@pytest.mark.parametrize(
+    ("durations", "steps"),
+    [([0.1] * 50, [1, 50]), ([3.0] * 9, [1, 5, 9]), ([60.0] * 4, [1, 2, 3, 4]), ([1.0], [1])],
+)
+def test_the_first_line_and_the_last_are_printed_and_others_now_and_then(durations, steps):
+    total, each = len(durations), durations[0]
+    assert lines_of(durations) == [
+        f"work: {step}/{total} after {step * each:.0f} s  step {step - 1}" for step in steps
     ]
-
-
-def test_long_work_prints_a_line_now_and_then():
-    assert lines_of([3.0] * 9) == [
-        "work: 1/9 after 3 s  step 0",
-        "work: 5/9 after 15 s  step 4",
-        "work: 9/9 after 27 s  step 8",
-    ]
-
-
-def test_slow_steps_print_a_line_each():
-    assert len(lines_of([60.0] * 4)) == 4
-
-
-def test_work_of_one_step_prints_one_line():
-    assert lines_of([1.0]) == ["work: 1/1 after 1 s  step 0"]
 
 
 @given(st.lists(st.floats(0, 25), min_size=1, max_size=60), st.floats(0, 1e6))
@@ -71,41 +59,38 @@ def test_the_first_and_last_step_always_print_and_others_keep_their_distance(dur
         assert sum(durations[before:after]) >= LINE_EVERY - 1e-6
 
 
-def test_several_steps_at_once_count():
-    log = io.StringIO()
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Full(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def said_in(log: io.StringIO, *advances: tuple[int, str]) -> str:
+    """What is printed into `log` by so many steps at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stderr", log)
-        with progress("work", 7) as advance:
-            advance(3, "a")
-            advance(4, "b")
-    assert [line.split()[1] for line in log.getvalue().splitlines()] == ["3/7", "7/7"]
+        patch.setenv("TERM", "xterm")
+        patch.setenv("COLUMNS", "100")
+        with progress("work", sum(steps for steps, _ in advances)) as advance:
+            for words in advances:
+                advance(*words)
+    return log.getvalue()
+
+
+def test_several_steps_at_once_count():
+    lines = said_in(io.StringIO(), (3, "a"), (4, "b")).splitlines()
+    assert [line.split()[1] for line in lines] == ["3/7", "7/7"]
 
 
 def test_a_terminal_gets_a_bar():
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "stderr", terminal)
-        patch.setenv("TERM", "xterm")
-        patch.setenv("COLUMNS", "100")
-        with progress("work", 2) as advance:
-            advance(1, "loss 0.5")
-            advance(1, "loss 0.25")
-    said = terminal.getvalue()
+    said = said_in(Terminal(), (1, "loss 0.5"), (1, "loss 0.25"))
     assert "work" in said and "2/2" in said and "loss 0.25" in said
     assert "after" not in said
 
 
 def test_a_log_that_cannot_be_written_does_not_end_the_work():
-    class Full(io.StringIO):
-        def write(self, text: str) -> int:
-            raise OSError(28, "No space left on device")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "stderr", Full())
-        with progress("work", 2) as advance:
-            advance(1, "a")
-            advance(1, "b")
+    assert said_in(Full(), (1, "a"), (1, "b")) == ""

@@ -179,7 +179,7 @@ def in_a_fork(work: Callable[[], None]) -> int:
     return process
 
 
-@pytest.mark.parametrize("method", ["twf", "icarl", "co2l", "lwf", "derpp"])
+@pytest.mark.parametrize("method", ["twf", "icarl", "co2l", "lwf"])
 def test_a_run_killed_at_random_moments_has_the_same_record(tiny_inputs, run, lasting, method):
     planned = run(method)
     start = time.monotonic()

@@ -259,7 +259,7 @@ def orders(train: Train, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[
 
 def test_two_methods_go_through_the_images_in_the_same_order(orders):
     """Though some draw replay and gates between the batches, and others do not."""
-    found = [orders(name) for name in ("finetune", "er", "derpp", "twf")]
+    found = [orders(name) for name in ("finetune", "er", "twf")]
     assert all(order == found[0] for order in found)
     assert len({tuple(batch) for batch in found[0]}) == len(found[0])  # anew in each epoch
     other = orders("finetune", seed=1)
