@@ -139,3 +139,9 @@ def test_a_file_is_told_by_its_size_and_its_checksum(tmp_path):
     for wrong, found in (("md5", md5), ("sha256", sha256)):
         said = registry.File(**{wrong: found[::-1]}).mismatch(path)
         assert said and found in said and found[::-1] in said
+
+
+def test_images_of_another_size_are_held_to_no_fingerprint():
+    entry = registry.load()["tiny-imagenet"]
+    assert set(entry.fingerprints_at(entry.size)) == {"train", "test"}
+    assert entry.fingerprints_at(2 * entry.size) == {}

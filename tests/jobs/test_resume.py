@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import random
@@ -15,11 +16,13 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from twf import files, study
 from twf.errors import UserError
 from twf.jobs import resume
+from twf.jobs.checkpoints import digest
 from twf.jobs.pretraining import pretrain
 from twf.jobs.resume import Keeper, Stopped, keeping
 from twf.jobs.run import execute
@@ -296,3 +299,31 @@ def test_the_lock_of_a_run_is_taken_once_and_freed_by_a_killed_process(tmp_path)
             keeping(path, {}, math.inf),
         ):
             pass
+
+
+@pytest.mark.parametrize("part", ["code", "inputs", "versions", "execution"])
+def test_a_state_of_another_origin_is_not_gone_on_from(tiny_inputs, run, monkeypatch, capfd, part):
+    planned = run("er")
+    state = files.state_file("tiny", planned.id)
+    with monkeypatch.context() as told:
+        told.setattr(Keeper, "pause", stop_once(Keeper.pause))
+        with pytest.raises(Stopped):
+            execute(tiny_inputs, planned, CPU)
+    tensors = load_file(state)
+    with safe_open(state, framework="pt") as file:
+        saved = json.loads(file.metadata()["state"])
+    saved["guard"][part] = "another"
+    text = json.dumps(saved)
+    save_file(tensors, state, {"state": text, "sha256": digest(text, tensors)})
+    execute(tiny_inputs, planned, CPU)
+    assert f"other {part}" in capfd.readouterr().err
+
+
+def stop_once(pause: Callable[..., None]) -> Callable[..., None]:
+    """A run's `pause` that is told to stop the first time."""
+
+    def stopped(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
+        self.stopping = True
+        pause(self, state, now)
+
+    return stopped

@@ -98,6 +98,15 @@ def test_the_two_definitions_of_forgetting_differ(make_plan, write_record, colle
     assert (row["ff_mean"], row["ff_paper_mean"]) == (0.0, -4.0)
 
 
+def test_each_definition_of_forgetting_has_its_own_spread(make_plan, write_record, collect):
+    plan = make_plan([0, 1], methods=["er"], buffers=[500])
+    for seed, gain in enumerate((4.0, 10.0)):  # at the end: nothing forgotten, or minus the gain
+        matrix = [[50.0] * 5] * 4 + [[50.0 + gain] * 5]
+        write_record(plan, f"split-cifar10.er.500.s{seed}", accuracy_class_il=matrix)
+    row = cell(collect(plan), "er", 500)
+    assert (row["ff_std"], row["ff_paper_std"]) == (0.0, pytest.approx(18**0.5))
+
+
 def test_joint_forgets_nothing(three_seeds):
     row = cell(three_seeds, "joint", None)
     assert row["faa_mean"] == 80.0

@@ -168,3 +168,10 @@ def test_a_file_that_is_missing_or_holds_no_hyperparameters_is_named(tuned, text
     best.unlink() if text is None else best.write_text(text)
     with pytest.raises(UserError, match=rf"{best}.*{'snakemake' if text is None else ''}"):
         plan(tuned)
+
+
+def test_a_variants_value_stands_above_the_best_of_a_search(tuned):
+    main = tuned["studies"]["tiny"]["experiments"]["main"]
+    fast = {"title": "Fast", "hyperparameters": {"lr": 0.9}}
+    main |= {"methods": ["er"], "variants": {"fast": fast}}
+    assert {run.hyperparameters.lr for run in plan(tuned).runs.values()} == {0.9}

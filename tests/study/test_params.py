@@ -390,3 +390,10 @@ def test_every_hyperparameter_of_the_papers_cells_is_printed():
                     values = benchmark.hyperparameters(method, buffer, protocol).model_dump()
                     cell = (name, method, str(buffer or ""), protocol)
                     assert printed[cell] == set(values) - {"chunks"}, cell
+
+
+def test_a_variant_of_a_method_that_its_experiment_lacks_is_refused(tiny_values):
+    main = tiny_values["studies"]["tiny"]["experiments"]["main"]
+    main |= {"methods": ["er"], "variants": {"a": {"title": "A", "methods": ["twf"]}}}
+    with pytest.raises(UserError, match=r"studies\.tiny\.experiments\.main\.variants\.a\.methods"):
+        reading.check(tiny_values)

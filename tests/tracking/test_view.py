@@ -109,6 +109,10 @@ def test_the_summary_has_the_final_metrics(row, tiny_run):
         }.items()
     )
     assert view.summary(row(tiny_run("joint")))["ff/class-il"] is None
+    known = row(tiny_run("er"))
+    surer = known | {"initial_task_il": [accuracy + 3 for accuracy in known["initial_task_il"]]}
+    forward = "forward-transfer/task-il"
+    assert view.summary(surer)[forward] == view.summary(known)[forward] - 3
 
 
 def test_a_diverged_run_has_a_reason_and_no_metrics(row, tiny_run):

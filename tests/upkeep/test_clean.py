@@ -139,9 +139,12 @@ def test_archives_go_only_if_asked_for_and_once_all_is_made_from_them(
     target |= {"reader": "official", "archive": "cifar10", "classes": 10}
     params = Params.model_validate(tiny_values)
     assert found(params, "archives") == set()
+    tiny_values["datasets"]["again"] = target | {"size": 32}
+    both = Params.model_validate(tiny_values)
     put(files.data_file("target"))
     assert found(params) == set()
     assert found(params, "archives") == {str(archive)}
+    assert found(both, "archives") == set()
     clean.remove(clean.find(params, None, ["archives"]))
     assert not archive.exists() and mine.exists()
 

@@ -6,7 +6,9 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
-from twf.learning.evaluation.similarity import linear_cka, nearest_neighbour_accuracy
+from twf.learning.evaluation import similarity
+from twf.learning.evaluation.similarity import Probe, linear_cka, nearest_neighbour_accuracy
+from twf.learning.learner import SourceData
 
 
 def test_cka_is_the_ratio_of_frobenius_norms():
@@ -43,3 +45,15 @@ def test_nearest_neighbours_are_sklearns():
 def test_few_neighbours_are_all_of_them():
     bank, labels = torch.eye(3), torch.tensor([0, 1, 1])
     assert nearest_neighbour_accuracy(bank, labels, bank, torch.tensor([1, 1, 1])) == 100.0
+
+
+def test_the_nearest_neighbours_are_over_layers_3_and_4(monkeypatch):
+    """Of the five taps, those whose features tell the classes apart are the last two."""
+    labels = torch.arange(40) % 2
+    blind, seeing = torch.ones(40, 2), torch.eye(2)[labels]
+    taps = [blind, blind, blind, seeing, seeing]
+    monkeypatch.setattr(similarity, "tap_features", lambda *_, **__: taps)
+    probe = Probe.__new__(Probe)
+    probe.source = SourceData(torch.zeros(40), labels, None, None)
+    probe.queries, probe.query_labels = torch.zeros(40), labels
+    assert probe.nearest_neighbours(None) == [100.0, 100.0]

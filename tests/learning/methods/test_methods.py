@@ -13,8 +13,9 @@ from torch import Tensor
 from twf.learning import loop
 from twf.learning.augmentation import Augment
 from twf.learning.learner import Learner, SourceData
-from twf.learning.methods import make
+from twf.learning.methods import make, oewc
 from twf.learning.methods.base import Batch, Method, Task
+from twf.learning.methods.er_ace import competing
 from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import Generators, Random, seeded
 from twf.learning.sgd import sgd_step
@@ -601,3 +602,34 @@ def test_icarls_herding_keeps_equal_shares_and_predicts_by_the_nearest_mean(meth
         distances = [float(((feature - mean) ** 2).sum()) for mean in made.means]
         assert int(row.argmax()) == int(np.argmin(distances))
         assert row[4:].isinf().all(), "classes to come are never predicted"
+
+
+def test_icarl_keeps_of_an_old_class_what_herding_picked_first(method):
+    made = method("icarl")
+    learn(made, range(1))
+    before = [exemplars.clone() for exemplars in made.exemplars]
+    made.end_task(task_of(1))
+    for old, kept in zip(before, made.exemplars, strict=False):
+        assert len(kept) < len(old) and torch.equal(kept, old[: len(kept)])
+
+
+def test_oewcs_gamma_weakens_what_was_known_of_earlier_tasks(method, monkeypatch):
+    made = method("oewc", gamma=0.25)
+    news = iter([torch.tensor(1.0), torch.tensor(2.0)])
+    monkeypatch.setattr(oewc, "diagonal_fisher", lambda *_: next(news))
+    for number in range(2):
+        made.end_task(task_of(number))
+    assert made.fisher.item() == 0.25 * 1.0 + 2.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "highest", "expected"),
+    [
+        ([0, 1], 1, [0, 1, 2, 3, 4, 5]),
+        ([4], 3, [3, 4, 5]),  # the highest seen competes, also where the batch lacks it
+        ([2, 4], 5, [2, 4]),  # all were seen: those of the batch alone
+    ],
+)
+def test_which_classes_compete_in_er_aces_stream(labels, highest, expected):
+    found = competing(torch.tensor(labels), torch.tensor(highest), CLASSES)
+    assert found.nonzero()[:, 0].tolist() == expected
