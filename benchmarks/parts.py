@@ -7,7 +7,7 @@ from torch import Tensor
 
 from benchmarks import ceiling
 from benchmarks.timing import Effort, Row, rate
-from twf.forecast.calibration import method_of, random_images, step_of
+from twf.forecast.timing import method_of, random_images, step_of
 from twf.learning.evaluation.accuracy import BATCH, accuracy_per_task
 from twf.learning.methods.twf import Twf
 from twf.learning.precision import set_precision

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from twf.errors import UserError
-from twf.forecast.calibration import random_images
+from twf.forecast.timing import random_images
 from twf.study import Run
 
 NAME = "published code"

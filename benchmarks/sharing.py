@@ -13,7 +13,7 @@ import torch
 
 from benchmarks.steps import second_task_step
 from benchmarks.timing import Row, synchronise
-from twf.forecast.cost import batch_size
+from twf.forecast.work import batch_size
 from twf.study import Run, reading
 from twf.study.params import Params
 

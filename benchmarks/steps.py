@@ -10,8 +10,8 @@ import torch
 
 from benchmarks import ceiling, reference
 from benchmarks.timing import Effort, Row, in_fresh_process, interleaved, resident_mib
-from twf.forecast.calibration import method_of, random_task, step_of
-from twf.forecast.cost import batch_size
+from twf.forecast.timing import method_of, random_task, step_of
+from twf.forecast.work import batch_size
 from twf.learning.precision import set_precision
 from twf.learning.step import executed
 from twf.study import Run, reading

@@ -12,7 +12,8 @@ import torch
 
 from twf import files
 from twf.errors import UserError
-from twf.forecast import cost, disk
+from twf.forecast import disk
+from twf.forecast.work import network_mib
 from twf.jobs.run import execute
 from twf.learning.models.resnet import ResNet
 from twf.study import expand
@@ -24,7 +25,7 @@ PIXELS = (44 + 16 + 33 + 12) * 16 * 16 * 3 / 2**20  # of both miniature data set
 def test_a_study_of_which_nothing_is_there_needs_all_its_parts(tiny_project, tiny_values) -> None:
     params = Params.model_validate(tiny_values)
     plan = expand(params, "tiny")
-    network = cost.network_mib(params.sources["origin"].network)
+    network = network_mib(params.sources["origin"].network)
     assert disk.needed(params, plan, jobs=3) == {
         "archives": 0,
         "data": pytest.approx(PIXELS),
@@ -59,7 +60,7 @@ def test_a_network_takes_no_less_than_is_said(architecture, width) -> None:
     with torch.device("meta"):
         network = ResNet(Network(architecture=architecture, width=width), classes=1)
     held = sum(t.numel() * t.element_size() for t in network.state_dict().values()) / 2**20
-    said = cost.network_mib(Network(architecture=architecture, width=width))
+    said = network_mib(Network(architecture=architecture, width=width))
     assert 0.95 * held < said <= held
 
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Collection
 from pathlib import Path
 from statistics import mean
 
@@ -14,12 +13,11 @@ from twf import files
 from twf.data import fetch, registry
 from twf.data.counts import count
 from twf.errors import UserError
-from twf.forecast import cost
-from twf.forecast.cost import Timing
+from twf.forecast.work import MIB as MIB
+from twf.forecast.work import network_mib, pixels_mib
 from twf.study import Plan
 from twf.study.params import Params
 
-MIB = 2**20
 CLOSE = 0.8  # of what is free: a study that needs more is told
 FULL = 1.0  # MiB: a disk with less is called full
 
@@ -33,14 +31,12 @@ FOLDERS = {
 }
 
 
-def needed(
-    params: Params, plan: Plan, jobs: int, timings: Collection[Timing] = ()
-) -> dict[str, float | None]:
+def needed(params: Params, plan: Plan, jobs: int) -> dict[str, float | None]:
     """MiB that what remains adds to each of `FOLDERS`; None for records before the first is there.
 
-    Records are as large as those that are there. Of each job's state there are two at times; where
-    none of `timings` says how large it is, it is no less than its network. A user's own archive
-    that is not there is not counted: to say so is for `twf.data.preflight`.
+    Records are as large as those that are there. Of each job's state there are two at times, and
+    it is no less than its network. A user's own archive that is not there is not counted:
+    `twf.data.preflight` refuses that.
     """
     sources = {name: params.sources[name] for name in plan.sources}
     names = sorted({*plan.data, *(s.data for s in sources.values() if s.data is not None)})
@@ -56,22 +52,17 @@ def needed(
 
     archives = {getattr(params.datasets[name], "archive", None) for name in missing}
     archives |= {registry.of_file(Path(str(sources[name].weights))) for name in unmade}
-    networks = [cost.network_mib(sources[name].network) for name in unmade]
-    states = [cost.network_mib(run.network) for run in left]
-    if timings:
-        networks = [max(timing.checkpoint_mib for timing in timings)] * len(unmade)
-        states = [timing.state_mib for timing in timings]
+    states = [network_mib(run.network) for run in left]
     return {
         "archives": sum(
             fetch.remaining(name, registry.entry(name)) for name in archives if name is not None
         )
         / MIB,
         "data": sum(
-            cost.pixels(count(name, params.datasets[name]), params.datasets[name].size)
+            pixels_mib(count(name, params.datasets[name]), params.datasets[name].size)
             for name in missing
-        )
-        / MIB,
-        "checkpoints": sum(networks),
+        ),
+        "checkpoints": sum(network_mib(sources[name].network) for name in unmade),
         "records": len(left) * mean(there) / MIB if there else None,
         "states": jobs * 2 * max(states, default=0.0),
     }

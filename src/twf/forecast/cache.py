@@ -1,0 +1,183 @@
+"""Costs timed on this machine: kept in a file, and timed where they are missing, within a limit."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
+from itertools import islice
+from multiprocessing import get_context
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from twf import files
+from twf.errors import UserError
+from twf.forecast.work import PRETRAINING, Cost, Work
+from twf.gpus import cpu, visible
+from twf.jobs import code
+from twf.progress import progress
+from twf.study.params import Execution, Params
+from twf.study.types import Strict
+
+PATIENCE = 40.0  # seconds for all timings of a forecast together
+
+Kind = Literal["cpu", "cuda"]
+
+
+class Cache(Strict):
+    """The content of the file."""
+
+    start_up: dict[str, float]  # seconds of a job before its run begins, by device
+    costs: dict[str, Cost]
+
+
+def take(
+    params: Params, works: list[Work], kind: Kind, threads: int, jobs: int, execution: Execution
+) -> tuple[dict[str, Cost], float | None, bool]:
+    """Costs by `Work.kind`, the seconds of a job's start-up, and whether timing was stopped.
+
+    What the file does not have is timed now, what matters most first, until `PATIENCE` is spent or
+    Ctrl-C or SIGTERM comes, and added to it. On a CPU as many are timed side by side as `jobs` will
+    run, as these share caches and memory.
+    """
+    if kind == "cpu" and "captured" in execution:
+        raise UserError("only steps on a GPU are captured: --execution plain or compiled")
+    until, stopped = time.monotonic() + PATIENCE, False
+    cache, device = _load(), device_name(kind, threads)
+    keys = {work.kind: _key(work, device, execution) for work in works}
+    missing = [work for work in in_order(works) if keys[work.kind] not in cache.costs]
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if device not in cache.start_up:
+            cache.start_up[device] = _start_up(kind)
+        if missing:
+            call = _timing(params, kind, threads, execution)
+            with progress("timing steps", len(missing)) as advance:
+                for work, cost in in_forks(call, missing, jobs if kind == "cpu" else 1, until):
+                    if cost:
+                        cache.costs[keys[work.kind]] = Cost.model_validate_json(cost)
+                    advance(1, work.run.id)
+    except KeyboardInterrupt:
+        stopped = True
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        with files.atomic(files.CALIBRATION) as partial:
+            partial.write_text(cache.model_dump_json(indent=1))
+    known = {name: cache.costs[key] for name, key in keys.items() if key in cache.costs}
+    return known, cache.start_up.get(device), stopped
+
+
+def _timing(
+    params: Params, kind: Kind, threads: int, execution: Execution
+) -> Callable[[Work], str]:
+    """What a fork does; what that needs is imported here, once."""
+    import torch
+
+    from twf.forecast import timing
+
+    def cost(work: Work) -> str:
+        torch.set_num_threads(threads)
+        return timing.cost(params, work, torch.device(kind), execution).model_dump_json()
+
+    return cost
+
+
+def in_forks(
+    call: Callable[[Work], str], works: list[Work], at_once: int, until: float
+) -> Iterator[tuple[Work, str]]:
+    """Call in a fork of this process for each piece of work, so many at once; the answers.
+
+    An answer is empty where the call failed. Forks are killed that have none at `until` (of
+    `time.monotonic`) or when the caller ends.
+    """
+    waiting, running = iter(works), dict[int, tuple[Work, Any]]()
+    try:
+        while True:
+            for work in islice(waiting, at_once - len(running)):
+                reading, writing = os.pipe()
+                fork = get_context("fork").Process(target=_answer, args=(call, work, writing))
+                fork.start()
+                os.close(writing)
+                running[reading] = work, fork
+            patience = max(0.0, until - time.monotonic()) if running else 0.0
+            ready, _, _ = select.select(running, [], [], patience)
+            if not ready:
+                return
+            for pipe in ready:
+                work, fork = running.pop(pipe)
+                with os.fdopen(pipe) as file:
+                    answer = file.read()
+                fork.join()
+                yield work, answer
+    finally:
+        for pipe, (_, fork) in running.items():
+            fork.kill()
+            fork.join()
+            os.close(pipe)
+
+
+def _answer(call: Callable[[Work], str], work: Work, pipe: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that forked
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.write(pipe, call(work).encode())
+
+
+def in_order(works: Iterable[Work]) -> list[Work]:
+    """One of each kind: first one on each network, then one of each method on each, then others.
+
+    Small networks come before large ones, which can be estimated by them.
+    """
+    todo, one = defaultdict[str, float](float), {work.kind: work for work in works}
+    for work in works:
+        todo[work.kind] += work.size
+    ranks: dict[str, tuple[int, float, float]] = {}
+    known: set[object] = set()
+    for kind in sorted(one, key=lambda kind: -todo[kind]):
+        work = one[kind]
+        places = {work.network, (work.network, work.run.method)}
+        ranks[kind] = (len(places & known), work.per_image, -todo[kind])
+        known |= places
+    return [one[kind] for kind in sorted(ranks, key=lambda kind: ranks[kind])]
+
+
+def device_name(kind: Kind, threads: int) -> str:
+    """The device as records have it (`twf.jobs.provenance.device_name`)."""
+    return visible.gpus()[0].name if kind == "cuda" else cpu.cpu_name(threads)
+
+
+def _key(work: Work, device: str, execution: Execution) -> str:
+    """All that decides a cost; of the code, the loop and the one method."""
+    method = work.run.method
+    pretraining = method == PRETRAINING
+    roots = [code.PRETRAINING] if pretraining else [code.LOOP, code.method_module(method)]
+    values = [device, execution, version("torch"), code.code_hash(*roots), json.loads(work.kind)]
+    return json.dumps(values)
+
+
+def _load() -> Cache:
+    """What has been timed; nothing where the file is missing or damaged."""
+    try:
+        return Cache.model_validate_json(files.CALIBRATION.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return Cache(start_up={}, costs={})
+
+
+def _start_up(kind: Kind) -> float:
+    """Seconds of the processor until a new job's run begins.
+
+    On a CPU, Snakemake keeps all imported (`twf.cli.warm`), and a job starts with the command.
+    """
+    gpu = "import torch, twf.jobs.run; torch.zeros(1, device='cuda')"
+    before = os.times()
+    subprocess.run([sys.executable, "-c", "import twf.cli" if kind == "cpu" else gpu], check=True)
+    after = os.times()
+    user, system = after.children_user, after.children_system
+    return user - before.children_user + system - before.children_system

@@ -1,0 +1,139 @@
+"""What is timed is what training does, as often as training does it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from twf.data.registry import Splits
+from twf.forecast import timing
+from twf.forecast.work import PRETRAINING, Work, of_run, pretraining
+from twf.jobs.resume import Keeper
+from twf.learning import pretraining as learning
+from twf.learning.step import executed
+from twf.study.methods import METHODS
+from twf.study.reading import check
+
+CPU = torch.device("cpu")
+IMAGES = {"target": Splits(train=44, test=16), "origin": Splits(train=33, test=12)}
+
+
+def passed(work: Callable[[], object]) -> int:
+    """How many images pass the first layer of any network in a call."""
+    images = 0
+
+    def count(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        nonlocal images
+        if isinstance(module, torch.nn.Conv2d) and module.in_channels == 3:
+            images += len(inputs[0])
+
+    handle = torch.nn.modules.module.register_module_forward_pre_hook(count)
+    work()
+    handle.remove()
+    return images
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second is an image that passes a network; of steps the last of three counts."""
+
+    def images(work: Callable[[], object], device: torch.device, budget: float = 0.0) -> float:
+        return [passed(work) for _ in range(3 if budget else 1)][-1]
+
+    monkeypatch.setattr(timing, "_seconds", images)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_is_forecast_to_do_what_it_does(
+    counting, method, train, tiny_run, tiny_values
+) -> None:
+    work = of_run(check(tiny_values), tiny_run(method, epochs=3), IMAGES)
+    cost = timing.cost(check(tiny_values), work, CPU)
+    really = passed(lambda: train(method, epochs=3))
+    assert cost.seconds == pytest.approx(really, rel=0.1)
+    assert cost.basis == "timed" and cost.memory_mib > work.data_mib
+
+
+@pytest.mark.parametrize("method", ["lwf", "oewc", "icarl", "twf", "derpp-ewc"])
+def test_fewer_images_give_about_the_same(
+    counting, method, tiny_run, tiny_values, monkeypatch
+) -> None:
+    params = check(tiny_values)
+    images = IMAGES | {"target": Splits(train=440, test=160)}
+    work = of_run(params, tiny_run(method, epochs=3, buffer=64), images)
+    whole = timing.cost(params, work, CPU).seconds
+    monkeypatch.setitem(timing.ENOUGH, "cpu", 20 * work.per_image)
+    assert timing.cost(params, work, CPU).seconds == pytest.approx(whole, rel=0.3)
+
+
+def test_pretraining_is_forecast_to_do_what_it_does(
+    counting, tiny_values, tiny_source, tmp_path
+) -> None:
+    tiny_values["sources"]["origin"]["pretraining"]["epochs"] = 7
+    params = check(tiny_values)
+    work = of_run(params, pretraining(params, "origin"), IMAGES)
+    method = learning.supervised(params.sources["origin"], params.datasets["origin"], CPU)
+    keeper = Keeper(tmp_path / "state.safetensors", {}, math.inf)
+    steps = executed("plain", method)
+    really = passed(lambda: learning.train(steps, tiny_source, keeper, lambda *_: None))
+    assert work.run.method == PRETRAINING
+    assert timing.cost(params, work, CPU).seconds == really + 12  # the test images
+
+
+def test_held_out_images_are_evaluated_and_not_trained_on(tiny_run, tiny_values) -> None:
+    work = of_run(check(tiny_values), tiny_run("finetune", held_out=0.25), IMAGES)
+    assert (work.images, work.evaluated) == (33 // 2, 3 * 11)
+
+
+def test_probes_go_through_the_sources_images_too(tiny_run, tiny_values) -> None:
+    run = tiny_run("er", probes=True, source_data="origin")
+    assert of_run(check(tiny_values), run, IMAGES).evaluated == 3 * (2 * 16 + 33 + 12)
+
+
+def test_batches_are_smaller_where_memory_is_short(tiny_run, tiny_values, monkeypatch) -> None:
+    asked = []
+
+    def short(params, work: Work, device, execution, images: int) -> int:
+        asked.append(images)
+        if images > 8:
+            raise torch.OutOfMemoryError
+        return images
+
+    monkeypatch.setattr(timing, "_cost", short)
+    work = replace(of_run(check(tiny_values), tiny_run("er"), IMAGES), images=33)
+    assert (timing.cost(check(tiny_values), work, CPU), asked) == (8, [33, 16, 8])
+    monkeypatch.setattr(timing, "_cost", lambda *_: short(*_[:-1], 9))
+    with pytest.raises(torch.OutOfMemoryError):
+        timing.cost(check(tiny_values), work, CPU)
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({"seed": 1}, True),
+        ({"pretrained": False}, True),
+        ({"buffer": 8}, False),
+        ({"batch_size": 4}, False),
+        ({"precision": "bf16"}, False),
+        ({"epochs": 3}, False),
+        ({"held_out": 0.5}, False),
+        ({"fidelity": {"F2": "paper"}}, False),
+    ],
+)
+def test_runs_are_of_one_kind_where_all_that_takes_time_is_the_same(
+    tiny_run, tiny_values, change, same
+) -> None:
+    params = check(tiny_values)
+    first, second = (of_run(params, tiny_run("twf", **c), IMAGES).kind for c in ({}, change))
+    assert (first == second) == same
+
+
+def test_counts_among_the_hyperparameters_take_time(tiny_run, tiny_values) -> None:
+    params = check(tiny_values)
+    runs = [tiny_run("co2l", hyperparameters=c) for c in ({}, {"tau": 0.1}, {"chunks": 1})]
+    kinds = [of_run(params, run, IMAGES).kind for run in runs]
+    assert kinds[0] == kinds[1] != kinds[2]
