@@ -284,11 +284,14 @@ def test_config_may_choose_the_study_and_nothing_else(project: Path) -> None:
     assert "--config" in call(project, *words, "tracking={'mode': 'off'}", fails=True)
 
 
-def test_a_run_can_be_done_alone_with_the_same_words_and_the_same_result(project: Path) -> None:
-    first = results(project, TWF)
-    (project / files.record_file("demo", TWF)).unlink()
-    call(project, "twf", "run", "demo", TWF)
-    assert results(project, TWF) == first
+def test_a_run_is_the_same_alone_by_hand_and_as_a_target(project: Path) -> None:
+    plan = json.loads(call(project, "twf", "plan", "demo", "--json"))
+    assert {run["status"] for run in plan["runs"].values()} == {"done"}
+    first, record = results(project, TWF), files.record_file("demo", TWF)
+    for words in (("twf", "run", "demo", TWF), ("snakemake", str(record), "--cores", "1")):
+        (project / record).unlink()
+        call(project, *words)
+        assert results(project, TWF) == first
 
 
 def test_a_fresh_clone_after_make_pull_needs_neither_engine(project: Path, tmp_path: Path) -> None:
@@ -318,16 +321,6 @@ def test_no_shell_reads_the_name_of_the_folder(tmp_path: Path) -> None:
     repro(folder)
     assert idle(folder)
     assert not list(tmp_path.rglob("ran"))
-
-
-def test_every_target_is_a_file_that_plan_names(project: Path) -> None:
-    """What `twf plan --json` calls done is there; and Snakemake makes any one run as a target."""
-    plan = json.loads(call(project, "twf", "plan", "demo", "--json"))
-    assert {run["status"] for run in plan["runs"].values()} == {"done"}
-    target = files.record_file("demo", ER)
-    (project / target).unlink()
-    call(project, "snakemake", str(target), "--cores", "1")
-    assert (project / target).exists()
 
 
 def test_snakemakes_own_report_has_our_captions_and_needs_no_network(
