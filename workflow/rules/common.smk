@@ -23,7 +23,7 @@ try:
     environment.refuse_copies_by_dvc()
     environment.refuse_braces()
     FROZEN = Frozen.read(workflow.remote_exec)
-    STUDY = FROZEN.study(config)
+    STUDY = FROZEN.study(config)  # of `rule all`; targets name their own
     if (provider := workflow.storage_registry.default_storage_provider) is not None:
         prefix = workflow.storage_settings.default_storage_prefix
         object_storage.keep_copies_here(

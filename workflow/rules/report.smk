@@ -33,7 +33,8 @@ rule describe:
 rule report:
     input:
         runs=files.RUNS,
-        # It shows figures, statement and cards; the others are made with it, of the same records.
+        # It reads runs, figures, statement and cards. The rest it computes from the runs again: it
+        # is here so that whoever makes the report has all of it.
         tables=lambda w: [
             files.table_file(w.study, table, "parquet")
             for table in plan(w.study).tables

@@ -34,7 +34,10 @@ class Keeper(Protocol):
         """What was saved last, as `flatten` gave it; None where there is nothing to go on from."""
 
     def pause(self, state: Callable[[], Any], now: bool = False) -> None:
-        """Between two steps: save `state()` where it is time, or `now`."""
+        """Between two steps: save `state()` where it is time, or `now`.
+
+        Ends the run with an exception of its own where it was told to stop.
+        """
 
 
 class Tracker(Protocol):

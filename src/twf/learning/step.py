@@ -50,7 +50,7 @@ class Plain:
         self.loss: Loss = method.loss
 
     def begin(self, images: Tensor, labels: Tensor) -> None:
-        """Begin a phase: its training set stays where it is, and the method what it is set to."""
+        """Begin a phase on its training set, whose tensors stay in place until the next."""
         self.images, self.labels = images, labels
 
     def step(self, index: Tensor, rate: float) -> Terms:

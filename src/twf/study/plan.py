@@ -30,7 +30,7 @@ from twf.study.types import Fidelity, Hyperparameters, Strict
 
 
 class Run(Strict):
-    """One continual-learning run with everything that decides its result."""
+    """One continual-learning run: all that `params.yaml` says of it."""
 
     id: str
     study: str
@@ -73,7 +73,7 @@ class Run(Strict):
 
     @property
     def parameters(self) -> str:
-        """Canonical JSON of all that decides the result: two runs alike in it are one run."""
+        """Canonical JSON of all but its names: two runs alike in it are one run."""
         values = self.model_dump(mode="json", exclude={"id", "study"})
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 

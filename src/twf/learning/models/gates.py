@@ -87,20 +87,20 @@ class FeaturePropagation(nn.Module):
         difference = at_positions(offset[0] - offset[1], slope[0] - slope[1], spatial)
         gate = sample_gate(difference, generator)
         distance_of = distance_paper if "F7" in self.paper else distance
-        apart = distance_of(student, margin_relu(teacher), gate)
-        is_old = task != current
+        distance_term = distance_of(student, margin_relu(teacher), gate)
+        of_past_task = task != current
         if stored is None:
-            remembered = apart.new_zeros(())
+            replay_term = distance_term.new_zeros(())
         elif "F5" in self.paper:
-            every = torch.ones_like(is_old[stream:])
-            remembered = mask_replay(difference[stream:], stored, every)
+            every = torch.ones_like(of_past_task[stream:])
+            replay_term = mask_replay(difference[stream:], stored, every)
         else:
             first = at_positions(offset[0][stream:], slope[0][stream:], spatial[stream:])
-            remembered = mask_replay(first, stored, is_old[stream:])
-        is_new = torch.arange(len(task), device=task.device) < stream
-        counts = is_new if "F10" in self.paper else ~is_old
-        varied = diversity(gate, counts, normalise="F3" in self.paper)
-        return PropagationLoss(apart, remembered, varied, gate.detach())
+            replay_term = mask_replay(first, stored, of_past_task[stream:])
+        from_stream = torch.arange(len(task), device=task.device) < stream
+        included = from_stream if "F10" in self.paper else ~of_past_task
+        diversity_term = diversity(gate, included, normalise="F3" in self.paper)
+        return PropagationLoss(distance_term, replay_term, diversity_term, gate.detach())
 
 
 def pair(rows: Tensor) -> Pair:
@@ -169,9 +169,9 @@ def distance(student: Tensor, target: Tensor, gate: Tensor) -> Tensor:
     `student <= target <= 0` are left out; mean over positions, sum over channels, mean over images.
     """
     student, target = _unit_norm(student), _unit_norm(target)
-    counts = (student > target) | (target > 0)
-    apart = (student - target) * counts
-    return _average(gate * apart**2).sum(dim=1).mean()
+    included = (student > target) | (target > 0)
+    difference = (student - target) * included
+    return _average(gate * difference**2).sum(dim=1).mean()
 
 
 def distance_paper(student: Tensor, target: Tensor, gate: Tensor) -> Tensor:
@@ -192,8 +192,8 @@ def _average(maps: Tensor) -> Tensor:
     return maps.sum(dim=(2, 3)) / (maps.shape[2] * maps.shape[3])
 
 
-def diversity(gate: Tensor, counts: Tensor, normalise: bool = False) -> Tensor:
-    """Eq. 7 over the images that `counts` (`[N]` bool).
+def diversity(gate: Tensor, included: Tensor, normalise: bool = False) -> Tensor:
+    """Eq. 7 over the images that are `included` (`[N]` bool).
 
     `mean_i logsumexp_j(u_i . u_j / 2) - |u_i|^2 / 2 - log n`, with `u` the spatially averaged gate.
     F3: the paper normalises `u`, so that `|u_i|` is 1; the published code does not, and subtracts
@@ -203,23 +203,23 @@ def diversity(gate: Tensor, counts: Tensor, normalise: bool = False) -> Tensor:
     if normalise:
         average = F.normalize(average, dim=1)
     similarity = average @ average.T / DIVERSITY_TEMPERATURE
-    similarity = similarity.masked_fill(~counts, -math.inf)
-    n = counts.sum()
-    spread = torch.logsumexp(similarity, dim=1).masked_fill(~counts, 0.0).sum() / n
+    similarity = similarity.masked_fill(~included, -math.inf)
+    n = included.sum()
+    spread = torch.logsumexp(similarity, dim=1).masked_fill(~included, 0.0).sum() / n
     return spread - 1 / DIVERSITY_TEMPERATURE - torch.log(n.to(spread.dtype))
 
 
-def mask_replay(logits: Tensor, stored: Tensor, counts: Tensor) -> Tensor:
+def mask_replay(logits: Tensor, stored: Tensor, included: Tensor) -> Tensor:
     """Eq. 9's second term: binary cross-entropy of `logits` `[N, C, H, W]` against stored gates.
 
-    Mean over the units of the images that `counts` (`[N]` bool); zero where none does.
+    Mean over the units of the images that are `included` (`[N]` bool); zero where none is.
     """
     full = stored.to(logits.dtype)
     if full.shape != logits.shape:
         full = F.interpolate(full, size=logits.shape[-2:])  # nearest neighbour
     losses = F.binary_cross_entropy_with_logits(logits, full, reduction="none")
-    per_image = _average(losses).mean(dim=1).masked_fill(~counts, 0.0)
-    return per_image.sum() / counts.sum().clamp(min=1)
+    per_image = _average(losses).mean(dim=1).masked_fill(~included, 0.0)
+    return per_image.sum() / included.sum().clamp(min=1)
 
 
 def stored_size(size: int) -> int:
