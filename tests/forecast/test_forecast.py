@@ -37,7 +37,7 @@ ASKED = Path("asked.txt")
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     """Every run is timed at 10 seconds and 100 MiB, a start-up takes 3; gives who was timed."""
 
-    def cost(params: Params, work: Work, *_: object) -> Cost:
+    def cost(params: Params, work: Work, **_: object) -> Cost:
         with ASKED.open("a") as file:
             file.write(f"{work.run.method}\n")
         return Cost(seconds=10.0, memory_mib=100.0, basis="timed")
@@ -111,13 +111,10 @@ def test_an_edited_method_alone_is_timed_anew(tiny_inputs, tiny_values, fake, mo
     forecast_of(tiny_inputs)
     fake()
     tiny_values["benchmarks"]["split-target"]["methods"]["er"]["lr"] = 0.07
-    edited = code.method_module("twf")
+    edited, hashed = code.method_module("twf"), code.code_hash
     monkeypatch.setattr(code, "code_hash", lambda *r: "x" if edited in r else hashed(*r))
     forecast_of(Params.model_validate(tiny_values))
     assert fake() == ["twf"]
-
-
-hashed = code.code_hash
 
 
 def test_records_of_like_runs_come_first(tiny_inputs, tiny_values, fake) -> None:
@@ -144,7 +141,7 @@ def test_records_of_like_runs_come_first(tiny_inputs, tiny_values, fake) -> None
 def test_a_forecast_that_is_ended_says_and_keeps_what_it_has(
     tiny_project, tiny_values, fake, monkeypatch, ended
 ) -> None:
-    def cost(params: Params, work: Work, *_: object) -> Cost:
+    def cost(params: Params, work: Work, **_: object) -> Cost:
         if work.run.method == "twf":
             if ended != "PATIENCE":
                 os.kill(os.getppid(), signal.Signals[ended])
@@ -153,7 +150,7 @@ def test_a_forecast_that_is_ended_says_and_keeps_what_it_has(
 
     monkeypatch.setattr(timing, "cost", cost)
     monkeypatch.setattr(cpu, "cores", lambda: 1)
-    monkeypatch.setattr(cache, "PATIENCE", 2.0)
+    monkeypatch.setattr(cache, "PATIENCE", 3.0 if ended == "PATIENCE" else 60.0)
     monkeypatch.setattr(cache, "in_order", lambda works: sorted(works, key=lambda w: w.run.method))
     params, before = Params.model_validate(tiny_values), signal.getsignal(signal.SIGTERM)
     found = forecast_of(params)

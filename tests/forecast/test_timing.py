@@ -84,14 +84,19 @@ def test_pretraining_is_forecast_to_do_what_it_does(
     assert timing.cost(params, work, CPU).seconds == really + 12  # the test images
 
 
-def test_held_out_images_are_evaluated_and_not_trained_on(tiny_run, tiny_values) -> None:
-    work = of_run(check(tiny_values), tiny_run("finetune", held_out=0.25), IMAGES)
-    assert (work.images, work.evaluated) == (33 // 2, 3 * 11)
-
-
-def test_probes_go_through_the_sources_images_too(tiny_run, tiny_values) -> None:
-    run = tiny_run("er", probes=True, source_data="origin")
-    assert of_run(check(tiny_values), run, IMAGES).evaluated == 3 * (2 * 16 + 33 + 12)
+@pytest.mark.parametrize(
+    ("change", "images", "evaluated"),
+    [
+        ({}, 22, 3 * 16),
+        ({"held_out": 0.25}, 33 // 2, 3 * 11),  # of the training images
+        ({"probes": True, "source_data": "origin"}, 22, 3 * (2 * 16 + 33 + 12)),
+    ],
+)
+def test_images_of_a_task_and_of_evaluations(
+    tiny_run, tiny_values, change, images, evaluated
+) -> None:
+    work = of_run(check(tiny_values), tiny_run("er", **change), IMAGES)
+    assert (work.images, work.evaluated) == (images, evaluated)
 
 
 def test_batches_are_smaller_where_memory_is_short(tiny_run, tiny_values, monkeypatch) -> None:
@@ -116,24 +121,18 @@ def test_batches_are_smaller_where_memory_is_short(tiny_run, tiny_values, monkey
     [
         ({"seed": 1}, True),
         ({"pretrained": False}, True),
+        ({"hyperparameters": {"tau": 0.1}}, True),
+        ({"hyperparameters": {"chunks": 1}}, False),
         ({"buffer": 8}, False),
-        ({"batch_size": 4}, False),
         ({"precision": "bf16"}, False),
         ({"epochs": 3}, False),
         ({"held_out": 0.5}, False),
-        ({"fidelity": {"F2": "paper"}}, False),
+        ({"fidelity": {"F11": "paper"}}, False),
     ],
 )
 def test_runs_are_of_one_kind_where_all_that_takes_time_is_the_same(
     tiny_run, tiny_values, change, same
 ) -> None:
     params = check(tiny_values)
-    first, second = (of_run(params, tiny_run("twf", **c), IMAGES).kind for c in ({}, change))
+    first, second = (of_run(params, tiny_run("co2l", **c), IMAGES).kind for c in ({}, change))
     assert (first == second) == same
-
-
-def test_counts_among_the_hyperparameters_take_time(tiny_run, tiny_values) -> None:
-    params = check(tiny_values)
-    runs = [tiny_run("co2l", hyperparameters=c) for c in ({}, {"tau": 0.1}, {"chunks": 1})]
-    kinds = [of_run(params, run, IMAGES).kind for run in runs]
-    assert kinds[0] == kinds[1] != kinds[2]

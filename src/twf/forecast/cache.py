@@ -11,6 +11,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from multiprocessing import get_context
@@ -59,9 +60,15 @@ def take(
         if device not in cache.start_up:
             cache.start_up[device] = _start_up(kind)
         if missing:
-            call = _timing(params, kind, threads, execution)
+            import torch
+
+            from twf.forecast import timing
+
+            torch.set_num_threads(threads)
+            on, at_once = torch.device(kind), jobs if kind == "cpu" else 1
             with progress("timing steps", len(missing)) as advance:
-                for work, cost in in_forks(call, missing, jobs if kind == "cpu" else 1, until):
+                call = partial(timing.cost, params, device=on, execution=execution)
+                for work, cost in in_forks(call, missing, at_once, until):
                     if cost:
                         cache.costs[keys[work.kind]] = Cost.model_validate_json(cost)
                     advance(1, work.run.id)
@@ -69,31 +76,16 @@ def take(
         stopped = True
     finally:
         signal.signal(signal.SIGTERM, before)
-        with files.atomic(files.CALIBRATION) as partial:
-            partial.write_text(cache.model_dump_json(indent=1))
+        with files.atomic(files.CALIBRATION) as file:
+            file.write_text(cache.model_dump_json(indent=1))
     known = {name: cache.costs[key] for name, key in keys.items() if key in cache.costs}
     return known, cache.start_up.get(device), stopped
 
 
-def _timing(
-    params: Params, kind: Kind, threads: int, execution: Execution
-) -> Callable[[Work], str]:
-    """What a fork does; what that needs is imported here, once."""
-    import torch
-
-    from twf.forecast import timing
-
-    def cost(work: Work) -> str:
-        torch.set_num_threads(threads)
-        return timing.cost(params, work, torch.device(kind), execution).model_dump_json()
-
-    return cost
-
-
 def in_forks(
-    call: Callable[[Work], str], works: list[Work], at_once: int, until: float
+    call: Callable[[Work], Cost], works: list[Work], at_once: int, until: float
 ) -> Iterator[tuple[Work, str]]:
-    """Call in a fork of this process for each piece of work, so many at once; the answers.
+    """Call in a fork of this process for each piece of work, so many at once; answers are JSON.
 
     An answer is empty where the call failed. Forks are killed that have none at `until` (of
     `time.monotonic`) or when the caller ends.
@@ -124,10 +116,10 @@ def in_forks(
             os.close(pipe)
 
 
-def _answer(call: Callable[[Work], str], work: Work, pipe: int) -> None:
+def _answer(call: Callable[[Work], Cost], work: Work, pipe: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that forked
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.write(pipe, call(work).encode())
+    os.write(pipe, call(work).model_dump_json().encode())
 
 
 def in_order(works: Iterable[Work]) -> list[Work]:

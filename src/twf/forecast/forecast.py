@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections import Counter, defaultdict
+from datetime import timedelta
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -90,8 +91,7 @@ def measured(
 
     Those alone whose steps were executed so.
     """
-    works: dict[str, Work] = {}
-    found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    found: defaultdict[str, list[tuple[Work, dict[str, Any]]]] = defaultdict(list)
     columns = ["status", "seconds", "peak_memory_mib", "device", "provenance"]
     for path in Path().glob(files.RECORD.format(study="*", run="*")):
         try:
@@ -103,19 +103,13 @@ def measured(
             continue  # torn, of another version of params.yaml, or of another study's data
         as_now = (row["device"], provenance["execution"]) == (device, execution)
         if row["status"] == "finished" and as_now:
-            works[work.kind] = work
-            found[work.kind].append(row)
-    return {
-        kind: (
-            works[kind],
-            Cost(
-                seconds=median(row["seconds"] for row in rows),
-                memory_mib=max(row["peak_memory_mib"] for row in rows),
-                basis="measured",
-            ),
-        )
-        for kind, rows in found.items()
-    }
+            found[work.kind].append((work, row))
+    costs = {}
+    for kind, rows in found.items():
+        seconds = median(row["seconds"] for _, row in rows)
+        memory = max(row["peak_memory_mib"] for _, row in rows)
+        costs[kind] = rows[0][0], Cost(seconds=seconds, memory_mib=memory, basis="measured")
+    return costs
 
 
 def jobs_at_once(params: Params, kind: Kind, threads: int) -> int:
@@ -161,16 +155,16 @@ def show(found: dict[str, Any]) -> None:
     console, size, jobs = Console(), disk.size, found["jobs"]
     table = Table(title=f"forecast for {found['device']}")
     table.add_column("what", no_wrap=True)
-    for column in ("runs", "minutes each", "hours"):
+    for column in ("runs", "each", "hours"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("known by")
     for row in found["runs"]:
-        each, hours = f"{row['seconds'] / 60:.1f}", f"{row['hours']:.2f}"
+        each, hours = timedelta(seconds=round(row["seconds"])), f"{row['hours']:.2f}"
         basis = ", ".join(f"{text}: {runs}" for text, runs in row["basis"].items())
-        table.add_row(row["name"], str(row["runs"]), each, hours, basis)
+        table.add_row(row["name"], str(row["runs"]), str(each), hours, basis)
     console.print(table)
     console.print(
-        f"{found['hours']:.2f} hours of jobs, {found['wall_hours']:.2f} hours with {jobs} at once; "
+        f"{found['hours']:.2f} hours of jobs, {found['wall_hours']:.2f} with {jobs} at once; "
         "preparing data, tables and report not counted"
     )
     parts = dict(found["disk"])
@@ -179,9 +173,6 @@ def show(found: dict[str, Any]) -> None:
     console.print(f"disk: {listed} or more; free {size(free)}")
     room = "" if memory["free_mib"] is None else f"; free {size(memory['free_mib'])}"
     console.print(f"memory: up to {size(memory['run_mib'])} a run{room}")
-    for rule, asked in found["resources"].items():
-        words = ", ".join(f"{name}: {amount} * attempt" for name, amount in asked.items())
-        console.print(f"for a cluster's profile, {rule}: {words}")
     warnings = {
         f"not timed and not counted: {', '.join(found['unknown'])}": found["unknown"],
         "stopped: the same command goes on timing from here": found["stopped"],
@@ -192,3 +183,6 @@ def show(found: dict[str, Any]) -> None:
     for text, so in warnings.items():
         if so:
             console.print(f"[red]{text}[/]")
+    for rule, asked in found["resources"].items():
+        words = ", ".join(f"{name}: {amount} * attempt" for name, amount in asked.items())
+        console.print(f"for a cluster's profile, {rule}: {words}")
