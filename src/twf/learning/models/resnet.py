@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, relu
+from torch.nn.functional import batch_norm, relu, relu_
 
 from twf.study.params import Network
 
@@ -34,7 +34,10 @@ class BatchNorm(nn.BatchNorm2d):
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions and a shortcut. Takes and gives maps before the activation."""
+    """Two 3x3 convolutions and a shortcut. Takes and gives maps before the activation.
+
+    What follows a normalisation is done in place: its gradient needs its input alone.
+    """
 
     expansion = 1
 
@@ -48,8 +51,9 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = relu(x)
-        branch = self.bn2(self.conv2(relu(self.bn1(self.conv1(x)))))
-        result: Tensor = branch + self.shortcut(x)
+        branch = relu_(self.bn1(self.conv1(x)))
+        branch = self.bn2(self.conv2(branch))
+        result: Tensor = branch.add_(self.shortcut(x))
         return result
 
 
@@ -70,9 +74,10 @@ class Bottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = relu(x)
-        branch = relu(self.bn1(self.conv1(x)))
-        branch = self.bn3(self.conv3(relu(self.bn2(self.conv2(branch)))))
-        result: Tensor = branch + self.shortcut(x)
+        branch = relu_(self.bn1(self.conv1(x)))
+        branch = relu_(self.bn2(self.conv2(branch)))
+        branch = self.bn3(self.conv3(branch))
+        result: Tensor = branch.add_(self.shortcut(x))
         return result
 
 
