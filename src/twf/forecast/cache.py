@@ -55,7 +55,8 @@ def take(
     cache, device = _load(), device_name(kind, threads)
     keys = {work.kind: _key(work, device, execution) for work in works}
     missing = [work for work in in_order(works) if keys[work.kind] not in cache.costs]
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    numbers = (signal.SIGTERM, signal.SIGINT)  # the latter too: some shells have it ignored
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         if device not in cache.start_up:
             cache.start_up[device] = _start_up(kind)
@@ -75,7 +76,8 @@ def take(
     except KeyboardInterrupt:
         stopped = True
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         with files.atomic(files.CALIBRATION) as file:
             file.write_text(cache.model_dump_json(indent=1))
     known = {name: cache.costs[key] for name, key in keys.items() if key in cache.costs}
