@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,7 @@ from twf.study.params import Execution, Params
 from twf.study.types import Strict
 
 PATIENCE = 40.0  # seconds for all timings of a forecast together
+POLL = 0.2  # seconds between two looks whether to stop
 
 Kind = Literal["cpu", "cuda"]
 
@@ -51,12 +53,12 @@ def take(
     """
     if kind == "cpu" and "captured" in execution:
         raise UserError("only steps on a GPU are captured: --execution plain or compiled")
-    until, stopped = time.monotonic() + PATIENCE, False
+    until, stop = time.monotonic() + PATIENCE, threading.Event()
     cache, device = _load(), device_name(kind, threads)
     keys = {work.kind: _key(work, device, execution) for work in works}
     missing = [work for work in in_order(works) if keys[work.kind] not in cache.costs]
     numbers = (signal.SIGTERM, signal.SIGINT)  # the latter too: some shells have it ignored
-    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
     try:
         if device not in cache.start_up:
             cache.start_up[device] = _start_up(kind)
@@ -69,28 +71,30 @@ def take(
             on, at_once = torch.device(kind), jobs if kind == "cpu" else 1
             with progress("timing steps", len(missing)) as advance:
                 call = partial(timing.cost, params, device=on, execution=execution)
-                for work, cost in in_forks(call, missing, at_once, until):
+                for work, cost in in_forks(call, missing, at_once, until, stop):
                     if cost:
                         cache.costs[keys[work.kind]] = Cost.model_validate_json(cost)
                     advance(1, work.run.id)
-    except KeyboardInterrupt:
-        stopped = True
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         with files.atomic(files.CALIBRATION) as file:
             file.write_text(cache.model_dump_json(indent=1))
     known = {name: cache.costs[key] for name, key in keys.items() if key in cache.costs}
-    return known, cache.start_up.get(device), stopped
+    return known, cache.start_up.get(device), stop.is_set()
 
 
 def in_forks(
-    call: Callable[[Work], Cost], works: list[Work], at_once: int, until: float
+    call: Callable[[Work], Cost],
+    works: list[Work],
+    at_once: int,
+    until: float,
+    stop: threading.Event,
 ) -> Iterator[tuple[Work, str]]:
     """Call in a fork of this process for each piece of work, so many at once; answers are JSON.
 
     An answer is empty where the call failed. Forks are killed that have none at `until` (of
-    `time.monotonic`) or when the caller ends.
+    `time.monotonic`), when told to `stop`, or when the caller ends.
     """
     waiting, running = iter(works), dict[int, tuple[Work, Any]]()
     try:
@@ -101,10 +105,9 @@ def in_forks(
                 fork.start()
                 os.close(writing)
                 running[reading] = work, fork
-            patience = max(0.0, until - time.monotonic()) if running else 0.0
-            ready, _, _ = select.select(running, [], [], patience)
-            if not ready:
+            if not running or stop.is_set() or time.monotonic() > until:
                 return
+            ready, _, _ = select.select(running, [], [], POLL)
             for pipe in ready:
                 work, fork = running.pop(pipe)
                 with os.fdopen(pipe) as file:
