@@ -107,7 +107,7 @@ def _is_recorded(path: Path, state: Path, run: Run, provenance: dict[str, Any]) 
         return False
     written = record.provenance(row)
     same = ("code", "inputs", "versions", "execution")
-    return row["digest"] == run.digest and all(written[k] == provenance[k] for k in same)
+    return row["digest"] == run.digest and all(written.get(k) == provenance[k] for k in same)
 
 
 def columns_before(
