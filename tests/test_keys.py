@@ -40,6 +40,7 @@ def test_a_key_would_be_found(tmp_path: Path, where: str) -> None:
 @pytest.fixture
 def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """That of a user with keys for Weights & Biases, S3, a mirror and git, who tracks offline."""
+    wandb.teardown()  # it forgets what it knew, WANDB_SERVICE too, which must not come back below
     (tmp_path / "home").mkdir()
     for name in os.environ:
         if name.startswith(("WANDB_", "AWS_", "TWF_")):
@@ -54,7 +55,6 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     }
     for name, value in (KEYS | ours).items():
         monkeypatch.setenv(name, value)
-    wandb.teardown()  # it forgets what it knew
     yield
     wandb.teardown()
 
