@@ -20,7 +20,7 @@ SIDE = {"cpu": 2048, "cuda": 8192}  # of the matrices that are multiplied, and o
 def measure(precision: str, device: torch.device, effort: Effort) -> Row:
     """GFLOP/s of a matrix product in a precision, and GB/s of a copy (read and write counted)."""
     side = SIDE[device.type]
-    set_precision(precision)
+    precision = set_precision(precision, device)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     # random: a GPU multiplies constants faster, as they take less power
     a, b, c = (torch.rand(side, side, device=device, dtype=dtype) for _ in range(3))

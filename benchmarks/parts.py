@@ -32,7 +32,7 @@ def pretraining(
     source = params.sources[run.source]
     assert source.data is not None and source.pretraining is not None
     recipe = source.pretraining.model_copy(update={"precision": precision})
-    set_precision(precision)
+    precision = set_precision(precision, device)
     data = params.datasets[source.data]
     method = supervised(source.model_copy(update={"pretraining": recipe}), data, device)
     method.learner.network.train()

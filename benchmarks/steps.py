@@ -24,7 +24,7 @@ def second_task_step(
     params: Params, run: Run, execution: str, device: torch.device
 ) -> Callable[[], object]:
     """A step of the run's second task, as training does it; where all is one task, of that."""
-    set_precision(run.precision)
+    set_precision(run.precision, device)
     method = method_of(params, run, device)
     steps = executed(execution, method)
     phases = method.phases([random_task(params, run, n, device) for n in range(2)])
@@ -75,6 +75,7 @@ def measure(
     `limits` are the device's, from `benchmarks.ceiling.measure`. A reference's row comes first, and
     ours say by how many times they are faster.
     """
+    precision = set_precision(precision, device)
     run = run.model_copy(update={"precision": precision})
     if any(name.startswith("compiled") for name in executions):
         torch._dynamo.reset()  # so that what was compiled for other rows does not count

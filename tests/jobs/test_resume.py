@@ -301,7 +301,7 @@ def test_the_lock_of_a_run_is_taken_once_and_freed_by_a_killed_process(tmp_path)
             pass
 
 
-@pytest.mark.parametrize("part", ["code", "inputs", "versions", "execution"])
+@pytest.mark.parametrize("part", ["code", "inputs", "versions", "execution", "precision"])
 def test_a_state_of_another_origin_is_not_gone_on_from(tiny_inputs, run, monkeypatch, capfd, part):
     planned = run("er")
     state = files.state_file("tiny", planned.id)

@@ -74,8 +74,8 @@ def test_a_run_writes_a_record_that_reads_back(tiny_inputs, method):
     assert row["device"].endswith(", 1 thread") and row["host"]
 
     found = record.provenance(row)
-    parts = ("parameters", "code", "inputs", "versions", "gpu", "execution", "deterministic")
-    assert found.keys() == set(parts)
+    parts = ("parameters", "code", "inputs", "versions", "gpu", "execution", "precision")
+    assert found.keys() == {*parts, "deterministic"}
     assert found["gpu"] is None  # it is a CPU's
     assert found["parameters"] == json.loads(run.parameters)
     assert found["code"].keys() == {"version", "commit", "method_hash"}

@@ -16,6 +16,7 @@ from twf.data.store import Dataset
 from twf.errors import UserError
 from twf.jobs.checkpoints import Checkpoint
 from twf.learning import loop, tasks
+from twf.learning import precision as precisions
 from twf.learning.evaluation.accuracy import to_device
 from twf.learning.methods import make
 from twf.learning.methods.base import Method, Task
@@ -316,7 +317,7 @@ def test_what_a_captured_step_does_around_its_graph_changes_nothing(name, make_m
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
 @pytest.mark.parametrize("name", ALL)
 def test_a_captured_step_does_as_a_plain_one(name, precision, make_method):
-    set_precision(precision)
+    set_precision(precision, torch.device("cuda"))
     made = make_method(name, torch.device("cuda"), precision=precision)
     hold_to_plain(lambda method: Captured(Plain(method)), made)
 
@@ -396,4 +397,11 @@ def test_every_method_learns_in_bf16(name, make_method):
 
 def test_an_unknown_precision_is_refused():
     with pytest.raises(UserError, match="'fp8'"):
-        set_precision("fp8")
+        set_precision("fp8", torch.device("cpu"))
+
+
+@pytest.mark.parametrize(("has_unit", "on_cpu"), [(True, "bf16"), (False, "tf32")])
+def test_auto_is_bf16_on_a_cpu_that_has_a_unit_for_it(monkeypatch, has_unit, on_cpu):
+    monkeypatch.setattr(precisions, "multiplies_bfloat16", lambda: has_unit)
+    assert set_precision("auto", torch.device("cpu")) == on_cpu
+    assert set_precision("auto", torch.device("cuda")) == "tf32"

@@ -52,7 +52,7 @@ def cost(params: Params, work: Work, device: torch.device, execution: str = "pla
 
 def _cost(params: Params, work: Work, device: torch.device, execution: str, images: int) -> Cost:
     """Two tasks of so many images with a buffer in proportion, as the loop trains on them."""
-    set_precision(work.run.precision)
+    set_precision(work.run.precision, device)
     torch.zeros(1, device=device)  # a GPU is set up before anything is timed
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -18,6 +19,13 @@ def cpu_name(threads: int) -> str:
                 model = line.split(":", 1)[1].strip()
                 break
     return f"{model}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+@functools.cache
+def multiplies_bfloat16() -> bool:
+    """Whether it has a unit for products of bfloat16 matrices, as Intel's AMX is."""
+    flags = Path("/proc/cpuinfo")
+    return flags.exists() and "amx_bf16" in flags.read_text()
 
 
 def cores() -> int:

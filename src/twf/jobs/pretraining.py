@@ -141,6 +141,7 @@ def _train(
             f"{len(dataset.train_labels)} training images of {source.data} do not fill a batch of "
             f"{recipe.batch_size}; lower sources.{name}.pretraining.batch_size"
         )
+    precision = set_precision(recipe.precision, device)
     guard = {
         "source": source.model_dump(),
         "augmentation": params.datasets[source.data].augmentation.model_dump(),
@@ -148,8 +149,8 @@ def _train(
         "code": code(PRETRAINING)["method_hash"],
         "device": device.type,
         "execution": execution,
+        "precision": precision,
     } | environment(device)["versions"]
-    set_precision(recipe.precision)
     method = supervised(source, params.datasets[source.data], device)
     network = method.learner.network
     with keeping(files.state_file("pretrain", name), guard, save_every) as keeper:
@@ -167,6 +168,7 @@ def _train(
             "data_fingerprint": dataset.train_fingerprint,
             "pretraining": recipe.model_dump(),
             "execution": execution,
+            "precision": precision,
             "test_accuracy": _test_accuracy(params, source.data, network, dataset, device),
             "seconds": keeper.seconds,
             "code": code(PRETRAINING),

@@ -58,6 +58,7 @@ def execute(
         "train_fingerprint": dataset.train_fingerprint,
         "test_fingerprint": dataset.test_fingerprint,
     }
+    precision = set_precision(run.precision, device)
     made_in, made_by = environment(device), code(LOOP, method_module(run.method))
     guard = {
         "parameters": run.digest,
@@ -66,8 +67,8 @@ def execute(
         "versions": made_in["versions"],
         "device": device.type,
         "execution": execution,
+        "precision": precision,
     }
-    set_precision(run.precision)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     provenance = {
@@ -76,6 +77,7 @@ def execute(
         "versions": made_in["versions"],
         "gpu": made_in["gpu"],
         "execution": execution,
+        "precision": precision,
         "deterministic": device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
     }
     before = columns_before(run, provenance, started, device)
@@ -106,7 +108,7 @@ def _is_recorded(path: Path, state: Path, run: Run, provenance: dict[str, Any]) 
     except (FileNotFoundError, UserError):
         return False
     written = record.provenance(row)
-    same = ("code", "inputs", "versions", "execution")
+    same = ("code", "inputs", "versions", "execution", "precision")
     return row["digest"] == run.digest and all(written.get(k) == provenance[k] for k in same)
 
 

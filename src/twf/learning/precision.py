@@ -7,20 +7,35 @@ from typing import get_args
 import torch
 
 from twf.errors import UserError
+from twf.gpus.cpu import multiplies_bfloat16
 from twf.study.params import Precision
 
 
-def set_precision(precision: str) -> None:
-    """Let float32 products on a GPU round their inputs to TF32, or not. A CPU has no TF32.
+def used(precision: str, device: torch.device) -> Precision:
+    """The precision that a choice comes to on a device.
 
-    Holds for the process; `bf16` leaves what autocast does not touch at `tf32`.
+    `auto` is `bf16` on a CPU that multiplies matrices of it, and the default `tf32` elsewhere.
     Raises `UserError` for another name.
     """
-    if precision not in get_args(Precision):
+    for name in get_args(Precision):
+        if precision == name != "auto":
+            return name
+    if precision != "auto":
         raise UserError(f"no precision {precision!r}; there is {', '.join(get_args(Precision))}")
-    rounds = precision != "fp32"
+    return "bf16" if device.type == "cpu" and multiplies_bfloat16() else "tf32"
+
+
+def set_precision(precision: str, device: torch.device) -> Precision:
+    """Let float32 products on a GPU round their inputs to TF32, or not. A CPU has no TF32.
+
+    Holds for the process; `bf16` leaves what autocast does not touch at `tf32`. Gives what is
+    `used`.
+    """
+    chosen = used(precision, device)
+    rounds = chosen != "fp32"
     torch.backends.cuda.matmul.allow_tf32 = rounds
     torch.backends.cudnn.allow_tf32 = rounds
+    return chosen
 
 
 def autocast(precision: Precision, device: torch.device) -> torch.autocast:
@@ -29,5 +44,5 @@ def autocast(precision: Precision, device: torch.device) -> torch.autocast:
     Weights stay in float32; copies of them are not kept between operations, since the same step may
     be captured in a CUDA graph.
     """
-    enabled = precision == "bf16"
+    enabled = used(precision, device) == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)

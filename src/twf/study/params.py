@@ -19,7 +19,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Seed = Annotated[int, Field(ge=0)]
 Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
 Protocol = Literal["class-il", "task-il"]
-Precision = Literal["fp32", "tf32", "bf16"]  # of products of matrices and convolutions
+Precision = Literal["fp32", "tf32", "bf16", "auto"]  # of products of matrices and convolutions
 if TYPE_CHECKING:
     MethodName = str
     Switch = str

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm, relu, relu_
 
+from twf.learning.models.convolution import Convolution
 from twf.study.params import Network
 
 M = TypeVar("M", bound=nn.Module)
@@ -43,9 +44,9 @@ class BasicBlock(nn.Module):
 
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(channels_in, channels, 3, stride, padding=1, bias=False)
+        self.conv1 = Convolution(channels_in, channels, 3, stride, padding=1)
         self.bn1 = BatchNorm(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.conv2 = Convolution(channels, channels, 3, padding=1)
         self.bn2 = BatchNorm(channels)
         self.shortcut = _shortcut(channels_in, channels, stride)
 
@@ -64,11 +65,11 @@ class Bottleneck(nn.Module):
 
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(channels_in, channels, 1, bias=False)
+        self.conv1 = Convolution(channels_in, channels, 1)
         self.bn1 = BatchNorm(channels)
-        self.conv2 = nn.Conv2d(channels, channels, 3, stride, padding=1, bias=False)
+        self.conv2 = Convolution(channels, channels, 3, stride, padding=1)
         self.bn2 = BatchNorm(channels)
-        self.conv3 = nn.Conv2d(channels, self.expansion * channels, 1, bias=False)
+        self.conv3 = Convolution(channels, self.expansion * channels, 1)
         self.bn3 = BatchNorm(self.expansion * channels)
         self.shortcut = _shortcut(channels_in, self.expansion * channels, stride)
 
@@ -84,7 +85,7 @@ class Bottleneck(nn.Module):
 def _shortcut(channels_in: int, channels_out: int, stride: int) -> nn.Sequential:
     if stride == 1 and channels_in == channels_out:
         return nn.Sequential()
-    convolution = nn.Conv2d(channels_in, channels_out, 1, stride, bias=False)
+    convolution = Convolution(channels_in, channels_out, 1, stride)
     return nn.Sequential(convolution, BatchNorm(channels_out))
 
 
@@ -106,7 +107,7 @@ class ResNet(nn.Module):
             block, depths, kernel, stride = Bottleneck, (3, 4, 6, 3), 7, 2
             self.pool = nn.Sequential(nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1))
         width = network.width
-        self.conv1 = nn.Conv2d(3, width, kernel, stride, padding=kernel // 2, bias=False)
+        self.conv1 = Convolution(3, width, kernel, stride, padding=kernel // 2)
         self.bn1 = BatchNorm(width)
         self.tap_channels = [width, *(block.expansion * width * 2**i for i in range(4))]
         stages = []

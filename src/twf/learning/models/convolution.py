@@ -1,0 +1,62 @@
+"""Convolutions, with a faster gradient where the library's is slow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SMALL = 8 * 8  # positions of a map: up to here a product of matrices is faster
+
+
+class Convolution(nn.Conv2d):
+    """`nn.Conv2d` without bias, dilation or groups.
+
+    In bfloat16 on a CPU the gradient of its weight is a product of matrices where the map that it
+    gives is `SMALL`: oneDNN takes up to seven times as long (`python -m benchmarks parts`).
+    """
+
+    def __init__(
+        self, channels_in: int, channels: int, kernel: int, stride: int = 1, padding: int = 0
+    ) -> None:
+        super().__init__(channels_in, channels, kernel, stride, padding, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """From `[N, C, H, W]` to `[N, channels, H', W']`."""
+        rounded = x.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+        if not rounded or x.shape[2] * x.shape[3] > SMALL * self.stride[0] * self.stride[1]:
+            return super().forward(x)
+        inputs = (x.bfloat16(), self.weight.bfloat16(), self.stride[0], self.padding[0])
+        result: Tensor = _ByProduct.apply(*inputs)  # type: ignore[no-untyped-call]
+        return result
+
+
+class _ByProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, stride: int, padding: int) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.stride, ctx.padding = stride, padding
+        return torch.conv2d(x, weight, stride=stride, padding=padding)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
+        x, weight = ctx.saved_tensors
+        to_input = None
+        if ctx.needs_input_grad[0]:
+            shape = [[ctx.stride] * 2, [ctx.padding] * 2, [1, 1], False, [0, 0], 1]
+            to_input = torch.ops.aten.convolution_backward(
+                gradient, x, weight, None, *shape, [True, False, False]
+            )[0]
+        patches = patches_of(x, weight.shape[2], ctx.stride, ctx.padding)
+        rows = gradient.permute(0, 2, 3, 1).flatten(0, 2)  # [N * H' * W', channels]
+        to_weight = (rows.T @ patches).unflatten(1, (*weight.shape[2:], -1)).permute(0, 3, 1, 2)
+        return to_input, to_weight, None, None
+
+
+def patches_of(x: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+    """What each position of a convolution sees: `[N * H' * W', kernel * kernel * C]`."""
+    padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, padding, padding, padding, padding))
+    windows = padded.unfold(1, kernel, stride).unfold(2, kernel, stride)  # [N, H', W', C, k, k]
+    return windows.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(0, 2)
