@@ -88,7 +88,7 @@ WRONG = {
 OTHERS: list[tuple[str, Any, list[str]]] = [
     ("zzz", 1, ["'zzz'", "study, gpu_slots, tracking, fidelity"]),
     (f"{SPLIT}.methods.er.alpha", 1, [f"{SPLIT}.methods.er: ", "'alpha'", "lr, overrides"]),
-    ("fidelity.F16", "paper", ["fidelity.F16", "'F1', 'F2'"]),
+    ("fidelity.F18", "paper", ["fidelity.F18", "'F1', 'F2'"]),
     (f"{SPLIT}.methods.twf.overrides", [{"bufer": 16}], ["overrides.0", "'bufer'", "'buffer'"]),
     (f"{SPLIT}.methods.derpp.overrides", [{"beta": -2.0}], ["derpp.overrides.0.beta", "-2.0"]),
     (f"{MAIN}.methods", ["er", "dreams"], [f"{MAIN}.methods.1", "'dreams'", *map(repr, METHODS)]),

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from twf.errors import UserError
 from twf.learning import loop
 from twf.learning.augmentation import Augment
 from twf.learning.learner import Learner, SourceData
@@ -96,11 +97,11 @@ def step(method: Method[Any], batch: Batch, rate: float = 0.05) -> dict[str, flo
     return {name: value.item() for name, value in made.terms.items()}
 
 
-def begin(method: Method[Any], number: int) -> Task:
+def begin(method: Method[Any], number: int, count: int = 2 * BATCH) -> Task:
     """Begin a task as the loop does."""
     for module in method.modules():
         module.train()
-    task = task_of(number)
+    task = task_of(number, count)
     method.begin_task(task)
     return task
 
@@ -509,7 +510,7 @@ def test_derpps_anchor_holds_the_backbone_at_its_initialization(method):
 def losses_of(made: Method[Any]) -> Iterator[float]:
     """The losses of a run of two tasks, and what it predicts after each."""
     for number in range(2):
-        task = begin(made, number)
+        task = begin(made, number, count=2 * BATCH + 4)  # its last batch is incomplete
         images, labels = made.training_set(task)
         for positions in torch.arange(len(labels)).split(BATCH):
             batch = Batch(images[positions], labels[positions], positions)
@@ -587,6 +588,54 @@ def test_f15_the_published_fisher_leaves_other_running_statistics(method, value)
     made.end_task(task_of(0))
     same = torch.equal(made.learner.network.bn1.running_mean, before)
     assert same == (value == "paper")
+
+
+@pytest.mark.parametrize("value", ["published", "paper"])
+def test_f16_the_published_means_take_the_buffers_free_rows_for_black_images_of_class_0(
+    method, value
+):
+    made = method("icarl", fidelity={"F16": value})
+    made.learner.buffer = 40  # more than there are images: 8 of each class
+    learn(made, range(1))
+    black = torch.zeros(40 - 2 * 8, 3, SIDE, SIDE, dtype=torch.uint8)
+    rows = [*made.exemplars]
+    assert [len(exemplars) for exemplars in rows] == [8, 8]
+    if value == "published":
+        rows[0] = torch.cat([rows[0], black])
+    with torch.no_grad():
+        means = [made.learner.network.features((r / 255 - 0.5) / 0.25).mean(dim=0) for r in rows]
+    torch.testing.assert_close(made.means, torch.stack(means), rtol=1e-4, atol=1e-4)
+    before = made.exemplars[0]
+    learn(made, range(1, 2))  # a class's room is now 10: two of class 0's rows stay black
+    kept = torch.cat([before, black[: 2 if value == "published" else 0]])
+    assert torch.equal(made.exemplars[0], kept)
+
+
+@pytest.mark.parametrize("value", ["published", "paper"])
+def test_f17_the_published_exemplars_are_chosen_without_a_passs_last_incomplete_batch(
+    method, value
+):
+    made = method("icarl", fidelity={"F17": value})
+    made.learner.buffer = 100  # room for all
+    task = task_of(0, count=2 * BATCH + 7)
+    made.begin_task(task)
+    made.end_task(task)
+    chosen = sum(len(exemplars) for exemplars in made.exemplars)
+    assert chosen == (2 * BATCH if value == "published" else 2 * BATCH + 7)
+    # in the next task's pass, the exemplars fill a batch that would have been incomplete
+    made.exemplars = [exemplars[:1] for exemplars in made.exemplars]
+    following = task_of(1, count=3 * BATCH - 2)
+    made.begin_task(following)
+    made.end_task(following)
+    assert sum(len(exemplars) for exemplars in made.exemplars[PER_TASK:]) == 3 * BATCH - 2
+
+
+def test_exemplars_of_a_class_that_the_whole_batches_leave_out_are_refused(method):
+    made = method("icarl")
+    task = task_of(0, count=BATCH - 1)
+    made.begin_task(task)
+    with pytest.raises(UserError, match="class 0.*F17"):
+        made.end_task(task)
 
 
 def test_icarls_herding_keeps_equal_shares_and_predicts_by_the_nearest_mean(method):

@@ -77,7 +77,7 @@ class Method(ABC, Generic[H]):
         return self.hyperparameters.lr * (1.0 if decay is None else decay.factor ** len(steps))
 
     def published(self, switch: str) -> bool:
-        """Whether a switch (F1 to F15) stands at what the published code does."""
+        """Whether a switch (F1 to F17) stands at what the published code does."""
         return self.learner.fidelity[switch] == "published"
 
     def phases(self, tasks: list[Task]) -> list[Task]:

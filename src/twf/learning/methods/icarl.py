@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from twf.errors import UserError
 from twf.learning.evaluation.accuracy import BATCH
 from twf.learning.methods.base import Batch, Method, Step, Task
 from twf.learning.models.resnet import frozen_copy, parameters_of
@@ -56,11 +57,44 @@ class Icarl(Method[IcarlHyperparameters]):
         self.old.load_state_dict(self.learner.network.state_dict())
         seen = len(self.exemplars) + self.learner.classes_per_task
         each = self.learner.buffer // seen
-        self.exemplars = [exemplars[:each] for exemplars in self.exemplars]
+        candidates = self._candidates(task)
+        images, labels = task.images[candidates], task.labels[candidates]
+        self.exemplars = [rows[:each] for rows in self._rows()]
         for label in range(len(self.exemplars), seen):
-            images = task.images[task.labels == label]
-            self.exemplars.append(images[herd(self._features(images), each)])
-        self.means = torch.stack([self._features(e).mean(dim=0) for e in self.exemplars])
+            own = images[labels == label]
+            if not len(own):
+                raise UserError(
+                    f"iCaRL has no image of class {label} to choose exemplars from: give it a "
+                    "smaller batch_size, or set F17 to paper, in params.yaml"
+                )
+            self.exemplars.append(own[herd(self._features(own), each)])
+        self.means = torch.stack([self._features(rows).mean(dim=0) for rows in self._rows()])
+
+    def _candidates(self, task: Task) -> Tensor:
+        """The positions (int64) of the task's images that exemplars are chosen from.
+
+        F17: the published code chooses while it goes through the training set once more, shuffled
+        and without the last incomplete batch.
+        """
+        own = len(task.images)
+        count = own + sum(len(exemplars) for exemplars in self.exemplars)
+        if not self.published("F17"):
+            return torch.arange(own, device=task.labels.device)
+        order = self.learner.generators["herding"].permutation(count)
+        passed = order[: count // self.batch_size * self.batch_size]
+        return passed[passed < own].sort().values
+
+    def _rows(self) -> list[Tensor]:
+        """Each class's exemplars, uint8 `[m, 3, H, W]`.
+
+        F16: the published buffer gives its free rows with them, which hold zeros, the label's too.
+        """
+        assert self.learner.buffer is not None
+        rows = list(self.exemplars)
+        if rows and self.published("F16"):
+            free = self.learner.buffer - sum(len(exemplars) for exemplars in rows)
+            rows[0] = torch.cat([rows[0], rows[0].new_zeros(free, *rows[0].shape[1:])])
+        return rows
 
     def _features(self, images: Tensor) -> Tensor:
         normalise, network = self.learner.augment.normalise, self.learner.network

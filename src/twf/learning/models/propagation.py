@@ -16,7 +16,7 @@ from twf.learning.replay.masks import MaskPacker
 class Propagation(nn.Module):
     """The sibling and the gates of its five taps; only the gates are trained.
 
-    `paper` are the switches (F1 to F15) that stand at what the paper says.
+    `paper` are the switches (F1 to F17) that stand at what the paper says.
     """
 
     def __init__(self, network: ResNet, tasks: int, image_size: int, paper: frozenset[str]) -> None:

@@ -22,5 +22,16 @@ METHOD = MethodInfo(
             "the stored images",
             "multiplied by the normalisation's std, its mean added, rows and columns swapped",
         ),
+        "F16": Deviation(
+            "iCaRL's class means",
+            "over a class's exemplars",
+            "the buffer's free rows count as black exemplars of class 0, after its own",
+        ),
+        "F17": Deviation(
+            "images that iCaRL's exemplars are chosen from",
+            "all of the class",
+            "those of one shuffled pass over the training set, exemplars included, without its "
+            "last incomplete batch",
+        ),
     },
 )
