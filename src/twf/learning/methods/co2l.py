@@ -44,9 +44,10 @@ class Co2l(Method[Co2lHyperparameters]):
         yield self.head
 
     def learning_rate(self, epoch: float) -> float:
-        lr, epochs = self.hyperparameters.lr, self.learner.epochs
+        """F11: the benchmark's steps, as for all methods, or the original's annealing instead."""
         if self.published("F11"):
-            return lr
+            return super().learning_rate(epoch)
+        lr, epochs = self.hyperparameters.lr, self.learner.epochs
         warm = min(10, epochs // 5)  # of the 50 epochs, the original's 10
         annealed = cosine(max(epoch, warm), epochs, lr, lr / 1000)
         return annealed if epoch >= warm else 0.01 + epoch / warm * (annealed - 0.01)

@@ -154,7 +154,7 @@ def _seeds(params: Params, plan: Plan) -> list[Texts]:
 
 
 def _streams(params: Params, plan: Plan) -> list[Texts]:
-    """How each benchmark is trained, whatever the method."""
+    """How each benchmark is trained; the text beside the table says what is CO2L's own."""
     found = []
     for name in dict.fromkeys(run.benchmark for run in plan.runs.values()):
         benchmark = params.benchmarks[name]
