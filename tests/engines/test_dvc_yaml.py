@@ -20,8 +20,9 @@ from twf.study import params, reading
 DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
 STAGES = DVC["stages"]
 PARAMS = reading.load(PROJECT / "params.yaml")
-IN_GIT = "measured"  # the study whose records are committed: DVC keeps no file that git has
-STUDIES = [name for name in PARAMS.studies if name != IN_GIT]
+# the studies whose records are committed: DVC keeps no file that git has
+IN_GIT = ("measured", "overnight-search")
+STUDIES = [name for name in PARAMS.studies if name not in IN_GIT]
 
 
 def test_each_archive_of_the_registry_has_a_stage():
@@ -106,6 +107,7 @@ def test_git_has_the_records_of_what_was_measured_and_no_other_results(tmp_path:
             files.runs_file(name),
             files.report_file(name),
             files.table_file(name, "main.x", "csv"),
+            *files.search_files(name),
             Path(f"results/{name}/weights/x.safetensors"),
         )
     ]
@@ -116,10 +118,9 @@ def test_git_has_the_records_of_what_was_measured_and_no_other_results(tmp_path:
     subprocess.run([*words, "init", "--quiet"], check=True)
     listed = [*words, "ls-files", "--others", "--exclude-standard", "results"]
     found = subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split()
-    assert found == [
-        str(files.record_file(IN_GIT, "x.s0")),
-        f"results/{IN_GIT}/weights/x.safetensors",
-    ]
+    kept = [str(files.record_file(name, "x.s0")) for name in IN_GIT]
+    kept += [f"results/{name}/weights/x.safetensors" for name in IN_GIT]
+    assert sorted(found) == sorted([*kept, str(files.search_files("overnight-search")[2])])
 
 
 PLOTS = {name: plot for entry in DVC["plots"] for name, plot in entry.items()}

@@ -72,11 +72,25 @@ def test_the_best_are_input_of_another_study(plan, write_record, collect):
     search.write(collect(plan))
     _, page, study = search_files(plan.study)
     found = searching.load_best_hyperparameters(str(study), "another")
-    (place,) = found
+    (place,) = found.cells
     assert place == ("split-cifar10", "er", 500, "class-il")
-    assert found[place].lr == 0.01
+    assert found.cells[place].lr == 0.01
     assert "| Split" not in page.read_text()
     assert "| split-cifar10 | ER | 500 | Class-IL | 2 | lr=0.01 | 70.00 | lr=0.1 | 55.00 |" in (
         page.read_text().replace("\\", "")
     )
     assert isinstance(yaml.safe_load(Path(study).read_text()), list)
+
+
+def test_the_best_factor_is_input_of_another_study(make_plan, write_record, collect):
+    plan = make_plan(
+        [0],
+        methods=["er"],
+        buffers=[500],
+        protocols=["class-il"],
+        search={"held_out": 0.1, "factors": {"lr": [0.333333, 1.0, 3.0]}},
+    )
+    write_trials(plan, write_record, "er", [[70.0], [60.0], [50.0]])
+    search.write(collect(plan))
+    found = searching.load_best_hyperparameters(str(search_files(plan.study)[2]), "another")
+    assert (found.cells, found.factors) == ({}, {("split-cifar10", "er"): {"lr": 0.333333}})

@@ -175,3 +175,50 @@ def test_a_variants_value_stands_above_the_best_of_a_search(tuned):
     fast = {"title": "Fast", "hyperparameters": {"lr": 0.9}}
     main |= {"methods": ["er"], "variants": {"fast": fast}}
     assert {run.hyperparameters.lr for run in plan(tuned).runs.values()} == {0.9}
+
+
+@pytest.fixture
+def factors(values: Values) -> Values:
+    """A search for a factor of both methods' rates."""
+    experiment = values["studies"]["tiny"]["experiments"]["search"]
+    experiment |= {"protocols": ["class-il"], "buffers": [16]}
+    experiment["search"] = {"held_out": 0.25, "factors": {"lr": [0.333333, 1.0, 3.0]}}
+    return values
+
+
+def test_factors_multiply_what_each_method_has(factors):
+    factors["benchmarks"]["split-target"]["methods"]["er"]["lr"] = 0.1
+    tried = {
+        cell.method: [trial.hyperparameters.lr for trial in cell.trials]
+        for cell in plan(factors).search
+    }
+    assert tried == {"er": [0.03333, 0.1, 0.3], "derpp": [0.01667, 0.05, 0.15]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"search": {"held_out": 0.25, "factors": {"rate": [1.0]}}},
+        {"search": {"held_out": 0.25, "factors": {"alpha": [1.0]}}},  # ER has none
+        {"search": {"held_out": 0.25, "factors": {"lr": [1.0]}, "grids": {"er": {"lr": [1.0]}}}},
+        {"protocols": ["class-il", "task-il"]},  # which of them would decide?
+        {"buffers": None},
+    ],
+)
+def test_factors_that_cannot_be_are_refused(factors, change):
+    factors["studies"]["tiny"]["experiments"]["search"] |= change
+    with pytest.raises(UserError, match="studies.tiny.experiments.search.search"):
+        reading.check(factors)
+
+
+def test_a_factor_holds_for_all_cells_of_its_method(tiny_values, tmp_path):
+    best = tmp_path / "best.yaml"
+    found = {"benchmark": "split-target", "method": "er", "factors": {"lr": 3.0}}
+    best.write_text(yaml.safe_dump([found]))
+    tiny_values["studies"]["tiny"]["best_hyperparameters"] = str(best)
+    er = tiny_values["benchmarks"]["split-target"]["methods"]["er"]
+    er["overrides"] = [{"protocol": "task-il", "lr": 0.01}]
+    rates = {name: run.hyperparameters.lr for name, run in plan(tiny_values).runs.items()}
+    assert rates.pop("split-target.er.16.s0") == 0.15
+    assert rates.pop("split-target.er.16.task-il.s0") == 0.03
+    assert set(rates.values()) == {0.05}

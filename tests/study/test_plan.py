@@ -310,3 +310,23 @@ def test_f9_is_the_rate_of_one_cell(values):
     assert after["split-cifar10.twf.500.s0"].hyperparameters.lambda_fp == 0.0005
     main = [n for n in before if n in after and len(n.split(".")) <= 4]
     assert [n for n in main if before[n].digest != after[n].digest] == ["split-cifar10.twf.500.s0"]
+
+
+def test_a_study_scales_a_benchmark_down_and_leaves_it_its_name(values):
+    values["sources"]["small"] = copy.deepcopy(values["sources"]["origin"])
+    values["sources"]["small"]["network"]["width"] = 2
+    decay = {"factor": 0.1, "epochs": [1]}
+    scale = {"epochs": 1, "source": "small", "lr_decay": decay}
+    values["studies"]["tiny"]["scale"] = {"split-target": scale}
+    planned = plan(values)
+    run = planned.runs["split-target.er.16.s0"]
+    assert (run.epochs, run.source, run.network.width) == (1, "small", 2)
+    assert run.lr_decay is not None and run.lr_decay.epochs == [1]
+    assert {table.source for table in planned.tables.values()} == {"small"}
+
+
+@pytest.mark.parametrize(("benchmark", "source"), [("split-x", "origin"), ("split-target", "x")])
+def test_what_a_study_scales_must_exist(values, benchmark, source):
+    values["studies"]["tiny"]["scale"] = {benchmark: {"epochs": 1, "source": source}}
+    with pytest.raises(UserError, match=r"studies.tiny.scale.*does not exist"):
+        reading.check(values)

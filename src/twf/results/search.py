@@ -14,8 +14,10 @@ from twf.results.output import Texts, number
 from twf.results.runs import Runs
 from twf.results.tables import PROTOCOL_TITLES
 from twf.study import SearchCell, Trial
+from twf.study.grids import times
 from twf.study.methods import METHODS
-from twf.study.params import BestHyperparameters
+from twf.study.params import BestFactors, BestHyperparameters
+from twf.study.types import Hyperparameters
 
 
 @dataclass(frozen=True)
@@ -102,16 +104,22 @@ def entry(result: CellResult) -> Texts:
     return texts
 
 
-def best(found: list[CellResult]) -> list[BestHyperparameters]:
+def best(found: list[CellResult]) -> list[BestHyperparameters | BestFactors]:
     """Those of each cell that has a complete trial, as another study takes them."""
-    return [
-        BestHyperparameters(
-            **result.cell.model_dump(include={"benchmark", "method", "buffer", "protocol"}),
-            hyperparameters=result.best.trial.hyperparameters.model_dump(),
-        )
-        for result in found
-        if result.best is not None
-    ]
+    return [_best(r.cell, r.best.trial.hyperparameters) for r in found if r.best is not None]
+
+
+def _best(cell: SearchCell, values: Hyperparameters) -> BestHyperparameters | BestFactors:
+    if cell.factors:
+        factors = {
+            key: next(f for f in tried if times(cell.as_set, key, f) == getattr(values, key))
+            for key, tried in cell.factors.items()
+        }
+        return BestFactors(benchmark=cell.benchmark, method=cell.method, factors=factors)
+    return BestHyperparameters(
+        **cell.model_dump(include={"benchmark", "method", "buffer", "protocol"}),
+        hyperparameters=values.model_dump(),
+    )
 
 
 def write(runs: Runs) -> None:

@@ -49,6 +49,9 @@ def problems(params: Params) -> list[str]:
                         f"among {where}.buffers; allowed: {', '.join(map(str, benchmark.buffers))}"
                     )
     for study_name, study in params.studies.items():
+        for name, scale in study.scale.items():
+            known(f"studies.{study_name}.scale", name, params.benchmarks)
+            known(f"studies.{study_name}.scale.{name}.source", scale.source, params.sources)
         for experiment_name, experiment in study.experiments.items():
             where = f"studies.{study_name}.experiments.{experiment_name}"
             known(f"{where}.source", experiment.source, params.sources)
@@ -93,10 +96,18 @@ def _check_search(where: str, experiment: Experiment) -> list[str]:
     problems = []
     if experiment.variants or experiment.probes:
         problems.append(f"{where}: an experiment that searches has no variants and no probes")
-    grids = experiment.search.grids
+    grids, factors = experiment.search.grids, experiment.search.factors
+    if factors and not len(experiment.protocols) == len(experiment.buffers or []) == 1:
+        problems.append(f"{where}.factors: name the one buffer and the one protocol that decide")
     for method in experiment.methods:
-        if method not in grids:
+        if method not in grids and not factors:
             problems.append(f"{where}.grids: say which values of {method} to try")
+        fields = METHODS[method].hyperparameters.model_fields
+        problems += [
+            f"{where}.factors: {method} has no {key!r}; allowed: {', '.join(fields)}"
+            for key in factors
+            if key not in fields
+        ]
     for method, grid in grids.items():
         fields = METHODS[method].hyperparameters.model_fields
         for key, values in grid.items():

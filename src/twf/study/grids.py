@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -11,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from twf.errors import UserError
 from twf.study.methods import METHODS
-from twf.study.params import BestHyperparameters, Protocol, Search
+from twf.study.params import BestFactors, BestHyperparameters, Protocol, Search
 from twf.study.types import Hyperparameters
 
 Place = tuple[str, str, int | None, Protocol]  # benchmark, method, buffer, protocol
@@ -20,11 +22,14 @@ Place = tuple[str, str, int | None, Protocol]  # benchmark, method, buffer, prot
 def points(search: Search, method: str, base: Hyperparameters) -> list[Hyperparameters]:
     """The hyperparameters to try for one cell, of which `base` are those that params.yaml has.
 
-    Every combination of the grid's values; what the grid does not name stays as in `base`. Where
+    Every combination of the grid's values, or of `base`'s times the factors; what these do not name
+    stays as in `base`. Where
     these are more than `search.points`, `base` and a random choice of the others, always the same
     (random search; Bergstra and Bengio, JMLR 2012).
     """
-    grid = search.grids[method]
+    grid: Mapping[str, list[int | float]] = search.grids.get(method, {})
+    if search.factors:
+        grid = {key: [times(base, key, f) for f in fs] for key, fs in search.factors.items()}
     combinations = itertools.product(*grid.values())
     tried = [base.changed(dict(zip(grid, values, strict=True))) for values in combinations]
     if search.points is None or len(tried) <= search.points:
@@ -33,23 +38,47 @@ def points(search: Search, method: str, base: Hyperparameters) -> list[Hyperpara
     return [base, *random.Random(0).sample(others, search.points - 1)]
 
 
-def load_best_hyperparameters(path: str | None, study: str) -> dict[Place, Hyperparameters]:
-    """The hyperparameters that a search found, by cell; none where the study names no file.
+def times(base: Hyperparameters, key: str, factor: float) -> float:
+    """A hyperparameter times a factor, to four digits."""
+    return float(f"{getattr(base, key) * factor:.4g}")
+
+
+@dataclass(frozen=True)
+class Best:
+    """What a search found: a cell's own hyperparameters, or factors for all cells of a method."""
+
+    cells: dict[Place, Hyperparameters] = field(default_factory=dict)
+    factors: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+
+    def of(self, place: Place, base: Hyperparameters) -> Hyperparameters | None:
+        """Those of a cell that has `base` in params.yaml; None where it was not searched for."""
+        if place in self.cells:
+            return self.cells[place]
+        found = self.factors.get(place[:2])
+        if found is None:
+            return None
+        return base.changed({key: times(base, key, factor) for key, factor in found.items()})
+
+
+def load_best_hyperparameters(path: str | None, study: str) -> Best:
+    """What a search found; nothing where the study names no file.
 
     Raises `UserError` where the file is missing or is not what `twf search` writes.
     """
     if path is None:
-        return {}
+        return Best()
     at = f"studies.{study}.best_hyperparameters"
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        best = TypeAdapter(list[BestHyperparameters]).validate_python(values)
-        return {
-            (b.benchmark, b.method, b.buffer, b.protocol): METHODS[b.method].hyperparameters(
-                **b.hyperparameters
-            )
-            for b in best
-        }
+        found = TypeAdapter(list[BestHyperparameters | BestFactors]).validate_python(values)
+        best = Best()
+        for b in found:
+            if isinstance(b, BestFactors):
+                best.factors[b.benchmark, b.method] = b.factors
+            else:
+                values = METHODS[b.method].hyperparameters(**b.hyperparameters)
+                best.cells[b.benchmark, b.method, b.buffer, b.protocol] = values
+        return best
     except OSError as error:
         raise UserError(
             f"{at}: no {path} ({error.strerror}); it is made by the study that searches: "

@@ -192,6 +192,14 @@ class Benchmark(Strict):
         return METHODS[method].hyperparameters(**values)
 
 
+class Scale(Strict):
+    """What a study changes of a benchmark, to take less time."""
+
+    epochs: Count
+    source: Name
+    lr_decay: LrDecay | None = None
+
+
 class Variant(Strict):
     """How some runs of an experiment differ from what params.yaml says elsewhere."""
 
@@ -207,11 +215,22 @@ Points = Annotated[list[int | float], Field(min_length=1)]
 
 
 class Search(Strict):
-    """A search for hyperparameters: a run for each combination of a method's values."""
+    """A search for hyperparameters: a run for each combination of a method's values.
+
+    `factors` multiply what each method has, and what they find holds for all its cells; `grids` are
+    values by method, and what they find is a cell's own.
+    """
 
     held_out: Annotated[float, Field(gt=0, lt=1)]  # share of the training set that decides
     points: Count | None = None  # at most so many combinations, at random; all of them
-    grids: Annotated[dict[MethodName, dict[str, Points]], Field(min_length=1)]
+    grids: dict[MethodName, dict[str, Points]] = Field(default_factory=dict)
+    factors: dict[str, Points] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Search:
+        if bool(self.grids) == bool(self.factors):
+            raise ValueError("give either 'grids' or 'factors'")
+        return self
 
 
 class Experiment(Strict):
@@ -242,12 +261,21 @@ class BestHyperparameters(Strict):
     hyperparameters: dict[str, int | float]
 
 
+class BestFactors(Strict):
+    """The factors that a search found for all cells of a method on a benchmark."""
+
+    benchmark: Name
+    method: MethodName
+    factors: dict[str, float]
+
+
 class Study(Strict):
     """What is run together and reported together."""
 
     title: str
     seeds: Annotated[list[Seed], Field(min_length=1)]
     precision: Precision = "tf32"
+    scale: dict[Name, Scale] = Field(default_factory=dict)  # by benchmark
     best_hyperparameters: str | None = (
         None  # the file of a search, in place of the benchmarks' values
     )
@@ -277,3 +305,11 @@ class Params(Strict):
     def named_study(self, name: str) -> Study:
         """The study called `name`, or an error that says which there are."""
         return lookup("study", self.studies, name, "params.yaml")
+
+    def benchmark(self, name: str, study: str) -> Benchmark:
+        """A benchmark as a study has it."""
+        scale = self.named_study(study).scale.get(name)
+        changes = (
+            {} if scale is None else {key: getattr(scale, key) for key in scale.model_fields_set}
+        )
+        return self.benchmarks[name].model_copy(update=changes)

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import SerializeAsAny, model_validator
 
 from twf.errors import UserError
-from twf.study.grids import load_best_hyperparameters, points
+from twf.study.grids import Best, load_best_hyperparameters, points
 from twf.study.methods import METHODS
 from twf.study.params import (
     Augmentation,
@@ -143,6 +143,7 @@ class SearchCell(Strict):
     buffer: int | None
     protocol: Protocol
     as_set: SerializeAsAny[Hyperparameters]  # those of params.yaml
+    factors: dict[str, list[int | float]]  # those tried, where the search is for factors
     trials: list[Trial]
 
 
@@ -208,8 +209,7 @@ def expand(params: Params, study_name: str) -> Plan:
                         "buffer": buffer,
                         "protocol": protocol,
                     }
-                    best = searched.get((name, method, buffer, protocol))
-                    run = _run(params, study_name, experiment, name, variant, best, **place)
+                    run = _run(params, study_name, experiment, name, variant, searched, **place)
                     if experiment.search is not None:
                         trials = [
                             Trial(
@@ -218,11 +218,16 @@ def expand(params: Params, study_name: str) -> Plan:
                             )
                             for values in points(experiment.search, method, run.hyperparameters)
                         ]
-                        cell = {"benchmark": name, "as_set": run.hyperparameters, **place}
+                        cell = {
+                            "benchmark": name,
+                            "as_set": run.hyperparameters,
+                            "factors": experiment.search.factors,
+                            **place,
+                        }
                         search.append(SearchCell(**cell, trials=trials))
                         continue
                     made = runs_for(run, seeds)
-                    as_it_is = _run(params, study_name, experiment, name, None, best, **place)
+                    as_it_is = _run(params, study_name, experiment, name, None, searched, **place)
                     unchanged = run.parameters == as_it_is.parameters
                     cells.append(Cell(variant=variant, unchanged=unchanged, runs=made, **place))
                     if experiment.probes:
@@ -233,7 +238,7 @@ def expand(params: Params, study_name: str) -> Plan:
                     title=f"{experiment.title}: {params.benchmarks[name].title}",
                     experiment=experiment_name,
                     benchmark=name,
-                    source=experiment.source or params.benchmarks[name].source,
+                    source=experiment.source or params.benchmark(name, study_name).source,
                     cells=cells,
                     variants={key: variant.title for key, variant in experiment.variants.items()},
                     forgetting=params.fidelity["F8"],
@@ -300,18 +305,19 @@ def _run(
     experiment: Experiment,
     benchmark_name: str,
     variant_name: str | None,
-    best: Hyperparameters | None,
+    searched: Best,
     *,
     method: str,
     buffer: int | None,
     protocol: Protocol,
 ) -> Run:
-    """The run that one cell needs, its seed still to be set; `best` are a search's."""
-    benchmark = params.benchmarks[benchmark_name]
+    """The run that one cell needs, its seed still to be set."""
+    benchmark = params.benchmark(benchmark_name, study)
     source = experiment.source or benchmark.source
     variant = _variant(experiment, variant_name)
     fidelity = params.fidelity | variant.fidelity
-    hyperparameters = best or benchmark.hyperparameters(method, buffer, protocol, fidelity)
+    hyperparameters = benchmark.hyperparameters(method, buffer, protocol, fidelity)
+    best = searched.of((benchmark_name, method, buffer, protocol), hyperparameters)
     parts = [benchmark_name, method]
     if METHODS[method].rehearsal:
         parts.append(str(buffer or 0))
@@ -341,7 +347,7 @@ def _run(
         probes=False,
         **source_data,
         fidelity={switch: fidelity[switch] for switch in METHODS[method].switches},
-        hyperparameters=hyperparameters.changed(variant.hyperparameters),
+        hyperparameters=(best or hyperparameters).changed(variant.hyperparameters),
         epochs=benchmark.epochs,
         batch_size=benchmark.batch_size,
         lr_decay=benchmark.lr_decay,

@@ -23,7 +23,7 @@ from twf.results.paper import claim_evaluation, comparison
 from twf.results.runs import Runs
 from twf.results.tables import PROTOCOL_TITLES
 from twf.study import Cell, Plan, Table
-from twf.study.grids import load_best_hyperparameters
+from twf.study.grids import Best, load_best_hyperparameters
 from twf.study.methods import METHODS
 from twf.study.params import Params
 from twf.study.switches import SWITCHES
@@ -157,7 +157,7 @@ def _streams(params: Params, plan: Plan) -> list[Texts]:
     """How each benchmark is trained; the text beside the table says what is CO2L's own."""
     found = []
     for name in dict.fromkeys(run.benchmark for run in plan.runs.values()):
-        benchmark = params.benchmarks[name]
+        benchmark = params.benchmark(name, plan.study)
         decay = benchmark.lr_decay
         steps = f"times {decay.factor:g} after epochs {decay.epochs}" if decay else "constant"
         found.append(
@@ -183,8 +183,7 @@ def hyperparameters(params: Params, plan: Plan) -> list[Texts]:
             run = plan.runs[next(iter(cell.runs.values()))]
             buffer = "—" if cell.buffer is None else str(cell.buffer)
             place: tuple[str, ...] = (table.benchmark, METHODS[cell.method].title, buffer)
-            searched = best.get((table.benchmark, cell.method, cell.buffer, cell.protocol))
-            source = _origin(params, table, cell, run.hyperparameters, searched)
+            source = _origin(params, table, cell, run.hyperparameters, best)
             place += (run.hyperparameters.text, source)
             protocols[place].append(PROTOCOL_TITLES[cell.protocol])
     return [
@@ -205,11 +204,11 @@ def _origin(
     table: Table,
     cell: Cell,
     values: Hyperparameters,
-    searched: Hyperparameters | None,
+    best: Best,
 ) -> str:
     benchmark = params.benchmarks[table.benchmark]
     as_set = benchmark.hyperparameters(cell.method, cell.buffer, cell.protocol, params.fidelity)
-    if values == searched:
+    if values == best.of((table.benchmark, cell.method, cell.buffer, cell.protocol), as_set):
         return "search"
     return "params.yaml" if values == as_set else f"variant {table.experiment}.{cell.variant}"
 
