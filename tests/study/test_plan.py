@@ -302,6 +302,25 @@ def test_the_demo_has_no_run_that_no_table_shows():
     assert shown == set(planned.runs)
 
 
+@pytest.mark.parametrize("name", ["demo", "paper"])
+def test_pretraining_images_have_a_control_with_their_head_and_none_of_them(name):
+    runs = expand(LOADED, name).runs.values()
+    of_images = [run for run in runs if run.method == "derpp-pretraining"]
+    values = [run.hyperparameters.model_dump() for run in of_images]
+    assert sorted(v.pop("share") for v in values) == [0.0, 0.1, 0.25, 0.5, 0.75]
+    assert all(v == values[0] for v in values)
+    assert len({(run.buffer, run.source, run.seed) for run in of_images}) == 1
+
+
+@pytest.mark.parametrize("name", ["demo", "measured", "paper", "paper-search"])
+def test_no_run_propagates_features_without_mask_replay(name):
+    """There, published code and ours would part, without a switch: docs/fidelity.md."""
+    runs = [run for run in expand(LOADED, name).runs.values() if run.method == "twf"]
+    propagating = [run.hyperparameters for run in runs if run.hyperparameters.lambda_fp > 0]
+    assert propagating
+    assert all(found.lambda_fp_replay > 0 for found in propagating)
+
+
 def test_f9_is_the_rate_of_one_cell(values):
     """The later lambda_FP, on Split CIFAR-10 with buffer 500 alone."""
     changed = LOADED.model_copy(update={"fidelity": LOADED.fidelity | {"F9": "published"}})

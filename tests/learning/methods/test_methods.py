@@ -481,6 +481,25 @@ def test_derpp_with_pretraining_images_keeps_its_share_of_them_and_the_rest_of_t
     assert made.logits(torch.zeros(2, 3, SIDE, SIDE)).shape == (2, CLASSES)
 
 
+def test_share_0_is_derpp_with_the_wide_classifier_and_no_image_of_the_source(method):
+    control, plain = method("derpp-pretraining", share=0.0), method("derpp")
+    head, source = control.learner.network.classifier, control.learner.source
+    with torch.no_grad():  # a row that no image can reach costs nothing
+        head.weight[CLASSES:], head.bias[CLASSES:] = 0.0, -1e4
+    at_start = [step(made, batches(begin(made, 0))[0]) for made in (control, plain)]
+    assert at_start[0] == pytest.approx(at_start[1], rel=1e-5)
+
+    control = method("derpp-pretraining", share=0.0)
+    head = control.learner.network.classifier
+    assert torch.equal(head.weight[CLASSES:], source.network.classifier.weight)
+    learn(control, range(2))
+    rows, filled = control.reservoir.rows, int(control.reservoir.filled)
+    assert filled == control.reservoir.size == BUFFER == len(rows["labels"]) - 1
+    assert rows["labels"][:filled].max() < CLASSES
+    assert rows["logits"].shape[1] == CLASSES + 3
+    assert control.logits(torch.zeros(2, 3, SIDE, SIDE)).shape == (2, CLASSES)
+
+
 def test_derpps_anchor_holds_the_backbone_at_its_initialization(method):
     made = method("derpp-ewc", lambda_ewc=2.0)
     made.learner.network.load_state_dict(

@@ -16,7 +16,7 @@ import pytest
 from twf.cli import results as commands
 from twf.files import figure_file, figure_index
 from twf.results import figures
-from twf.results.figures import style
+from twf.results.figures import style, variant_charts
 from twf.results.runs import Runs
 from twf.study import Plan
 from twf.study.methods import METHODS
@@ -163,6 +163,11 @@ def test_initialization_has_each_layer_once_for_both_protocols(probed, write_rec
 def test_shares_have_the_level_of_twf_as_it_is(make_plan, write_record, collect):
     variants = {
         "none": {"title": "0 %", "methods": ["derpp"]},
+        "control": {
+            "title": "0 %, head as with images",
+            "methods": ["derpp-pretraining"],
+            "hyperparameters": {"share": 0.0},
+        },
         "half": {
             "title": "50 %",
             "methods": ["derpp-pretraining"],
@@ -185,9 +190,14 @@ def test_shares_have_the_level_of_twf_as_it_is(make_plan, write_record, collect)
     frame = frame_of(plan, "shares", collect)
     assert values(frame, "method", "share", "mean") == [
         ("derpp", 0.0, 50.0),
+        ("derpp-pretraining", 0.0, 40.0),
         ("derpp-pretraining", 50.0, 40.0),
         ("twf", None, 60.0),
     ]
+    (panel,) = variant_charts.shares(frame).axes
+    lines = {str(line.get_label()): list(line.get_xdata()) for line in panel.get_lines()}
+    assert lines["DER++"] == [0.0], "what the head does is no effect of a share"
+    assert lines["DER++ with pretraining images"] == [0.0, 50.0]
 
 
 def test_costs_leave_the_time_of_probed_runs_out(make_plan, write_record, collect):

@@ -127,6 +127,15 @@ def test_a_variant_that_changes_nothing_is_one_contest():
     assert (found["n_cells"], found["value"]) == (2, -15.0)
 
 
+def test_the_control_of_the_pretraining_images_is_none_of_their_shares():
+    cells = planned(study.expand(PARAMS, "paper"))
+    (control,) = (key for key in cells if key.variant == "share-0-wide")
+    for name in ("pretraining-images-help", "pretraining-images-below-twf"):
+        contests = BY_NAME[name].contests(cells.keys())
+        assert contests
+        assert all(control not in (found.cell, *found.rivals) for found in contests)
+
+
 def test_first_means_above_the_strongest_rival():
     found = evaluated("first-class-il", measured(twf=[70.0, 70.2, 70.4], icarl=[69.0, 69.2, 69.4]))
     assert (found["value"], found["verdict"]) == (pytest.approx(1.0), "holds")

@@ -128,13 +128,16 @@ def initialization(frame: pd.DataFrame) -> Figure:
 
 
 def shares(frame: pd.DataFrame) -> Figure:
-    """A line over the shares, and one at TwF's level; a panel per protocol and buffer."""
+    """A line over the shares, DER++ as it is, and TwF's level; a panel per protocol and buffer.
+
+    At share 0, the line is DER++ with the head that pretraining images need: what they do is seen
+    against that point, what the head does between it and DER++ as it is.
+    """
     names = "share of the buffer for the source's images, %", f"final average {ACCURACY}"
     figure, axes = style.panels_by_place(frame, 2.1, *names, sharex=True, sharey="row")
     for panel, rows in axes:
-        line = rows[rows["share"].notna()].sort_values("share")
-        look = style.method_line("derpp-pretraining")
-        style.line(panel, "share", line, **look | {"label": METHODS["derpp"].title})
+        for method, line in rows[rows["share"].notna()].groupby("method", sort=False):
+            style.line(panel, "share", line.sort_values("share"), **style.method_line(str(method)))
         for row in rows[rows["share"].isna()].to_dict("records"):
             colour = style.METHOD_STYLES[row["method"]].colour
             panel.axhline(row["mean"], color=colour, linestyle="--", label=row["label"])

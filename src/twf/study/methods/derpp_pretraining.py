@@ -11,9 +11,12 @@ from twf.study.types import MethodInfo
 
 
 class DerppPretrainingHyperparameters(DerppHyperparameters):
-    """DER++ that keeps a `share` of its buffer for images of the source."""
+    """DER++ that keeps a `share` of its buffer for images of the source.
 
-    share: Annotated[float, Field(gt=0, lt=1)]
+    With 0 it is the control: the source's classes in the classifier, none of its images.
+    """
+
+    share: Annotated[float, Field(ge=0, lt=1)]
 
 
 METHOD = MethodInfo(
