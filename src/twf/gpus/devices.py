@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from twf.errors import GpuError, warn
-from twf.gpus import nvidia, slots, visible
+from twf.gpus import cpu, nvidia, slots, visible
 from twf.gpus.nvidia import Gpu
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def device_for(
 
     torch.set_num_threads(threads)
     if not gpus:
+        cpu.keep_freed_memory()
         return torch.device("cpu")
     if deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when CUDA is first used

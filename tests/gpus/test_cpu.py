@@ -1,0 +1,33 @@
+"""What is known of a machine's CPU, and how a process uses its memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+FAULTS = """
+import resource, torch
+from twf.gpus import cpu
+
+{before}
+for step in range(20):
+    if step == 10:
+        begin = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    maps = [torch.zeros(2**20) for _ in range(8)]
+    del maps
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begin)
+"""
+
+
+def faults(before: str) -> int:
+    """The pages that a fresh process fetches anew in ten steps, which take 8192 each."""
+    words = [sys.executable, "-c", FAULTS.format(before=before)]
+    return int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the allocator is not glibc's")
+def test_memory_that_was_freed_is_kept_for_the_next_step():
+    assert faults("") > 10_000
+    assert faults("cpu.keep_freed_memory()") < 100
