@@ -122,7 +122,7 @@ def _imports_from(checkout: Path) -> Any:
         raise UserError(f"--reference {checkout} is no checkout of the published code")
     _import_torchvision()
     for name, attributes in UNUSED.items():
-        if importlib.util.find_spec(name) is None:
+        if name not in sys.modules and importlib.util.find_spec(name) is None:
             module = ModuleType(name)
             module.__dict__.update(dict.fromkeys(attributes))
             sys.modules[name] = module

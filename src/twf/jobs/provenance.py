@@ -15,6 +15,9 @@ import twf
 from twf.gpus import cpu
 from twf.jobs.code import code_hash
 
+# what can change a number, in a checkout: code, parameters, and the packages it runs with
+DECIDE = ("src", "params.yaml", "pyproject.toml", "constraints.txt", "environment.yml")
+
 
 def environment(device: torch.device) -> dict[str, Any]:
     """The device's name, which GPU it is, and the versions of what computes."""
@@ -43,21 +46,28 @@ def device_name(device: torch.device) -> str:
 
 def code(*roots: str) -> dict[str, str | None]:
     """The package's version, the git commit it was run from, and the hash of what `roots` use."""
-    return {"version": twf.__version__, "commit": _commit(), "method_hash": code_hash(*roots)}
+    return {"version": twf.__version__, "commit": commit(), "method_hash": code_hash(*roots)}
 
 
-def _commit() -> str | None:
-    """The commit of the checkout this code lies in, with `+` where files differ from it."""
-    folder = Path(__file__).parent
+def commit() -> str | None:
+    """The commit of the checkout this code lies in, with `+` where what decides differs from it.
 
-    def git(*words: str) -> str:
+    None for code that no commit has: installed from a wheel, or where there is no git.
+    """
+
+    def git(folder: str | Path, *words: str) -> str:
         command = ["git", "-C", str(folder), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
+    package = Path(twf.__file__).parent
     try:
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", ".") else "")
+        # a wheel may lie in a folder that the git of another project ignores
+        git(package, "ls-files", "--error-unmatch", "__init__.py")
+        top = git(package, "rev-parse", "--show-toplevel")
+        changed = git(top, "status", "--porcelain", "--", *DECIDE)
+        return git(top, "rev-parse", "HEAD") + ("+" if changed else "")
     except (subprocess.CalledProcessError, FileNotFoundError):
-        return None  # installed from a wheel, or no git: the version and the hash remain
+        return None  # the version and the hash remain
 
 
 def host() -> str:

@@ -1,0 +1,56 @@
+"""By which commit a record says that it was made."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import twf
+from twf.jobs.provenance import commit
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A committed checkout that the package seems to lie in."""
+    package = tmp_path / "src/twf"
+    package.mkdir(parents=True)
+    for path in ("src/twf/__init__.py", "src/twf/loss.py", "params.yaml", "environment.yml"):
+        (tmp_path / path).write_text("a: 1\n")
+    (tmp_path / ".gitignore").write_text("/.venv/\n/results/\n")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", ".")
+    author = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    git(tmp_path, *author, "commit", "--quiet", "--message", "x")
+    monkeypatch.setattr(twf, "__file__", str(package / "__init__.py"))
+    return tmp_path
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_an_unchanged_checkout_is_its_commit(checkout):
+    (checkout / "results").mkdir()
+    (checkout / "results/a.parquet").write_text("not decisive")
+    (checkout / "README.md").write_text("not decisive")
+    assert commit() == git(checkout, "rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize(
+    "path", ["src/twf/loss.py", "src/twf/study/methods/mine.py", "params.yaml", "environment.yml"]
+)
+def test_a_changed_or_new_file_that_can_change_a_number_is_told(checkout, path):
+    (checkout / path).parent.mkdir(parents=True, exist_ok=True)
+    (checkout / path).write_text("a: 2\n")
+    assert commit() == git(checkout, "rev-parse", "HEAD") + "+"
+
+
+def test_a_wheel_inside_another_projects_checkout_has_no_commit(checkout, monkeypatch):
+    installed = checkout / ".venv/lib/twf/__init__.py"
+    installed.parent.mkdir(parents=True)
+    installed.write_text("")
+    monkeypatch.setattr(twf, "__file__", str(installed))
+    assert commit() is None
