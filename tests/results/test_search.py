@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import yaml
 
-from twf.files import search_files
+from twf.files import PARAMS, search_files
 from twf.results import search
+from twf.study import Plan, expand, reading
 from twf.study import grids as searching
 
 SEARCH = {"held_out": 0.1, "grids": {"er": {"lr": [0.01, 0.1]}, "derpp": {"alpha": [0.2, 0.4]}}}
@@ -80,6 +83,59 @@ def test_the_best_are_input_of_another_study(plan, write_record, collect):
         page.read_text().replace("\\", "")
     )
     assert isinstance(yaml.safe_load(Path(study).read_text()), list)
+
+
+@pytest.fixture
+def make_anchor(make_plan) -> Callable[..., Plan]:
+    """A study with a cell of DER++ with EWC of strength 1, and its search or another's."""
+
+    def make(best: str | None = None, **search: Any) -> Plan:
+        one = {"methods": ["derpp-ewc"], "buffers": [500], "protocols": ["class-il"]}
+        one |= {"benchmarks": ["split-cifar100"], "title": "Anchor"}
+        make_plan([0], **one)
+        values = yaml.safe_load(PARAMS.read_text())
+        of = values["studies"]["small"]
+        if best:
+            of["best_hyperparameters"] = best
+        if search:
+            of["experiments"]["search"] = one | {"search": {"held_out": 0.1} | search}
+        PARAMS.write_text(yaml.safe_dump(values))
+        return expand(reading.load(PARAMS), "small")
+
+    return make
+
+
+def test_the_anchor_is_untuned_until_its_search_has_chosen_it(make_anchor, write_record, collect):
+    plan = make_anchor(grids={"derpp-ewc": {"lambda_ewc": [1.0, 100.0]}})
+    assert list(search.untuned(collect(plan)).values()) == ["lambda_ewc of DER++ with EWC"]
+    trials = plan.search[0].trials
+    for trial, level in zip(trials, (70.0, 60.0), strict=True):
+        assert search.untuned(collect(plan))  # while a trial is missing
+        write_record(plan, *trial.runs.values(), accuracy_class_il=[[level] * 10] * 10)
+    assert not search.untuned(collect(plan))
+    better = {"accuracy_class_il": [[80.0] * 10] * 10}
+    write_record(plan, *trials[1].runs.values(), **better)
+    assert search.untuned(collect(plan)), "its search has found another value"
+
+
+def test_a_search_for_something_else_leaves_the_anchor_untuned(make_anchor, write_record, collect):
+    plan = make_anchor(factors={"lr": [0.5, 1.0]})
+    for trial, level in zip(plan.search[0].trials, (60.0, 70.0), strict=True):
+        write_record(plan, *trial.runs.values(), accuracy_class_il=[[level] * 10] * 10)
+    assert search.untuned(collect(plan))
+
+
+@pytest.mark.parametrize("tuned", [True, False])
+def test_the_anchor_may_be_tuned_by_another_study(make_anchor, collect, tuned):
+    place = {"benchmark": "split-cifar100", "method": "derpp-ewc"}
+    if tuned:
+        values = {"lr": 0.1, "alpha": 0.3, "beta": 0.3, "lambda_ewc": 10.0, "fisher_images": 5000}
+        place |= {"buffer": 500, "protocol": "class-il", "hyperparameters": values}
+    else:
+        place |= {"factors": {"lr": 0.5}}
+    make_anchor()
+    Path("best.yaml").write_text(yaml.safe_dump([place]))
+    assert bool(search.untuned(collect(make_anchor(best="best.yaml")))) != tuned
 
 
 def test_the_best_factor_is_input_of_another_study(make_plan, write_record, collect):

@@ -94,3 +94,52 @@ def test_how_often_the_intervals_hold_the_true_mean(count: int, bootstrap: float
 def test_the_same_values_give_the_same_interval():
     values = [60.0, 71.0, 85.0, 90.0]
     assert statistics.bootstrap_interval(values) == statistics.bootstrap_interval(list(values))
+
+
+def test_the_interval_of_the_least_mean_is_of_students_ends():
+    differences = np.array([[1.0, 2.0, 3.0], [4.0, 6.0, 8.0]])
+    low, high = statistics.least_interval(differences, planned=2)
+    ends = [statistics.student_interval(list(values)) for values in differences]
+    assert low == pytest.approx(min(end[0] for end in ends if end))
+    corrected = [  # 97.5 % for each of two, so that both hold in 95 %
+        stats.ttest_1samp(values, 0.0).confidence_interval(0.975)[1] for values in differences
+    ]
+    assert high == pytest.approx(min(corrected))
+    assert statistics.least_interval(differences, planned=30)[1] > high
+
+
+@pytest.mark.parametrize("count", [1, 6, 30])
+def test_how_often_the_interval_of_the_least_mean_holds_it(count: int):
+    """Where all true means are 0, whether they depend on each other or not."""
+    generator = np.random.default_rng(0)
+    alone = generator.normal(size=(4000, count, 3))
+    together = alone + 2 * generator.normal(size=(4000, 1, 3))
+    for draws in (alone, together):
+        low, high = statistics.least_interval(draws, planned=count)
+        assert np.mean(low > 0) <= 0.03
+        assert np.mean(high < 0) <= 0.03
+
+
+def test_the_probability_within_is_that_of_students_interval():
+    values = [60.0, 70.0, 82.0]
+    low, high = statistics.student_interval(values) or (0.0, 0.0)
+    assert statistics.probability_within(values, low, high) == pytest.approx(0.95)
+    assert statistics.probability_within([70.0, 70.0], 69.0, 71.0) == 1.0
+    assert statistics.probability_within([70.0, 70.0], 71.0, 72.0) == 0.0
+    assert statistics.probability_within([70.0], 69.0, 71.0) is None
+
+
+@pytest.mark.parametrize("count", [3, 5, 10])
+def test_how_often_equivalence_is_found(count: int):
+    """By simulation: Student's interval within a margin of 1 of the true mean, at deviation 1."""
+    draws = np.random.default_rng(count).normal(size=(4000, count)).tolist()
+    ends = [statistics.student_interval(values) or (-9.0, 9.0) for values in draws]
+    found = np.mean([low >= -1 and high <= 1 for low, high in ends])
+    assert statistics.chance_within(count, 1.0, 1.0) == pytest.approx(found, abs=0.03)
+
+
+def test_seeds_needed_are_the_first_that_reach_the_power():
+    needed = statistics.seeds_needed(1.0, 1.0)
+    assert statistics.chance_within(needed, 1.0, 1.0) >= 0.8
+    assert statistics.chance_within(needed - 1, 1.0, 1.0) < 0.8
+    assert statistics.seeds_needed(0.0, 1.0) == 2

@@ -76,10 +76,9 @@ def number(value: float | None, sign: str = "") -> str:
     return "—" if value is None else f"{value:{sign}.2f}"
 
 
-def interval(row: Row, name: str) -> str:
-    """The interval from `NAME_low` to `NAME_high` as text; a dash where there is none."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "—" if low is None else f"{low:.2f} to {high:.2f}"
+def interval(low: float | None, high: float | None, sign: str = "") -> str:
+    """An interval as text; a dash where there is none."""
+    return "—" if low is None else f"{number(low, sign)} to {number(high, sign)}"
 
 
 def csv(frame: pd.DataFrame) -> str:

@@ -22,12 +22,20 @@ class CellKey(NamedTuple):
     buffer: int | None
     protocol: Protocol
 
-    def __str__(self) -> str:
-        """In words, with the names of params.yaml."""
-        variant = "" if self.variant is None else f" {self.variant}"
+    @property
+    def row(self) -> str:
+        """Method and variant in words, with the names of params.yaml."""
+        return self.method if self.variant is None else f"{self.method} {self.variant}"
+
+    @property
+    def place(self) -> str:
+        """The rest in words."""
         buffer = "no buffer" if self.buffer is None else f"buffer {self.buffer}"
-        stream = f"{self.benchmark} from {self.source}"
-        return f"{self.method}{variant}, {stream}, {buffer}, {self.protocol}"
+        return f"{self.benchmark} from {self.source}, {buffer}, {self.protocol}"
+
+    def __str__(self) -> str:
+        """In words."""
+        return f"{self.row}, {self.place}"
 
 
 class Published(NamedTuple):

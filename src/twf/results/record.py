@@ -16,6 +16,11 @@ from twf.files import atomic, runs_file
 
 VERSION = 2  # of the schema below; raised by each change of it
 
+LAYERS = (
+    "stem",
+    *(f"Layer {i}" for i in range(1, 5)),
+)  # of `cka`; the last two of the probes' k-NN
+
 _matrix = pa.list_(pa.list_(pa.float64()))
 _epoch = pa.struct(
     [

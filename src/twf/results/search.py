@@ -11,6 +11,7 @@ import yaml
 from twf.files import atomic, search_files
 from twf.results import output, statistics
 from twf.results.output import Texts, number
+from twf.results.published import CellKey, key_of
 from twf.results.runs import Runs
 from twf.results.tables import PROTOCOL_TITLES
 from twf.study import SearchCell, Trial
@@ -18,6 +19,8 @@ from twf.study.grids import times
 from twf.study.methods import METHODS
 from twf.study.params import BestFactors, BestHyperparameters
 from twf.study.types import Hyperparameters
+
+NOT_PRINTED = {"derpp-ewc": "lambda_ewc"}  # by the paper: chosen by a search, or untuned
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,17 @@ class CellResult:
         """The trial of params.yaml's own hyperparameters; None where the grid lacks them."""
         return next((trial for trial in self.trials if trial.as_set), None)
 
+    def chosen(self, name: str) -> float | None:
+        """The best trial's value of a hyperparameter.
+
+        None where all trials have the same, or one has a run that has not ended.
+        """
+        tried = {getattr(t.trial.hyperparameters, name) for t in self.trials}
+        ended = all(len(t.accuracies) + t.diverged == len(t.trial.runs) for t in self.trials)
+        if self.best is None or len(tried) == 1 or not ended:
+            return None
+        return float(getattr(self.best.trial.hyperparameters, name))
+
 
 def results(runs: Runs) -> list[CellResult]:
     """What a study's searches found in its records."""
@@ -68,6 +82,29 @@ def results(runs: Runs) -> list[CellResult]:
         )
 
     return [CellResult(cell, [of_trial(cell, t) for t in cell.trials]) for cell in runs.plan.search]
+
+
+def untuned(runs: Runs) -> dict[CellKey, str]:
+    """The cells with a hyperparameter that the paper does not print and no search has chosen.
+
+    With the method's name and its. The search may be another study's, whose `best_hyperparameters`
+    this one takes, or its own, once it is complete and its best is what the cell has.
+    """
+    searched = {
+        (r.cell.benchmark, r.cell.method, r.cell.buffer, r.cell.protocol): r for r in results(runs)
+    }
+    found = {}
+    for table in runs.plan.tables.values():
+        for cell in table.cells:
+            name = NOT_PRINTED.get(cell.method)
+            if name is None or name in cell.searched:
+                continue
+            key = key_of(table, cell)
+            own = searched.get((key.benchmark, key.method, key.buffer, key.protocol))
+            value = getattr(runs.plan.runs[next(iter(cell.runs.values()))].hyperparameters, name)
+            if own is None or value != own.chosen(name):
+                found[key] = f"{name} of {METHODS[cell.method].title}"
+    return found
 
 
 def trials(found: list[CellResult]) -> pd.DataFrame:

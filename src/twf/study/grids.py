@@ -50,6 +50,12 @@ class Best:
     cells: dict[Place, Hyperparameters] = field(default_factory=dict)
     factors: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
 
+    def chosen(self, place: Place) -> set[str]:
+        """The names of the hyperparameters that were searched for in a cell."""
+        if place in self.cells:
+            return set(type(self.cells[place]).model_fields)
+        return set(self.factors.get(place[:2], {}))
+
     def of(self, place: Place, base: Hyperparameters) -> Hyperparameters | None:
         """Those of a cell that has `base` in params.yaml; None where it was not searched for."""
         if place in self.cells:

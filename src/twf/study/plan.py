@@ -89,6 +89,7 @@ class Cell(Strict):
     method: str
     variant: str | None
     unchanged: bool  # it is the method as params.yaml has it: the variant, if any, changes nothing
+    searched: list[str]  # those of its hyperparameters that a search has chosen
     buffer: int | None
     protocol: Protocol
     runs: dict[int, str]
@@ -229,7 +230,10 @@ def expand(params: Params, study_name: str) -> Plan:
                     made = runs_for(run, seeds)
                     as_it_is = _run(params, study_name, experiment, name, None, searched, **place)
                     unchanged = run.parameters == as_it_is.parameters
-                    cells.append(Cell(variant=variant, unchanged=unchanged, runs=made, **place))
+                    chosen = searched.chosen((name, method, buffer, protocol))
+                    chosen -= set(_variant(experiment, variant).hyperparameters)
+                    place |= {"unchanged": unchanged, "searched": sorted(chosen)}
+                    cells.append(Cell(variant=variant, runs=made, **place))
                     if experiment.probes:
                         probed.update(made.values())
             if cells:

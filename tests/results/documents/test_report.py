@@ -20,6 +20,7 @@ from twf.files import PARAMS, figure_file, report_file
 from twf.results import figures, record, tables
 from twf.results.documents import report, report_runs, statement, summary
 from twf.results.paper import comparison
+from twf.results.paper.claims import CLAIMS
 from twf.results.runs import Runs
 from twf.study import reading
 
@@ -212,18 +213,19 @@ def test_paper_is_beside_the_study(page):
     text = Elements(page).text
     # 5 methods, 3 of them with 2 buffers, under 2 protocols: TwF's 4 cells are missing.
     assert "Of the 144 numbers that the paper prints, 12 have been measured." in text
-    assert "Of 14 claims of the paper, on our numbers:" in text
+    assert f"Of {len(CLAIMS)} claims of the paper, on our numbers:" in text
     assert "snakemake --cores all results/small/runs/split-cifar10.er.500.s0.parquet" in text
 
 
 def test_sentences_count_the_verdicts():
     names = ["equivalent"] * 3 + ["lower", "undecided"] + ["not run"] * 4
-    rows = [{"verdict": name} for name in names]
-    measured, agree, differ, undecided, _ = summary.agreement(rows, [])
+    rows = [{"verdict": name, "faa_std": 1.0} for name in names]
+    measured, agree, differ, undecided, seeds, _ = summary.agreement(rows, [])
     assert "9 numbers" in measured and "5 have been measured" in measured
     assert agree.startswith("3 agree")
     assert "higher in 0 and lower in 1" in differ
     assert undecided.startswith("1 are undecided")
+    assert "1.00 points" in seeds and "with 13 seeds" in seeds
     assert "None of the 4" in summary.agreement(rows[-4:], [])[0]
 
 

@@ -75,6 +75,8 @@ def test_a_cell_has_the_papers_number_ours_and_the_difference(make_plan, write_r
     assert row["faa_difference"] == pytest.approx(-0.14)
     assert row["ff_difference"] == pytest.approx(2.5 - 38.24)
     assert (row["verdict"], row["study"]) == ("equivalent", "small")
+    assert row["faa_std"] == pytest.approx(0.2)
+    assert row["probability_within"] == pytest.approx(0.9862, abs=1e-4)
     files = [f"results/small/runs/split-cifar10.er.500.s{seed}.parquet" for seed in range(3)]
     assert row["command"] == f"snakemake --cores all {' '.join(files)}"
 
@@ -103,7 +105,7 @@ def test_a_cell_of_no_study_has_no_command(make_plan, collect):
         *("not run", None, None, 0),
     )
     comparison.write(only_demo, runs)
-    line = "| Joint (UB) | split-cub200 from imagenet | Task-IL | — | 86.48 | — | — | 0/0 | — |"
+    line = "| Joint (UB) | split-cub200 from imagenet | Task-IL | — | 86.48 | — | — | 0/0 | — | — |"
     assert f"{line} not run | — | — |" in comparison_file("small", "md").read_text()
 
 
@@ -171,7 +173,7 @@ def test_files_hold_the_same_rows(make_plan, write_record, collect):
     text = files["md"].read_text()
     assert len([line for line in text.splitlines() if "`snakemake --cores all" in line]) == 144
     assert "| DER++ | split-cifar10 from cifar100 | Class-IL | 500 | 78.42 (20.18) |" in text
-    assert "80.00 (0.00) | 80.00 to 80.00 | 2/2 | +1.58 | higher |" in text
+    assert "80.00 (0.00) | 80.00 to 80.00 | 2/2 | +1.58 | 0.00 | higher |" in text
     assert "| TwF, CL + FP | split-cifar10" in text
     assert [line for line in text.splitlines() if line.startswith("## ")] == [
         f"## Table {number} of the paper" for number in range(1, 6)

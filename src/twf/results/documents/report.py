@@ -185,7 +185,7 @@ def _cell(table: Table, cell: Cell, row: Row) -> Texts:
         "Protocol": tables.PROTOCOL_TITLES[cell.protocol],
         "FAA": number(row["faa_mean"]),
         "±": number(row["faa_std"]),
-        "Interval": output.interval(row, "faa"),
+        "Interval": output.interval(row["faa_low"], row["faa_high"]),
         "FF": number(row[tables.FORGETTING_COLUMN[table.forgetting]]),
         "Paper": number(row["published_faa"]),
         "n": f"{row['n']}/{row['n_planned']}{diverged}",

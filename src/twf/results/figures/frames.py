@@ -17,11 +17,10 @@ import pandas as pd
 
 from twf.learning.evaluation import metrics
 from twf.results import statistics
+from twf.results.record import LAYERS
 from twf.results.runs import Outcome, Runs
 from twf.study import Cell, Table
 from twf.study.methods import METHODS
-
-LAYERS = ("stem", *(f"Layer {i}" for i in range(1, 5)))  # as a record has its `cka`
 
 _PLACE = ["method", "variant", "label", "buffer", "protocol"]
 _SPREAD = ["n", "mean", "low", "high"]

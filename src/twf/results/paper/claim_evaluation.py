@@ -1,15 +1,19 @@
 """The paper's claims as tests: on the paper's own numbers, and on a study's.
 
-The value of a claim is a margin in points of FAA: of each cell over the strongest of its rivals,
-and of these the smallest (where the claim is of every cell) or the mean. On the paper's numbers,
-which have no seeds, a claim holds where the value is positive. On ours it is evaluated on the
-seeds that all its cells have finished, paired by seed:
+A claim says that each mean of a family is positive: of a difference between cells, or of the mean
+of some. Its value is the least of these means. On the paper's numbers, which have no seeds, a claim
+holds where the value is positive. On ours it is evaluated on the seeds that all its cells have
+finished, paired by seed, with the 95 % interval of `statistics.least_interval`:
 
-    holds            Student's 95 % interval of each paired difference lies above 0 (for a claim of
-                     the mean: that of the mean difference), and no cell is missing
-    does not hold    one of these intervals lies below 0 (for a mean: and no cell is missing)
-    undecided        anything else: also with a single seed, which has no interval
-    not run          no cell has a finished seed in common with all its rivals
+    holds            the interval lies above 0, and no difference of the family is missing
+    does not hold    it lies below 0, and (where means are of several) none of theirs is missing
+    undecided        anything else: also with a single seed, which has no interval, and where a
+                     hyperparameter that the paper does not print has not been searched for
+    not run          no difference has a finished seed in all its cells
+
+So with probability of at most 2.5 % a claim is said to hold that does not, and with at most 2.5 %
+not to hold though it does, whatever the number of its differences: the family is that of one claim,
+not of all claims together. The rival that is strongest is not chosen: the least mean is over all.
 
 The probability that a claim holds is the share of bootstrap samples of the seeds in which the
 value is positive. Few seeds make it too sure of itself (see `statistics`), so it decides nothing.
@@ -17,8 +21,7 @@ value is positive. Few seeds make it too sure of itself (see `statistics`), so i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -26,169 +29,196 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from twf.files import claims_file
-from twf.results import output, statistics
+from twf.results import output, search, statistics
 from twf.results.output import Row, Texts, number
-from twf.results.paper.claims import CLAIMS, Claim, Contest
+from twf.results.paper.claims import CLAIMS, Claim
+from twf.results.paper.differences import Difference, Key, ProbeKey, Quantity
 from twf.results.published import CellKey, planned, published
+from twf.results.record import LAYERS
 from twf.results.runs import Runs
-from twf.results.statistics import Interval
 
-Accuracies = Mapping[CellKey, Mapping[int, float]]  # FAA by cell and seed, empty where none is
+Values = Mapping[Key, Mapping[int, float]]  # by cell and seed, empty where none is
+
+SAMPLES = 1000  # of a simulation of a claim's power
+EFFECTS = (1, 2)  # true differences that it is given for, in standard deviations of a cell's runs
 
 SCHEMA = pa.schema(
     [
         ("claim", pa.string()),
         ("statement", pa.string()),
-        ("measure", pa.string()),  # smallest or mean: what the values are
+        ("unit", pa.string()),  # of the values
         ("published_value", pa.float64()),  # of the paper's numbers; null where it prints none
-        ("published_cells", pa.int64()),
         ("published_verdict", pa.string()),  # holds, does not hold, or no numbers
-        ("value", pa.float64()),  # points of FAA; null where nothing can be paired
-        ("student_low", pa.float64()),  # decides the verdict
-        ("student_high", pa.float64()),
+        ("value", pa.float64()),  # the least mean of those run; null where nothing can be paired
+        ("low", pa.float64()),  # by statistics.least_interval: decides the verdict
+        ("high", pa.float64()),
         ("probability", pa.float64()),  # that the value is positive; null with fewer than 2 seeds
-        # Probability that a cell beats all its rivals on a seed: mean over cells, ties half
-        ("improvement", pa.float64()),
-        ("improvement_low", pa.float64()),  # by statistics.bootstrap_interval
-        ("improvement_high", pa.float64()),
-        ("weakest", pa.string()),  # the cell whose margin is smallest
-        ("weakest_margin", pa.float64()),
-        ("n_cells", pa.int64()),  # that the study has
-        ("n_cells_run", pa.int64()),  # with a finished seed, as have their rivals
-        ("n_seeds", pa.int64()),  # that these have in common
+        # How often it would be said to hold, were each mean 1 or 2 standard deviations
+        *((f"power_{effect}", pa.float64()) for effect in EFFECTS),
+        ("n_means", pa.int64()),  # of the family
+        ("n_differences", pa.int64()),  # of which they are
+        ("n_differences_run", pa.int64()),  # with a finished seed in all their cells
+        ("n_cells", pa.int64()),  # that the differences are between
+        ("n_cells_run", pa.int64()),
+        ("n_seeds", pa.int64()),  # that all cells of the differences run have in common
         ("verdict", pa.string()),
+        ("missing", pa.string()),  # for a verdict; null where there is nothing
+        ("weakest", pa.string()),  # the least difference
+        ("weakest_difference", pa.float64()),
     ]
 )
 
 
-@dataclass(frozen=True)
-class Paired:
-    """The contests of a claim that can be evaluated, on the seeds that all of them have."""
-
-    every: bool
-    ours: NDArray[np.float64]  # FAA [contest, seed]
-    rivals: list[NDArray[np.float64]]  # FAA [rival, seed] of each contest
-
-    def margins(self, positions: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of each contest on samples of the seeds: `[..., seed]` gives `[contest, ...]`."""
-        best = [others[:, positions].mean(-1).max(0) for others in self.rivals]
-        return self.ours[:, positions].mean(-1) - np.stack(best)
-
-    def value(self, margins: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What the claim says is positive, of margins `[contest, ...]`."""
-        return margins.min(0) if self.every else margins.mean(0)
-
-    def interval(self) -> Interval | None:
-        """The least ends of Student's intervals of the paired differences that decide."""
-        pairs = zip(self.ours, self.rivals, strict=True)
-        if self.every:
-            differences = [own - other for own, others in pairs for other in others]
-        else:  # over the rival that is strongest in the mean
-            strongest = [own - others[others.mean(1).argmax()] for own, others in pairs]
-            differences = [np.mean(strongest, axis=0)]
-        found = [statistics.student_interval(list(values)) for values in differences]
-        intervals = [interval for interval in found if interval is not None]
-        if not intervals:
-            return None
-        return Interval(min(i.low for i in intervals), min(i.high for i in intervals))
+def weights(family: Sequence[Sequence[Difference]], keys: Sequence[Key]) -> NDArray[np.float64]:
+    """The means of a family as weights of cells: `[mean, key]`."""
+    place = {key: i for i, key in enumerate(keys)}
+    found = np.zeros((len(family), len(keys)))
+    for row, group in zip(found, family, strict=True):
+        for difference in group:
+            for sign, side in zip((1, -1), difference, strict=True):
+                for key in side:
+                    row[place[key]] += sign / len(group)
+    return found
 
 
-def pair(claim: Claim, contests: list[Contest], faa: Accuracies) -> Paired | None:
-    """Pair the cells of some contests of a claim by seed; None where they share none."""
-    seeds = sorted(set.intersection(*(_seeds(contest, faa) for contest in contests)))
-    if not seeds:
-        return None
-
-    def over_seeds(key: CellKey) -> list[float]:
-        return [faa[key][seed] for seed in seeds]
-
-    ours = np.array([over_seeds(contest.cell) for contest in contests])
-    rivals = [np.array([over_seeds(rival) for rival in c.rivals]) for c in contests]
-    return Paired(claim.every, ours, rivals)
+def keys_of(family: Sequence[Sequence[Difference]]) -> list[Key]:
+    """The keys of a family, each once."""
+    return list(
+        dict.fromkeys(key for group in family for of in group for side in of for key in side)
+    )
 
 
-def _seeds(contest: Contest, faa: Accuracies) -> set[int]:
-    """The seeds that a contest's cells all have."""
-    return set.intersection(*(set(faa[key]) for key in (contest.cell, *contest.rivals)))
+def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Row:
+    """A claim on measured values: the columns of `SCHEMA` without the published ones.
 
-
-def evaluate(claim: Claim, faa: Accuracies) -> Row:
-    """A claim on measured accuracies: the columns of `SCHEMA` without the published ones."""
-    contests = claim.contests(faa.keys())
-    run = [contest for contest in contests if _seeds(contest, faa)]
-    row = {"n_cells": len(contests), "n_cells_run": len(run), "n_seeds": 0}
-    if not run:
-        return row | {"verdict": "not run"}
-    paired = pair(claim, run, faa)
-    if paired is None:
-        return row | {"verdict": "undecided"}
-    seeds = paired.ours.shape[1]
-    margins = paired.margins(np.arange(seeds))
-    weakest = int(margins.argmin())
-    interval = paired.interval()
-    best = np.stack([others.max(0) for others in paired.rivals])  # [contest, seed]
-    wins = np.where(paired.ours == best, 0.5, paired.ours > best)  # ties count half
-    improvement = wins.mean(0).tolist()  # by seed
-    return row | {
-        "value": float(paired.value(margins)),
-        **statistics.ends("student", interval),
-        "probability": _probability(paired),
-        "improvement": statistics.mean(improvement),
-        **statistics.ends("improvement", statistics.bootstrap_interval(improvement)),
-        "weakest": str(run[weakest].cell),
-        "weakest_margin": float(margins[weakest]),
-        "n_seeds": seeds,
-        "verdict": _verdict(claim, interval, complete=run == contests),
+    `untuned` are hyperparameters that nobody has searched for, by cell.
+    """
+    family = claim.family(values.keys())
+    run = [[d for d in group if _seeds([d], values)] for group in family]
+    differences = [difference for group in family for difference in group]
+    done = [difference for group in run for difference in group]
+    row: Row = {
+        "n_means": len(family),
+        "n_differences": len(differences),
+        "n_differences_run": len(done),
+        "n_cells": len(_cells(differences)),
+        "n_cells_run": len(_cells(done)),
+        "n_seeds": 0,
     }
+    if not done:
+        needed = "all runs" if family else "no such cell in this study"
+        return row | {"verdict": "not run", "missing": needed}
+    seeds = sorted(_seeds(done, values))
+    names = {untuned[cell] for cell in _cells(done) if cell in untuned}
+    missing = [
+        *([f"{len(differences) - len(done)} differences"] if len(done) < len(differences) else []),
+        *(["a second seed in all cells"] if len(seeds) < 2 else []),
+        *(f"a search for {name}" for name in sorted(names)),
+    ]
+    row |= {"verdict": "undecided", "missing": "; ".join(missing) or None, "n_seeds": len(seeds)}
+    if not seeds:
+        return row
+    keys = keys_of(run)
+    measured = np.array([[values[key][seed] for seed in seeds] for key in keys])  # [key, seed]
+    means = weights([group for group in run if group], keys)
+    least = weights([[d] for d in done], keys) @ measured.mean(1)
+    row |= {
+        "value": float((means @ measured).mean(1).min()),
+        "weakest": str(done[least.argmin()]),
+        "weakest_difference": float(least.min()),
+    }
+    if len(seeds) < 2:
+        return row
+    low, high = statistics.least_interval(means @ measured, planned=len(family))
+    whole = all(len(group) == len(ran) for group, ran in zip(family, run, strict=True) if ran)
+    chance, _ = ends_by_chance(means, len(seeds), SAMPLES)
+    row |= {"low": float(low), "high": float(high)}
+    row |= {f"power_{effect}": float(np.mean(chance + effect > 0)) for effect in EFFECTS}
+    row["probability"] = _probability(means @ measured)
+    if not names and low > 0 and len(done) == len(differences):
+        row["verdict"] = "holds"
+    elif not names and high < 0 and whole:
+        row |= {"verdict": "does not hold", "missing": None}
+    elif not missing:
+        row["missing"] = "more seeds"
+    return row
 
 
-def _probability(paired: Paired) -> float | None:
-    """The share of bootstrap samples of the seeds in which the value is positive, ties half."""
-    seeds = paired.ours.shape[1]
-    if seeds < 2:
-        return None
-    values = paired.value(paired.margins(statistics.resamples(seeds)))
-    return float(np.mean((values > 0) + (values == 0) / 2))
+def ends_by_chance(
+    means: NDArray[np.float64], seeds: int, samples: int, shifts: NDArray[np.float64] | float = 0.0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Both ends of the interval, `[sample]` each, where cells are alike but for chance.
+
+    `means` are a family's weights `[mean, key]`. The values of cells are normal and independent
+    with a standard deviation of 1; `shifts` `[mean, 1]` are the true means.
+    """
+    noise = np.random.default_rng(0).standard_normal((samples, means.shape[1], seeds))
+    return statistics.least_interval(means @ noise + shifts, planned=len(means))
 
 
-def _verdict(claim: Claim, interval: Interval | None, complete: bool) -> str:
-    if interval is None:
-        return "undecided"
-    if interval.low > 0 and complete:
-        return "holds"
-    if interval.high < 0 and (complete or claim.every):
-        return "does not hold"
-    return "undecided"
+def _seeds(differences: Sequence[Difference], values: Values) -> set[int]:
+    """The seeds that all cells of some differences have."""
+    return set.intersection(*(set(values[key]) for d in differences for side in d for key in side))
+
+
+def _cells(differences: Sequence[Difference]) -> set[CellKey]:
+    keys = (key for difference in differences for side in difference for key in side)
+    return {key if isinstance(key, CellKey) else key.cell for key in keys}
+
+
+def _probability(differences: NDArray[np.float64]) -> float:
+    """The share of bootstrap samples of the seeds with a positive least mean, ties half."""
+    samples = statistics.resamples(differences.shape[1])
+    least = differences[:, samples].mean(-1).min(0)
+    return float(np.mean((least > 0) + (least == 0) / 2))
 
 
 def on_published(claim: Claim) -> Row:
-    """A claim on the paper's own numbers, as if of one seed: the published columns of `SCHEMA`."""
-    faa = {cell.key: {0: cell.faa} for cell in published()}
-    contests = claim.contests(faa.keys())
-    if not contests:
-        return {"published_cells": 0, "published_verdict": "no numbers"}
-    value = float(evaluate(claim, faa)["value"])
+    """A claim on the paper's own numbers: the published columns of `SCHEMA`."""
+    faa: dict[Key, float] = {cell.key: cell.faa for cell in published()}
+    family = claim.family(faa.keys())
+    if not family:
+        return {"published_verdict": "no numbers"}
+    keys = keys_of(family)
+    value = float((weights(family, keys) @ [faa[key] for key in keys]).min())
+    verdict = "holds" if value > 0 else "does not hold"
+    return {"published_value": value, "published_verdict": verdict}
+
+
+def measured(runs: Runs) -> Values:
+    """The FAA of each cell of a study by seed, of its finished runs, and what was probed of it."""
+    found: dict[Key, Mapping[int, float]] = {}
+    for cell, of_cell in planned(runs.plan).items():
+        found[cell] = runs.faa(of_cell, cell.protocol)
+        probed = {seed: run for seed, run in of_cell.items() if runs.plan.runs[run].probes}
+        if probed:
+            found |= _probed(runs, cell, probed)
+    return found
+
+
+def _probed(runs: Runs, cell: CellKey, of_cell: Mapping[int, str]) -> Values:
+    """What was probed of a cell's runs, by layer, tasks and seed."""
+    tasks = runs.plan.runs[next(iter(of_cell.values()))].tasks
+    rows = {seed: outcome.row for seed, outcome in runs.finished(of_cell).items()}
+    layers: dict[Quantity, Sequence[str]] = {"cka": LAYERS, "nearest_neighbours": LAYERS[-2:]}
     return {
-        "published_value": value,
-        "published_cells": len(contests),
-        "published_verdict": "holds" if value > 0 else "does not hold",
+        ProbeKey(cell, quantity, layer, done): {
+            seed: row[quantity][done][i] for seed, row in rows.items()
+        }
+        for quantity, of_quantity in layers.items()
+        for i, layer in enumerate(of_quantity)
+        for done in range(tasks + 1)
     }
-
-
-def measured(runs: Runs) -> Accuracies:
-    """The FAA of each cell of a study by seed, of its finished runs."""
-    return {key: runs.faa(cell, key.protocol) for key, cell in planned(runs.plan).items()}
 
 
 def evaluate_all(runs: Runs) -> list[Row]:
     """A row of `SCHEMA` for each of `CLAIMS`."""
-    faa = measured(runs)
+    values, untuned = measured(runs), search.untuned(runs)
     return [
         output.complete(
-            {"claim": claim.name, "statement": claim.statement}
-            | {"measure": "smallest" if claim.every else "mean"}
+            {"claim": claim.name, "statement": claim.statement, "unit": claim.unit}
             | on_published(claim)
-            | evaluate(claim, faa),
+            | evaluate(claim, values, untuned),
             SCHEMA,
         )
         for claim in CLAIMS
@@ -206,17 +236,22 @@ def write(runs: Runs) -> None:
 
 def entry(row: Row) -> Texts:
     """A row as text, by the heading of each column."""
-    printed, low, high = (row[n] for n in ("published_value", "student_low", "student_high"))
-    ends = "" if low is None else f" [{low:+.2f}, {high:+.2f}]"
+    printed = number(row["published_value"], "+")
+    power = [row[f"power_{effect}"] for effect in EFFECTS]
     return {
         "Claim": row["statement"],
-        "Margin": row["measure"],
-        "Paper's numbers": row["published_verdict"]
-        + ("" if printed is None else f", {printed:+.2f}"),
-        "Ours": number(row["value"], "+") + ends,
-        "Probability": number(row["probability"]),
-        "Cells run": f"{row['n_cells_run']}/{row['n_cells']}",
+        "Paper's numbers": f"{row['published_verdict']}, {printed}".removesuffix(", —"),
+        "Ours": number(row["value"], "+"),
+        "95 % interval": output.interval(row["low"], row["high"], "+"),
+        "Unit": row["unit"],
+        "Cells": f"{row['n_cells_run']}/{row['n_cells']}",
+        "Differences": f"{row['n_differences_run']}/{row['n_differences']}",
         "Seeds": str(row["n_seeds"]),
         "Verdict": row["verdict"],
-        "Weakest cell": row["weakest"] or "—",
+        "Missing": row["missing"] or "—",
+        "Power, 1 and 2 SD": "—"
+        if power[0] is None
+        else " and ".join(f"{100 * p:.0f} %" for p in power),
+        "Probability": number(row["probability"]),
+        "Weakest": row["weakest"] or "—",
     }

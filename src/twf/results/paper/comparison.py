@@ -15,6 +15,9 @@ out (its value may be one run's), and narrow enough to mean something: its claim
 2.8 to 4.8 points, so that two cells, each equivalent to the paper's, keep such an order. Student's
 interval and not the bootstrap's: that is too short for few seeds, and would decide too often. Some
 5 % of intervals miss their true mean: of 144 verdicts, expect a few to be wrong.
+
+The probability that our true mean lies within the margin (`statistics.probability_within`) says
+something with few seeds, too: the verdict is `equivalent` at 97.5 % or more, and not below 95 %.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from functools import partial
 import pyarrow as pa
 
 from twf.files import comparison_file, record_file
-from twf.results import output, tables
+from twf.results import output, statistics, tables
 from twf.results.output import Markdown, Row, Texts, number
 from twf.results.published import PUBLISHED_VARIANTS, planned, published
 from twf.results.runs import Outcome, Runs
@@ -55,6 +58,7 @@ SCHEMA = pa.schema(
         ("n_planned", pa.int64()),
         ("n_diverged", pa.int64()),
         ("faa_mean", pa.float64()),
+        ("faa_std", pa.float64()),
         ("faa_low", pa.float64()),  # by statistics.bootstrap_interval
         ("faa_high", pa.float64()),
         ("faa_student_low", pa.float64()),  # by statistics.student_interval: decides the verdict
@@ -64,6 +68,8 @@ SCHEMA = pa.schema(
         ("ff_high", pa.float64()),
         ("faa_difference", pa.float64()),  # ours minus the paper's
         ("ff_difference", pa.float64()),
+        # That our true mean lies within MARGIN of the paper's number; null with fewer than 2 runs
+        ("probability_within", pa.float64()),
         ("verdict", pa.string()),  # one of VERDICTS, on FAA
         ("gpu_hours", pa.float64()),  # of its runs on CUDA devices; null without such a run
         ("devices", pa.list_(pa.string())),  # these devices
@@ -110,6 +116,7 @@ def compare(params: Params, runs: Runs) -> list[Row]:
         mine = of_cell if study == own else {}
         row = tables.measured(runs, mine, cell.key.protocol)
         row |= cell.key._asdict() | _cost(runs.outcomes[run] for run in mine.values())
+        ours = list(runs.faa(mine, cell.key.protocol).values())
         ends = row["faa_student_low"], row["faa_student_high"]
         interval = None if ends[0] is None else Interval(*ends)
         row |= {
@@ -118,6 +125,9 @@ def compare(params: Params, runs: Runs) -> list[Row]:
             "published_ff": cell.ff,
             "faa_difference": _difference(row["faa_mean"], cell.faa),
             "ff_difference": _difference(row["ff_mean"], cell.ff),
+            "probability_within": statistics.probability_within(
+                ours, cell.faa - MARGIN, cell.faa + MARGIN
+            ),
             "verdict": verdict(cell.faa, row["n"], row["n_diverged"], interval),
             "n_planned": len(of_cell),
             "study": study,
@@ -191,9 +201,10 @@ def entry(row: Row) -> Texts:
         "Buffer": "—" if row["buffer"] is None else str(row["buffer"]),
         "Paper": f"{number(row['published_faa'])} {beside['published_ff']}".rstrip(),
         "Ours": f"{number(row['faa_mean'])} {beside['ff_mean']}".rstrip(),
-        "Interval": output.interval(row, "faa_student"),
+        "Interval": output.interval(row["faa_student_low"], row["faa_student_high"]),
         "n": f"{row['n']}/{row['n_planned']}",
         "Difference": number(row["faa_difference"], "+"),
+        f"Probability within {MARGIN:g}": number(row["probability_within"]),
         "Verdict": row["verdict"],
         "GPU hours": number(row["gpu_hours"]),
         "Command": row["command"] or "—",

@@ -1,0 +1,82 @@
+"""How often verdicts on the paper's claims and numbers are right, on simulated accuracies.
+
+    python -m benchmarks.verdicts
+
+prints the tables of docs/results.md, as Markdown. The accuracies of all cells are normal and
+independent, with a standard deviation over seeds of 1; nothing is trained.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from benchmarks import command
+from twf.results import output, statistics
+from twf.results.output import Texts
+from twf.results.paper import claim_evaluation
+from twf.results.paper.claims import CLAIMS
+from twf.results.paper.comparison import MARGIN
+from twf.results.published import published
+
+SEEDS = (3, 5, 10)
+NAMES = ("first-class-il", "fp-helps", "gain-over-each-class-il", "gain-class-il")
+DEVIATIONS = (0.25, 0.5, 1.0, 2.0)  # of the runs of a cell, in points
+
+
+def claims(samples: int) -> list[Texts]:
+    """How often some claims are said to hold, and not to, in per cent, by seeds and true effect.
+
+    `0` is the family-wise error: all cells alike. `d` is of a claim that holds, each mean being d,
+    `-d` of one that does not, as one of the means is -d and the others are d.
+    """
+    families = {claim.name: claim.family([cell.key for cell in published()]) for claim in CLAIMS}
+    rows = []
+    for name in NAMES:
+        means = claim_evaluation.weights(families[name], claim_evaluation.keys_of(families[name]))
+        for seeds in SEEDS:
+            low, high = claim_evaluation.ends_by_chance(means, seeds, samples)
+            row = {
+                "Claim": output.Markdown(f"`{name}`"),
+                "Means": str(len(means)),
+                "Seeds": str(seeds),
+                "0: holds": _share(low > 0),
+                "0: does not": _share(high < 0),
+            }
+            row |= {f"{d}: holds": _share(low + d > 0) for d in claim_evaluation.EFFECTS}
+            for d in claim_evaluation.EFFECTS:
+                shifts = np.where(np.arange(len(means)) == 0, -d, d)[:, None]
+                _, high = claim_evaluation.ends_by_chance(means, seeds, samples, shifts)
+                row[f"-{d}: does not"] = _share(high < 0)
+            rows.append(row)
+    return rows
+
+
+def numbers() -> list[Texts]:
+    """How often `equivalent` is found in per cent, our true mean being the paper's number."""
+    rows = []
+    for deviation in DEVIATIONS:
+        row = {"Standard deviation": f"{deviation:g}"}
+        for seeds in SEEDS:
+            chance = statistics.chance_within(seeds, deviation, MARGIN)
+            row[f"{seeds} seeds"] = f"{100 * chance:.0f}"
+        rows.append(row | {"Seeds for 80 %": str(statistics.seeds_needed(deviation, MARGIN))})
+    return rows
+
+
+def _share(found: np.typing.NDArray[np.bool_]) -> str:
+    return f"{100 * np.mean(found):.1f}"
+
+
+def main(
+    samples: Annotated[int, typer.Option(min=100, help="Of each kind.")] = 50_000,
+) -> None:
+    """Simulate how often verdicts are right; prints two tables in Markdown."""
+    print(output.markdown_table(claims(samples)), end="\n\n")
+    print(output.markdown_table(numbers()))
+
+
+if __name__ == "__main__":
+    command(main)
