@@ -123,7 +123,8 @@ def test_unfinished_runs_are_counted_and_not_averaged(three_seeds):
     empty = cell(three_seeds, "twf", 500)
     assert (empty["n"], empty["n_planned"], empty["faa_mean"]) == (0, 3, None)
     text = write(three_seeds)
-    assert markdown_row(text, "DER++")[0] == "**90.00** (5.00) n=1/3, 1 diverged"
+    assert markdown_row(text, "DER++")[0] == "90.00 (5.00) n=1/3, 1 diverged"
+    assert markdown_row(text, "ER")[0] == "**70.00 ± 10.00** (11.00)"  # the best that has finished
     assert markdown_row(text, "TwF") == ["—"] * 4
     assert "n=a/b" in text
 
@@ -173,6 +174,21 @@ def test_rows_are_ordered_and_the_best_rehearsal_method_is_bold(make_plan, write
     assert markdown_row(text, "TwF")[0] == "**70.00** (0.00)"
 
 
+def test_an_untuned_hyperparameter_is_said_in_cell_caption_and_file(make_plan, collect):
+    """The paper does not print how strong the EWC anchor is; no search has chosen it here."""
+    plan = make_plan(
+        [0], methods=["derpp", "derpp-ewc"], benchmarks=["split-cifar100"], buffers=[500]
+    )
+    (table,) = plan.tables.values()
+    runs = collect(plan)
+    tables.write(runs, table)
+    text = table_file("small", table.name, "md").read_text()
+    assert markdown_row(text, "DER++ with EWC") == ["— untuned"] * 2
+    assert "Untuned: the paper does not print lambda\\_ewc of DER++ with EWC" in text
+    rows = {row["method"]: row["untuned"] for row in tables.cells(runs, table)}
+    assert rows == {"derpp": None, "derpp-ewc": "lambda_ewc of DER++ with EWC"}
+
+
 def test_a_run_stands_under_the_protocol_it_was_tuned_for(make_plan, write_record, collect):
     plan = make_plan([0], benchmarks=["split-cifar100"])
     for name, level in (("finetune.s0", 30.0), ("finetune.task-il.s0", 90.0)):
@@ -213,7 +229,7 @@ def test_latex_escapes_the_title_and_spans_the_buffers(make_plan, write_record, 
     assert rf"\caption{{{escaped}" in text
     assert r"& \multicolumn{2}{c}{80.00 $\pm$ 0.00 (0.00)}" in text
     assert r"& \textbf{80.00 $\pm$ 0.00} (0.00)" in text
-    assert r"& \shortstack{\textbf{80.00} (0.00)\\n=1/2}" in text
+    assert r"& \shortstack{80.00 (0.00)\\n=1/2}" in text
     assert r"Buffer size & 500 & 5120 & 500 & 5120 \\" in text
     assert r"\begin{tabular}{lcccc}" in text
     assert "±" not in text

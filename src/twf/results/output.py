@@ -13,9 +13,12 @@ import pyarrow.parquet as pq
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from twf.files import atomic
+from twf.study.params import Protocol
 
 Row = dict[str, Any]  # a row of a module's SCHEMA; what has no value is None, or left out
 Texts = dict[str, str]  # a row as text, by the heading of each column
+
+PROTOCOL_TITLES: dict[Protocol, str] = {"class-il": "Class-IL", "task-il": "Task-IL"}
 
 
 class Markdown(str):

@@ -10,10 +10,9 @@ import yaml
 
 from twf.files import atomic, search_files
 from twf.results import output, statistics
-from twf.results.output import Texts, number
+from twf.results.output import PROTOCOL_TITLES, Texts, number
 from twf.results.published import CellKey, key_of
 from twf.results.runs import Runs
-from twf.results.tables import PROTOCOL_TITLES
 from twf.study import SearchCell, Trial
 from twf.study.grids import times
 from twf.study.methods import METHODS

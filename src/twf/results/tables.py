@@ -15,16 +15,14 @@ import pyarrow as pa
 
 from twf.files import table_file
 from twf.learning.evaluation import metrics
-from twf.results import output, statistics
-from twf.results.output import Row, number
+from twf.results import output, search, statistics
+from twf.results.output import PROTOCOL_TITLES, Row, number
 from twf.results.published import PUBLISHED_VARIANTS, CellKey, Published, key_of, published
 from twf.results.runs import Runs
 from twf.study import Cell, SearchCell, Table
 from twf.study.methods import METHODS
 from twf.study.params import Protocol
 from twf.study.types import Fidelity
-
-PROTOCOL_TITLES: dict[Protocol, str] = {"class-il": "Class-IL", "task-il": "Task-IL"}
 
 SCHEMA = pa.schema(
     [
@@ -38,6 +36,7 @@ SCHEMA = pa.schema(
         ("n", pa.int64()),  # finished runs: those that the means are over
         ("n_planned", pa.int64()),
         ("n_diverged", pa.int64()),
+        ("untuned", pa.string()),  # what the paper does not print and no search has chosen
         # All in per cent; null where there is none: no run, one run's spread, Joint's forgetting.
         ("faa_mean", pa.float64()),
         ("faa_std", pa.float64()),
@@ -82,10 +81,12 @@ def cells(runs: Runs, table: Table) -> list[Row]:
     Raises `UserError` where the published numbers are missing.
     """
     numbers = {cell.key: cell for cell in published()}
+    untuned = search.untuned(runs)
     long = []
     for cell in table.cells:
         key = key_of(table, cell)
         row = {"table": table.name, **key._asdict(), **measured(runs, cell.runs, cell.protocol)}
+        row["untuned"] = untuned.get(key)
         if all(runs.plan.runs[run].pretrained for run in cell.runs.values()):
             row |= _published(key, numbers)
         long.append(output.complete(row, SCHEMA))
@@ -138,7 +139,7 @@ class Entry:
     span: int  # the number of columns it stands for
     accuracy: str = ""  # '71.20 ± 1.30', or a dash
     forgetting: str = ""  # '(12.30)', or nothing
-    unfinished: str = ""  # 'n=2/3, 1 diverged', or nothing
+    remark: str = ""  # 'n=2/3, 1 diverged, untuned', or nothing
     published: str = ""  # '83.65 (11.59)', or nothing
     best: bool = False
     name: str = ""  # of the cell, by `cell_name`
@@ -169,8 +170,9 @@ def method_rows(table: Table, long: Sequence[Row], rehearsal: bool) -> list[Meth
     places = [(protocol, buffer) for protocol in table.protocols for buffer in buffers]
     best: dict[tuple[Protocol, int | None], str] = {}
     for place in places if rehearsal else []:
-        means = [found[*key, *place][1]["faa_mean"] for key in rows if (*key, *place) in found]
-        best[place] = number(max((mean for mean in means if mean is not None), default=None))
+        there = [found[*key, *place][1] for key in rows if (*key, *place) in found]
+        means = [row["faa_mean"] for row in there if _finished(row)]
+        best[place] = number(max(means, default=None))
     span = 1 if rehearsal else len(columns(table))
 
     def entry(key: tuple[str, str | None], place: tuple[Protocol, int | None]) -> Entry:
@@ -188,24 +190,31 @@ def columns(table: Table) -> list[str]:
 
 def _entry(table: Table, cell: Cell, row: Row, best: str | None, span: int) -> Entry:
     shown = number(row["faa_mean"])
-    is_best = shown == best and row["n"] > 0  # all that look the same
+    is_best = shown == best and _finished(row)  # all that look the same
     if row["n"] > 1:
         shown += f" ± {row['faa_std']:.2f}"
-    unfinished = ""
+    remarks = []
     if row["n"] < row["n_planned"] and row["n"] + row["n_diverged"]:
-        unfinished = f"n={row['n']}/{row['n_planned']}"
+        remarks.append(f"n={row['n']}/{row['n_planned']}")
     if row["n_diverged"]:
-        unfinished += f", {row['n_diverged']} diverged"
+        remarks.append(f"{row['n_diverged']} diverged")
+    if row["untuned"]:
+        remarks.append("untuned")
     printed = "" if row["published_faa"] is None else number(row["published_faa"])
     return Entry(
         span,
         shown,
         forgetting(row[FORGETTING_COLUMN[table.forgetting]]),
-        unfinished,
+        ", ".join(remarks),
         f"{printed} {forgetting(row['published_ff'])}".rstrip(),
         is_best,
         cell_name(cell),
     )
+
+
+def _finished(row: Row) -> bool:
+    """Whether all runs of a cell have finished."""
+    return bool(row["n"] == row["n_planned"])
 
 
 def forgetting(value: float | None) -> str:
@@ -230,9 +239,16 @@ def caption(table: Table, long: Sequence[Row]) -> str:
         + ("." if spread else " (one seed: no spread, no interval)."),
     ]
     if table.buffers:
-        parts.append("Bold: the highest accuracy among the methods with a buffer.")
+        parts.append(
+            "Bold: the highest accuracy among the methods with a buffer, of cells whose runs have "
+            "all finished."
+        )
     if any(row["n"] < row["n_planned"] for row in long):
         parts.append("n=a/b: only a of b planned runs finished; —: none did.")
+    if untuned := sorted({row["untuned"] for row in long if row["untuned"]}):
+        parts.append(
+            f"Untuned: the paper does not print {', '.join(untuned)}, and no search has chosen it."
+        )
     return " ".join(parts)
 
 

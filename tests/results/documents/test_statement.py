@@ -120,6 +120,20 @@ def test_hyperparameters_of_a_search_are_named_as_such(make_plan, collect):
     assert "| split-cifar10 | ER | 500 | Class-IL | lr=0.25 | search |" in text
 
 
+def test_an_untuned_hyperparameter_is_said_to_be_so(make_plan, collect):
+    plan = make_plan(
+        [0],
+        methods=["derpp-ewc"],
+        benchmarks=["split-cifar100"],
+        buffers=[2000],
+        protocols=["class-il"],
+    )
+    statement.write(reading.load(PARAMS), collect(plan))
+    text = statement_file("small").read_text()
+    (row,) = [line for line in text.splitlines() if "fisher\\_images" in line]
+    assert row.endswith("| params.yaml; untuned: lambda\\_ewc of DER++ with EWC |")
+
+
 def test_hours_are_apart_for_gpus_and_cpus(plan, write_record, collect):
     on_gpu, on_cpu, diverged, stale = list(plan.runs)[:4]
     gpu = {"device": "NVIDIA H", "provenance": provenance(cuda=True)}

@@ -120,7 +120,7 @@ def write(params: Params, runs: Runs) -> None:
         claims=[claim_evaluation.entry(row) for row in claims],
         searched=[search.entry(result) for result in search.results(runs)],
         run_columns={"Run": "", "Status": "", "Seed": "number"}
-        | {tables.PROTOCOL_TITLES[protocol]: "number" for protocol in PROTOCOLS}
+        | {output.PROTOCOL_TITLES[protocol]: "number" for protocol in PROTOCOLS}
         | {"Seconds": "number", "Device": ""},
         runs=report_runs.entries(runs, record.read_losses(plan.study)),
         provenance=summary.provenance(runs),
@@ -182,7 +182,7 @@ def _cell(table: Table, cell: Cell, row: Row) -> Texts:
         "Benchmark": f"{table.benchmark} from {table.source}",
         "Method": table.rows[cell.method, cell.variant],
         "Buffer": "—" if cell.buffer is None else str(cell.buffer),
-        "Protocol": tables.PROTOCOL_TITLES[cell.protocol],
+        "Protocol": output.PROTOCOL_TITLES[cell.protocol],
         "FAA": number(row["faa_mean"]),
         "±": number(row["faa_std"]),
         "Interval": output.interval(row["faa_low"], row["faa_high"]),

@@ -14,14 +14,14 @@ from typing import Any
 
 from twf import files
 from twf.data import origin
-from twf.results import output
+from twf.results import output, search
 from twf.results.documents import model_cards, summary
 from twf.results.documents.model_cards import Network
 from twf.results.documents.summary import NOT_RECORDED
-from twf.results.output import Markdown, Row, Texts
+from twf.results.output import PROTOCOL_TITLES, Markdown, Row, Texts
 from twf.results.paper import claim_evaluation, comparison
+from twf.results.published import key_of
 from twf.results.runs import Runs
-from twf.results.tables import PROTOCOL_TITLES
 from twf.study import Cell, Plan, Table
 from twf.study.grids import Best, load_best_hyperparameters
 from twf.study.methods import METHODS
@@ -53,7 +53,7 @@ def write(params: Params, runs: Runs) -> None:
         "seeds": _seeds(params, plan),
         "margin": comparison.MARGIN,
         "streams": _streams(params, plan),
-        "hyperparameters": hyperparameters(params, plan),
+        "hyperparameters": hyperparameters(params, runs),
         "search": {
             "cells": len(plan.search),
             "trials": sum(len(cell.trials) for cell in plan.search),
@@ -173,8 +173,9 @@ def _streams(params: Params, plan: Plan) -> list[Texts]:
     return found
 
 
-def hyperparameters(params: Params, plan: Plan) -> list[Texts]:
+def hyperparameters(params: Params, runs: Runs) -> list[Texts]:
     """The hyperparameters of each cell of the study's tables, and where each has them from."""
+    plan, untuned = runs.plan, search.untuned(runs)
     path = params.named_study(plan.study).best_hyperparameters
     best = load_best_hyperparameters(path, plan.study)
     protocols: dict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -184,6 +185,8 @@ def hyperparameters(params: Params, plan: Plan) -> list[Texts]:
             buffer = "—" if cell.buffer is None else str(cell.buffer)
             place: tuple[str, ...] = (table.benchmark, METHODS[cell.method].title, buffer)
             source = _origin(params, table, cell, run.hyperparameters, best)
+            if name := untuned.get(key_of(table, cell)):
+                source += f"; untuned: {name}"
             place += (run.hyperparameters.text, source)
             protocols[place].append(PROTOCOL_TITLES[cell.protocol])
     return [

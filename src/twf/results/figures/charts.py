@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from twf.results.figures import style
 from twf.results.figures.style import ACCURACY
-from twf.results.tables import PROTOCOL_TITLES
+from twf.results.output import PROTOCOL_TITLES
 
 
 def accuracy(frame: pd.DataFrame) -> Figure:

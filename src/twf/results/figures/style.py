@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from twf.results.tables import PROTOCOL_TITLES
+from twf.results.output import PROTOCOL_TITLES
 from twf.study.methods import METHODS
 
 # Okabe and Ito's palette, which the colour-blind can tell apart, without its yellow, which is too

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from twf.results.figures import style
 from twf.results.figures.style import ACCURACY
-from twf.results.tables import PROTOCOL_TITLES
+from twf.results.output import PROTOCOL_TITLES
 from twf.study.methods import METHODS
 
 

@@ -197,7 +197,7 @@ def entry(row: Row) -> Texts:
     return {
         "Cell": METHODS[row["method"]].title + (f", {' + '.join(on)}" if on else ""),
         "Benchmark": f"{row['benchmark']} from {row['source']}",
-        "Protocol": tables.PROTOCOL_TITLES[row["protocol"]],
+        "Protocol": output.PROTOCOL_TITLES[row["protocol"]],
         "Buffer": "—" if row["buffer"] is None else str(row["buffer"]),
         "Paper": f"{number(row['published_faa'])} {beside['published_ff']}".rstrip(),
         "Ours": f"{number(row['faa_mean'])} {beside['ff_mean']}".rstrip(),
