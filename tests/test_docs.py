@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from project import PROJECT
 
+from twf.study.choices import CHOICES
 from twf.study.methods import METHODS
 from twf.study.switches import SWITCHES
 
@@ -67,6 +68,13 @@ def test_the_table_of_switches_says_what_the_code_says():
         for name, of in SWITCHES.items()
     }
     assert {name: tuple(texts) for name, *texts in rows} == escaped
+
+
+def test_the_table_of_choices_says_what_the_code_says():
+    page = (PROJECT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("\n## Beyond switches\n")
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", section, flags=re.M)[2:]
+    assert rows == [(choice.subject, choice.paper, choice.here) for choice in CHOICES]
 
 
 def test_every_test_that_a_methods_page_names_is_there():

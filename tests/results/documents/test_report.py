@@ -217,6 +217,13 @@ def test_paper_is_beside_the_study(page):
     assert "snakemake --cores all results/small/runs/split-cifar10.er.500.s0.parquet" in text
 
 
+def test_what_no_switch_changes_is_said(page):
+    text = Elements(page).text
+    assert "Deviations beyond switches" in text
+    assert "optimizer, rate, batch and augmentation are ours" in text
+    assert "another pretraining would change" in text
+
+
 def test_sentences_count_the_verdicts():
     names = ["equivalent"] * 3 + ["lower", "undecided"] + ["not run"] * 4
     rows = [{"verdict": name, "faa_std": 1.0} for name in names]

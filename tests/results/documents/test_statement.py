@@ -20,6 +20,7 @@ from twf.files import PARAMS, checkpoint_file, model_card_file, statement_file
 from twf.results.documents import statement
 from twf.results.runs import Runs
 from twf.study import Plan, expand, reading
+from twf.study.choices import CHOICES
 from twf.study.switches import SWITCHES
 
 ABOUT = {
@@ -99,6 +100,16 @@ def test_each_switch_says_what_the_study_does(plan, collect):
     assert (
         f"| paper | {ninth.paper} | {ninth.published} | — | published in main.f9 |" in lines["F9"]
     )
+
+
+def test_what_no_switch_changes_is_said_of_what_the_study_does(plan, collect, make_plan):
+    said = {choice.subject: f"| {choice.subject} | {choice.paper} |" for choice in CHOICES}
+    text, _ = made(collect(plan))
+    assert said["pretraining"] in text
+    assert said["strength of the EWC anchor"] not in text
+    other = make_plan([0], methods=["derpp-ewc"], benchmarks=["split-cifar100"])
+    statement.write(reading.load(PARAMS), collect(other))
+    assert said["strength of the EWC anchor"] in statement_file("small").read_text()
 
 
 def test_hyperparameters_say_where_they_are_from(plan, collect):

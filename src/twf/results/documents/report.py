@@ -123,6 +123,7 @@ def write(params: Params, runs: Runs) -> None:
         | {output.PROTOCOL_TITLES[protocol]: "number" for protocol in PROTOCOLS}
         | {"Seconds": "number", "Device": ""},
         runs=report_runs.entries(runs, record.read_losses(plan.study)),
+        choices=summary.choices(params, plan),
         provenance=summary.provenance(runs),
         descriptions=descriptions or [],
         downloads=[

@@ -48,6 +48,7 @@ def write(params: Params, runs: Runs) -> None:
         "printed": len(compared),
         "claims": _claims(claims),
         "switches": switches(params, plan),
+        "choices": summary.choices(params, plan),
         "unfinished_tables": list(summary.unfinished(runs).values()),
         "unfinished_runs": _unfinished_runs(runs),
         "seeds": _seeds(params, plan),

@@ -11,7 +11,10 @@ from twf.results import statistics
 from twf.results.output import Row, Texts
 from twf.results.paper.comparison import MARGIN, VERDICTS
 from twf.results.runs import Runs
+from twf.study import Plan
+from twf.study.choices import of_study
 from twf.study.methods import METHODS
+from twf.study.params import Params
 
 NOT_RECORDED = "not recorded"
 _KINDS = ("Code", "Methods", "Inputs", "Versions", "Devices")
@@ -65,6 +68,14 @@ def provenance(runs: Runs) -> list[Texts]:
     return [
         {"Of": kind, "What": what, "Value": value, "Runs": str(counts[kind, what, value])}
         for kind, what, value in sorted(counts, key=lambda key: (_KINDS.index(key[0]), key[1:]))
+    ]
+
+
+def choices(params: Params, plan: Plan) -> list[Texts]:
+    """What no switch changes and the paper leaves open or does otherwise, of what a study does."""
+    return [
+        {"Subject": choice.subject, "The paper": choice.paper, "Here": choice.here}
+        for choice in of_study(params, plan)
     ]
 
 
