@@ -30,8 +30,24 @@ BATCHES = 4  # of the second task, made beforehand and used in turn
 BENCHMARKS = {"split-cifar10": "seq-cifar10", "split-cifar100": "seq-cifar100"}
 # its name of each method, and of the hyperparameters
 METHODS: dict[str, tuple[str, dict[str, str]]] = {
+    "joint": ("joint", {}),
     "finetune": ("sgd", {}),
+    "oewc": ("ewc_on", {"lambda_ewc": "e_lambda", "gamma": "gamma"}),
+    "lwf": ("lwf", {"alpha": "alpha", "tau": "softmax_temp", "weight_decay": "wd_reg"}),
     "er": ("er", {}),
+    "co2l": (
+        "co2l",
+        {
+            "batch_size": "batch_size",
+            "tau": "temp",
+            "kappa": "current_temp",
+            "kappa_star": "past_temp",
+            "lambda_ird": "distill_power",
+            "lr_linear": "linear_lr",
+            "lr_linear_decay": "linear_lr_decay",
+        },
+    ),
+    "icarl": ("icarl", {"weight_decay": "wd_reg"}),
     "er-ace": ("er_ace", {}),
     "derpp": ("derpp", {"alpha": "alpha", "beta": "beta"}),
     "twf": (
@@ -45,19 +61,20 @@ METHODS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
 }
+OBSERVED = ("finetune", "er", "er-ace", "derpp", "twf")  # their step takes a batch and no more
 # modules that it imports and that a step does not use, with the names it takes from them
 UNUSED = {"cv2": ["transform"], "onedrivedownloader": ["download"], "setproctitle": []}
 
 
 def second_task_step(checkout: Path, run: Run, device: torch.device) -> Callable[[], object]:
     """A step of the second task by the code in `checkout`, with the run's batch and buffer."""
-    if run.benchmark not in BENCHMARKS or run.method not in METHODS:
+    if run.benchmark not in BENCHMARKS or run.method not in OBSERVED:
         raise UserError(
             f"--reference does not know {run.method} on {run.benchmark}; it knows "
-            f"{', '.join(METHODS)} on {', '.join(BENCHMARKS)}"
+            f"{', '.join(OBSERVED)} on {', '.join(BENCHMARKS)}"
         )
-    with _imports_from(checkout):
-        dataset, method = _dataset_and_method(run)
+    with imports_from(checkout):
+        dataset, method, _ = made(run)
         if method.device.type != device.type:
             raise UserError(f"the published code runs on {method.device}: say --device cuda")
         method.net.to(method.device)
@@ -74,11 +91,11 @@ def second_task_step(checkout: Path, run: Run, device: torch.device) -> Callable
     return lambda: method.observe(*next(batches))
 
 
-def _dataset_and_method(run: Run) -> tuple[Any, Any]:
-    """Its objects for a run, made with the arguments that its own parser makes of ours."""
+def made(run: Run) -> tuple[Any, Any, Any]:
+    """Its data set and method for a run, with the arguments that its own parser makes of ours."""
     name, names = METHODS[run.method]
     module = importlib.import_module(f"models.{name}")
-    values = {
+    values: dict[str, Any] = {
         "dataset": BENCHMARKS[run.benchmark],
         "model": name,
         "lr": run.hyperparameters.lr,
@@ -100,7 +117,7 @@ def _dataset_and_method(run: Run) -> tuple[Any, Any]:
         if isinstance(value, type) and getattr(value, "NAME", None) == name
     ]
     network, loss = dataset.get_backbone(), torch.nn.functional.cross_entropy
-    return dataset, method(network, loss, arguments, dataset.get_transform())
+    return dataset, method(network, loss, arguments, dataset.get_transform()), arguments
 
 
 def _batch(dataset: Any, run: Run, task: int, device: torch.device) -> list[Tensor]:
@@ -116,7 +133,7 @@ def _batch(dataset: Any, run: Run, task: int, device: torch.device) -> list[Tens
 
 
 @contextlib.contextmanager
-def _imports_from(checkout: Path) -> Any:
+def imports_from(checkout: Path) -> Any:
     """Import its modules, which look for files where they lie; stand in for what is missing."""
     if not (checkout / "models").is_dir():
         raise UserError(f"--reference {checkout} is no checkout of the published code")

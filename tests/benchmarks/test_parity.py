@@ -1,0 +1,41 @@
+"""What is compared where the published code trains beside ours."""
+
+from __future__ import annotations
+
+import torch
+from benchmarks import parity
+from benchmarks.reference import METHODS
+from project import PROJECT
+
+from twf.data.store import Dataset
+from twf.study import reading
+
+PARAMS = reading.load(PROJECT / "params.yaml")
+
+
+def test_a_subset_has_equally_many_images_of_each_class_and_their_labels():
+    labels = torch.tensor([1, 0, 2, 1, 0, 2, 1])
+    images = (labels * 10).to(torch.uint8)[:, None, None, None].expand(-1, 2, 2, 3)
+    data = Dataset("x", ["a", "b", "c"], images, labels, images, labels, "", "")
+    some = parity.subset(data, train=2, test=1)
+    assert some.train_labels.bincount().tolist() == [2, 2, 2]
+    assert some.test_labels.bincount().tolist() == [1, 1, 1]
+    assert torch.equal(some.train_images[:, 0, 0, 0].long(), some.train_labels * 10)
+
+
+def test_every_method_of_the_published_code_has_a_run_of_ours_at_its_size():
+    for method in METHODS:
+        run = parity.run_of(PARAMS, method, "cifar100-w16", epochs=4, buffer=200)
+        assert (run.epochs, run.network.width, run.precision) == (4, 16, "fp32")
+        assert run.buffer in (None, 200)
+
+
+def test_the_table_gives_the_difference_of_means_with_welchs_interval():
+    def row(code: str, value: float) -> parity.Row:
+        return {"code": code, "method": "er", "class-il": [value, value + 2], "task-il": [value]}
+
+    rows = [row("ours", v) for v in (60.0, 62.0)] + [row("published", v) for v in (59.0, 61.0)]
+    class_il, task_il = parity.table(rows).splitlines()[2:]
+    assert "62.00 ± 1.41 (n=2)" in class_il and "+1.00" in class_il
+    assert "-5.08 to +7.08" in class_il  # Student's with two degrees of freedom, 4.30 * 1.41
+    assert "61.00 ± 1.41" in task_il
