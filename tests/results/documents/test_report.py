@@ -19,7 +19,7 @@ from twf.errors import UserError
 from twf.files import PARAMS, figure_file, report_file
 from twf.results import figures, record, tables
 from twf.results.documents import report, report_runs, statement, summary
-from twf.results.paper import comparison
+from twf.results.paper import claim_evaluation, comparison
 from twf.results.paper.claims import CLAIMS
 from twf.results.runs import Runs
 from twf.study import reading
@@ -215,6 +215,18 @@ def test_paper_is_beside_the_study(page):
     assert "Of the 144 numbers that the paper prints, 12 have been measured." in text
     assert f"Of {len(CLAIMS)} claims of the paper, on our numbers:" in text
     assert "snakemake --cores all results/small/runs/split-cifar10.er.500.s0.parquet" in text
+
+
+def test_every_claim_is_shown_with_what_its_verdict_rests_on(runs, page):
+    text = Elements(page).text
+    for claim in CLAIMS:
+        assert claim.statement in text
+    first = claim_evaluation.entry(claim_evaluation.evaluate_all(runs)[0])
+    assert list(first) == [
+        *("Claim", "Paper's numbers", "Ours", "95 % interval", "Unit", "Cells", "Differences"),
+        *("Seeds", "Verdict", "Missing", "Power, 1 and 2 SD", "Probability", "Weakest"),
+    ]
+    assert all(f">{heading}</th>" in page for heading in first if "'" not in heading)
 
 
 def test_what_no_switch_changes_is_said(page):
