@@ -33,11 +33,6 @@ class CellKey(NamedTuple):
         buffer = "no buffer" if self.buffer is None else f"buffer {self.buffer}"
         return f"{self.benchmark} from {self.source}, {buffer}, {self.protocol}"
 
-    def __str__(self) -> str:
-        """In words."""
-        return f"{self.row}, {self.place}"
-
-
 class Published(NamedTuple):
     """A cell of the paper: per cent, forgetting None where it prints none."""
 

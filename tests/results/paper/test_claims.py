@@ -304,7 +304,7 @@ def test_claims_on_forgetting_are_of_the_probes(make_plan, write_record, collect
     for name, value, unit in (
         ("cka-from-pretraining", 0.3, "CKA"),
         ("cka-last-layer", 0.4, "CKA"),
-        ("source-forgotten", 2.0, "per cent of the source's images"),
+        ("source-forgotten", 2.0, "k-NN"),
     ):
         found = rows[name]
         assert (found["value"], found["unit"]) == (pytest.approx(value), unit)
@@ -332,7 +332,7 @@ def test_a_studys_records_become_claims_in_files(make_plan, write_record, collec
     assert long.loc["anchor-helps"]["verdict"] == "not run"
     assert pd.read_csv(files["csv"])["verdict"].tolist() == long["verdict"].tolist()
     text = files["md"].read_text()
-    shown = "| holds, +4.81 | +9.50 | +3.15 to +15.85 | points of FAA | 4/4 | 2/2 | 2 | holds | — |"
+    shown = "| holds, +4.81 | +9.50 | +3.15 to +15.85 | FAA | 4/4 | 2/2 | 2 | holds | — |"
     assert shown in text
     assert "| no numbers | — | — | CKA | 0/0 | 0/0 | 0 | not run | no such cell" in text
 

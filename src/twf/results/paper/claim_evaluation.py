@@ -46,7 +46,7 @@ SCHEMA = pa.schema(
     [
         ("claim", pa.string()),
         ("statement", pa.string()),
-        ("unit", pa.string()),  # of the values
+        ("unit", pa.string()),  # of the values: FAA or k-NN in points of per cent, CKA from 0 to 1
         ("published_value", pa.float64()),  # of the paper's numbers; null where it prints none
         ("published_verdict", pa.string()),  # holds, does not hold, or no numbers
         ("value", pa.float64()),  # the least mean of those run; null where nothing can be paired

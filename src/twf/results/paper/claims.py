@@ -26,7 +26,7 @@ class Claim:
     name: str
     statement: str
     groups: Callable[[Keys], list[list[Difference]]]
-    unit: str = "points of FAA"
+    unit: str = "FAA"
 
     def family(self, keys: Keys) -> list[list[Difference]]:
         """The groups that have a difference."""
@@ -58,7 +58,7 @@ CLAIMS = (
         "ER forgets the source: nearest neighbours on Layers 3 and 4 find fewer of its labels "
         "after the first task than before, and fewer after the last than after the first",
         lambda keys: each(of.source_is_forgotten(keys)),
-        unit="per cent of the source's images",
+        unit="k-NN",
     ),
     Claim(
         "pretraining-helps",

@@ -25,9 +25,10 @@ class ProbeKey(NamedTuple):
     layer: str  # one of `record.LAYERS`
     tasks: int  # how many have been trained, 0 before the first
 
-    def __str__(self) -> str:
-        """In words."""
-        return f"{self.layer} after {self.tasks} tasks, {self.cell}"
+    @property
+    def row(self) -> str:
+        """All but the cell's place in words."""
+        return f"{self.cell.row} in {self.layer} after {self.tasks} tasks"
 
 
 Key = CellKey | ProbeKey
@@ -47,12 +48,9 @@ class Difference(NamedTuple):
         return key if isinstance(key, CellKey) else key.cell
 
     def __str__(self) -> str:
-        """In words."""
-        match self:
-            case ((CellKey() as above,), (CellKey() as below,)):
-                return f"{above.row} over {below.row}, {above.place}"
-        sides = (" and ".join(map(str, keys)) for keys in self)
-        return "; over ".join(sides)
+        """In words, with the first cell's place."""
+        above, below = (" and ".join(key.row for key in keys) for keys in self)
+        return f"{above} over {below}, {self.cell.place}"
 
 
 REHEARSAL = ("er", "co2l", "icarl", "derpp", "er-ace")  # those in Tables 1-3 beside TwF
