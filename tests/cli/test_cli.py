@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -279,6 +280,14 @@ def test_archives_are_fetched_by_name_or_for_a_study(twf, tiny_project, own_arch
     succeed(twf, words)
     assert (files.archive_folder("target") / "some.npz").read_bytes() == own_archive
     assert "present" in listed()
+    if "--study" in words:
+        shutil.rmtree(files.archive_folder("target"))
+        receipt = files.receipt_file("target")
+        receipt.parent.mkdir()
+        receipt.write_text('{"imported": "mine.npz", "prepared": "params.yaml"}')
+        succeed(twf, words)
+        assert list(receipt.parent.iterdir()) == [receipt]
+        assert "imported" in listed()
 
 
 def test_an_archive_is_shown_with_licence_citation_and_checksum(twf, tiny_project, own_archive):
@@ -333,7 +342,7 @@ NEXT = {
     "data show": "twf data fetch NAME",
     "data fetch": "twf data prepare",
     "data prepare": "twf pretrain train",
-    "data import": "twf pretrain train",
+    "data import": "twf plan STUDY",
     "pretrain train": "twf run",
     "pretrain import": "twf run",
     "pretrain export": "twf pretrain import SOURCE FILE",

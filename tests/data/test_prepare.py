@@ -18,9 +18,9 @@ from PIL import Image
 from project import PROJECT
 
 from twf import files
-from twf.data import folders, preflight, registry, store
+from twf.data import folders, listing, preflight, registry, store
 from twf.data.checks import BrokenFileError
-from twf.data.fetch import fetch
+from twf.data.fetch import fetch, status
 from twf.data.prepare import import_data, prepare
 from twf.errors import UserError
 from twf.study import params, reading
@@ -157,12 +157,39 @@ def test_images_of_another_size_are_resized_as_torchvision_does(describe, torchv
         assert store.load(files.data_file("cub200")).train_images.shape[1:] == (32, 32, 3)
 
 
-def test_unknown_fingerprints_are_not_compared(describe):
+def test_what_is_imported_is_said_and_the_archive_is_then_not_needed(describe, capsys):
+    dataset = describe("cub200")
+    shutil.rmtree("elsewhere")  # where the registry's address is
+    np.savez("mine.npz", **official.some_arrays("cub200"))
+    import_data("cub200", dataset, Path("mine.npz"))
+    said = capsys.readouterr().out
+    for part in ("mine.npz", "18 training", "6 test", "Small cub200", "next: `twf plan"):
+        assert part in said
+    assert "not checked" not in said
+    assert status("cub200", registry.entry("cub200")) == "imported"
+    listing.show_all()
+    assert "imported" in capsys.readouterr().out
+
+    kept = made("cub200")
+    prepare("cub200", dataset, files.data_file("cub200"))
+    assert made("cub200") == kept
+    assert "mine.npz: nothing to do" in capsys.readouterr().out
+    with pytest.raises(UserError, match="32 pixels, params.yaml says 3 of 64"):
+        prepare("cub200", dataset.model_copy(update={"size": 64}), files.data_file("cub200"))
+
+    files.data_file("cub200").unlink()
+    assert status("cub200", registry.entry("cub200")) == "missing"
+    with pytest.raises(UserError, match="`twf data import`"):
+        prepare("cub200", dataset, files.data_file("cub200"))
+
+
+def test_unknown_fingerprints_are_not_compared(describe, capsys):
     dataset = describe("cub200", fingerprints={"train": None, "test": None})
     arrays = official.some_arrays("cub200")
     arrays["x_train"][0] ^= 1
     np.savez("mine.npz", **arrays)
     import_data("cub200", dataset, Path("mine.npz"))
+    assert "not checked" in capsys.readouterr().out
     loaded = store.load(files.data_file("cub200"))
     assert loaded.train_fingerprint == canonical.fingerprint(arrays["x_train"], arrays["y_train"])
 

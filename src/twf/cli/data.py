@@ -47,7 +47,8 @@ def data_fetch(
         list[str] | None, typer.Argument(help="Archives, as `twf data list` names them.")
     ] = None,
     study: Annotated[
-        str | None, typer.Option(help="A study of params.yaml: all archives that it needs.")
+        str | None,
+        typer.Option(help="A study of params.yaml: all that it needs and you have not imported."),
     ] = None,
     params: ParamsFile = files.PARAMS,
 ) -> None:
@@ -57,12 +58,13 @@ def data_fetch(
     login node. `TWF_MIRROR` names a folder or an address to ask first.
     """
     from twf.data import registry
-    from twf.data.fetch import fetch
+    from twf.data.fetch import fetch, imported
 
     wanted = list(names or [])
     if study is not None:
         loaded = reading.load(params)
-        wanted += registry.needed(loaded, expand(loaded, study))
+        needed = registry.needed(loaded, expand(loaded, study))
+        wanted += [name for name in needed if imported(name) is None]
     elif not wanted:
         raise UserError("say which archives, or --study STUDY; `twf data list` names them")
     entries = {name: registry.entry(name) for name in wanted}
@@ -92,7 +94,7 @@ def data_import(
 ) -> None:
     """Take a published data set from a file of yours: data/NAME.safetensors.
 
-    The images are checked to be the official ones. Next: `twf pretrain train`.
+    The images are checked to be the official ones. Next: `twf plan STUDY`.
     """
     from twf.data.prepare import import_data
 

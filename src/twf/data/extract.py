@@ -58,8 +58,10 @@ def _remove(folder: Path) -> None:
 def _extract(archive: Path, folder: Path) -> None:
     """Put the content of an archive, or a link to any other file, into `folder`."""
     if not (archive.is_file() and os.access(archive, os.R_OK)):
-        remedy = f"`twf data fetch {archive.parent.name}` brings it"
-        raise UserError(f"no archive {archive} that can be read: {remedy}")
+        raise UserError(
+            f"no archive {archive} that can be read: `twf data fetch {archive.parent.name}` brings "
+            "it; `twf data import` takes the images from a file of yours"
+        )
     try:
         with files.writing(f"{folder}, from {archive}"):
             if archive.name.endswith((".tar.gz", ".tgz")):

@@ -43,12 +43,27 @@ def fetch(name: str, entry: Entry, root: Path = files.ARCHIVES) -> None:
 
 def status(
     name: str, entry: Entry, root: Path = files.ARCHIVES
-) -> Literal["present", "incomplete", "missing"]:
-    """Which files of an entry are there, by their sizes; their content is not read."""
+) -> Literal["present", "imported", "incomplete", "missing"]:
+    """Which files of an entry are there, by their sizes; their content is not read.
+
+    `imported`: not all are, nor need they be, as its images were prepared from a user's file.
+    """
     places = {root / name / file_name: file for file_name, file in entry.files.items()}
     if all(_has_size(place, file) for place, file in places.items()):
         return "present"
+    if imported(name, root) is not None:
+        return "imported"
     return "incomplete" if any(map(os.path.lexists, places)) else "missing"
+
+
+def imported(name: str, root: Path = files.ARCHIVES) -> str | None:
+    """The user's file that an entry's images were prepared from, while the prepared are there."""
+    try:
+        found = json.loads((root / name / files.receipt_file(name).name).read_bytes())
+    except (OSError, ValueError):
+        return None
+    prepared = found.get("prepared", files.data_file(name))
+    return found.get("imported") if Path(prepared).exists() else None
 
 
 def remaining(name: str, entry: Entry, root: Path = files.ARCHIVES) -> int:

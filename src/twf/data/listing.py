@@ -10,7 +10,7 @@ from twf import files
 from twf.data import registry
 from twf.data.fetch import status
 
-COLOURS = {"present": "green", "incomplete": "red", "missing": "yellow"}
+COLOURS = {"present": "green", "imported": "green", "incomplete": "red", "missing": "yellow"}
 MIB = 2**20
 
 

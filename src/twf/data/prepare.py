@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from twf import files
-from twf.data import archive, registry, store
+from twf.data import archive, fetch, preflight, registry, store
 from twf.data.checks import BrokenFileError
 from twf.data.extract import extracted
 from twf.data.store import DataArrays, Split
@@ -18,7 +18,16 @@ from twf.study import params
 
 
 def prepare(name: str, dataset: params.Dataset, output: Path) -> None:
-    """Read or draw the data set `name` of `params.yaml`, check it, and write it to `output`."""
+    """Read or draw the data set `name` of `params.yaml`, check it, and write it to `output`.
+
+    One that was imported is left as it is, unless it does not fit `params.yaml`: a `UserError`.
+    """
+    if dataset.reader == "official" and output.exists():
+        imported = fetch.imported(dataset.archive)
+        if imported is not None:
+            preflight.data(name, dataset)
+            print(f"{output} was imported from {imported}: nothing to do")
+            return
     try:
         arrays = _read(dataset)
     except ModuleNotFoundError as error:
@@ -34,7 +43,8 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
     """Prepare the published data set `name` from a user's `.npz` or folder of class folders.
 
     Images of another size are squashed to the data set's, and must then be those of the official
-    archive. Raises `UserError`, and leaves what was there, where they are not.
+    archive. Raises `UserError`, and leaves what was there, where they are not. Prints what was
+    read and checked.
     """
     if dataset.reader != "official":
         raise UserError(
@@ -53,10 +63,24 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
         arrays = archive.read_npz(path, dataset.classes)
     train, test = (Split(resize_images(s.images, size), s.labels) for s in arrays.splits.values())
     arrays = replace(arrays, train=train, test=test)
-    check(arrays, registry.images_entry(dataset.archive), size, path)
-    store.save(files.data_file(name), name, arrays)
+    entry, output = registry.images_entry(dataset.archive), files.data_file(name)
+    check(arrays, entry, size, path)
+    store.save(output, name, arrays)
     with files.atomic(files.receipt_file(dataset.archive)) as receipt:
-        receipt.write_text(json.dumps({"imported": str(path)}, indent=2) + "\n")
+        found = {"imported": str(path), "prepared": str(output)}
+        receipt.write_text(json.dumps(found, indent=2) + "\n")
+    known = " and ".join(entry.fingerprints_at(size))
+    print(
+        f"read {path}: {len(train.labels):,} training and {len(test.labels):,} test images of "
+        f"{len(arrays.classes)} classes, {size} x {size} pixels\n"
+        + (
+            f"{known} fingerprint: as in the official archive ({entry.title})"
+            if known
+            else f"fingerprint: not checked, as none is known at {size} pixels; the numbers of "
+            "classes and images are the official ones"
+        )
+        + f"\nwritten to {output}; next: `twf plan STUDY` says what else a study needs"
+    )
 
 
 def check(arrays: DataArrays, entry: registry.ImagesEntry, size: int, path: Path) -> None:
