@@ -1,1 +1,26 @@
-"""From a run to tables and a report: everything here is a function of the runs' records."""
+"""From a run to tables and a report: everything here is a function of the runs' records.
+
+`load` gives a notebook a study's results.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from twf.files import PARAMS
+
+if TYPE_CHECKING:
+    from twf.results.notebook import Frames
+
+
+def load(study: str, params: Path = PARAMS) -> Frames:
+    """The collected runs of a study as tidy data frames, in the project's folder.
+
+    Raises `UserError` where the study is unknown, or its records have not been collected.
+    """
+    from twf.results.notebook import Frames  # pandas, which planning does without
+    from twf.results.runs import Runs
+    from twf.study import expand, reading
+
+    return Frames(Runs.collected(expand(reading.load(params), study), history=True))

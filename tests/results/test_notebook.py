@@ -1,0 +1,108 @@
+"""What a notebook gets of a study: frames in which a group by place averages over seeds alone."""
+
+from __future__ import annotations
+
+import re
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+from project import PROJECT
+
+import twf.results
+from twf import files, study
+from twf.errors import UserError
+from twf.results import record
+from twf.results.notebook import Frames
+from twf.results.runs import Runs
+from twf.study import reading
+
+PLACE = ["benchmark", "source", "method", "variant", "buffer"]
+HISTORY = [
+    {"phase": phase, "epoch": 0, "seconds": 1.0, "loss": 3.0, "terms": {"stream": 1.0, "FP": 2.0}}
+    for phase in range(5)
+]
+
+
+def test_a_runs_variant_tells_it_from_the_method_as_it_is(make_plan, write_record, collect):
+    f11 = {"title": "F11", "fidelity": {"F11": "paper"}}
+    variants = {"same": {"title": "as set"}, "f11": f11}
+    plan = make_plan([0, 1], methods=["co2l", "joint"], variants=variants, buffers=[500])
+    for run in plan.runs.values():
+        matrix = [[90.0 - 20 * ("f11" in run.id)] * 5] * run.phases
+        write_record(plan, run.id, accuracy_class_il=matrix, history=HISTORY[: run.phases])
+    collect(plan)
+    runs = twf.results.load("small").runs
+    means = runs.groupby(["method", "variant", "buffer"]).faa_class_il.agg(["mean", "count"])
+    assert means.to_dict("index") == {
+        ("co2l", "as set", 500): {"mean": 90.0, "count": 2},
+        ("co2l", "f11", 500): {"mean": 70.0, "count": 2},
+        ("joint", "as set", 0): {"mean": 90.0, "count": 2},
+    }
+    assert runs["hyperparameters.lr"].notna().all()
+    assert runs.set_index("method").ff_class_il.isna().to_dict() == {"co2l": False, "joint": True}
+
+
+def test_accuracies_and_losses_have_a_row_for_each_number(make_plan, write_record, collect):
+    plan = make_plan([0], methods=["joint", "twf"], buffers=[500])
+    for run in plan.runs.values():
+        matrix = [[10.0 * i + j for j in range(5)] for i in range(run.phases)]
+        write_record(plan, run.id, accuracy_class_il=matrix, history=HISTORY[: run.phases])
+    collect(plan)
+    frames = twf.results.load("small")
+    found = frames.accuracies.query("protocol == 'class-il'").set_index("method")
+    wide = found.loc["twf"].pivot_table("accuracy", index="trained", columns="evaluated")
+    assert list(wide.index) == [0, 1, 2, 3, 4, 5] and list(wide.columns) == [1, 2, 3, 4, 5]
+    assert (wide.loc[0, 1], wide.loc[1, 5], wide.loc[5, 1]) == (50.0, 4.0, 40.0)
+    assert sorted(found.loc["joint"].trained.unique()) == [0, 5]
+    losses = frames.losses
+    assert len(losses) == 2 * (5 + 1)
+    twf_losses = losses[losses.method == "twf"]
+    assert twf_losses.groupby("epoch").loss.sum().tolist() == [3.0] * 5
+    assert twf_losses.trained.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
+
+
+def test_what_has_not_finished_is_named_and_has_no_accuracy(make_plan, write_record, collect):
+    plan = make_plan([0, 1, 2], methods=["er"], buffers=[500])
+    first, second, _ = plan.runs
+    write_record(plan, first)
+    write_record(plan, second, status="diverged", reason="NaN")
+    collect(plan)
+    frames = twf.results.load("small")
+    assert frames.runs.status.tolist() == ["finished", "diverged", "missing"]
+    assert frames.runs.faa_class_il.notna().tolist() == [True, False, False]
+    assert set(frames.accuracies.run) == {first}
+    files.runs_file("small").unlink()
+    with pytest.raises(UserError, match="twf collect small"):
+        twf.results.load("small")
+
+
+@pytest.mark.parametrize("name", ["demo", "paper", "paper-search"])
+def test_runs_alike_in_their_place_differ_in_seed_or_protocol(name):
+    plan = study.expand(reading.load(PROJECT / "params.yaml"), name)
+    frames = Frames(Runs(plan, record.SCHEMA.empty_table()))
+    served = pd.Series(frames._protocols, name="protocol").explode()
+    runs = frames.runs.join(served, on="run")
+    assert not runs.duplicated([*PLACE, "seed", "protocol"]).any()
+    assert runs[[*PLACE, "seed", "protocol"]].notna().all(axis=None)
+
+
+def test_the_examples_of_the_documentation(monkeypatch, tmp_path, write_record, collect, capsys):
+    page = (PROJECT / "docs/results.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("\n## In a notebook\n")
+    examples = re.findall(r"^```python\n(.*?)^```", section.partition("\n## ")[0], re.M | re.S)
+    assert len(examples) == 3
+    monkeypatch.chdir(tmp_path)
+    files.PARAMS.symlink_to(PROJECT / files.PARAMS)
+    plan = study.expand(reading.load(files.PARAMS), "demo")
+    for name in plan.runs:
+        write_record(plan, name, history=HISTORY)
+    collect(plan)
+    names: dict[str, object] = {}
+    for example in examples:
+        exec(example, names)
+    said = capsys.readouterr().out
+    assert "f11" in said and "evaluated" in said
+    (axes,) = plt.gcf().axes
+    assert sorted(text.get_text() for text in axes.get_legend().get_texts()) == ["FP", "stream"]
+    plt.close("all")
