@@ -33,6 +33,7 @@ class CellKey(NamedTuple):
         buffer = "no buffer" if self.buffer is None else f"buffer {self.buffer}"
         return f"{self.benchmark} from {self.source}, {buffer}, {self.protocol}"
 
+
 class Published(NamedTuple):
     """A cell of the paper: per cent, forgetting None where it prints none."""
 

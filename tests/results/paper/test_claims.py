@@ -169,6 +169,15 @@ def test_the_control_of_the_pretraining_images_is_none_of_their_shares():
         assert all(control not in (*of.above, *of.below) for of in found)
 
 
+def test_cells_that_are_alike_to_the_last_digit_decide_nothing():
+    """A mean over six cells of a difference of 0 is 0, whatever its sums are rounded to."""
+    finals = {0: 83.53172542457640, 1: 70.1, 2: 91.27097237448632}
+    faa = {key._replace(buffer=b): finals for key in measured() for b in range(1, 7)}
+    found = evaluated("gain-class-il", faa)
+    assert (found["value"], found["low"], found["high"]) == (0.0, 0.0, 0.0)
+    assert found["verdict"] == "undecided"
+
+
 def test_first_means_above_the_strongest_rival():
     found = evaluated("first-class-il", measured(twf=[70.0, 70.2, 70.4], icarl=[69.0, 69.2, 69.4]))
     assert (found["value"], found["verdict"]) == (pytest.approx(1.0), "holds")

@@ -121,20 +121,21 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Ro
     keys = keys_of(run)
     measured = np.array([[values[key][seed] for seed in seeds] for key in keys])  # [key, seed]
     means = weights([group for group in run if group], keys)
+    by_seed = np.round(means @ measured, 9)  # [mean, seed]: cells that are alike differ by 0
     least = weights([[d] for d in done], keys) @ measured.mean(1)
     row |= {
-        "value": float((means @ measured).mean(1).min()),
+        "value": float(by_seed.mean(1).min()),
         "weakest": str(done[least.argmin()]),
         "weakest_difference": float(least.min()),
     }
     if len(seeds) < 2:
         return row
-    low, high = statistics.least_interval(means @ measured, planned=len(family))
+    low, high = statistics.least_interval(by_seed, planned=len(family))
     whole = all(len(group) == len(ran) for group, ran in zip(family, run, strict=True) if ran)
     chance, _ = ends_by_chance(means, len(seeds), SAMPLES)
     row |= {"low": float(low), "high": float(high)}
     row |= {f"power_{effect}": float(np.mean(chance + effect > 0)) for effect in EFFECTS}
-    row["probability"] = _probability(means @ measured)
+    row["probability"] = _probability(by_seed)
     if not names and low > 0 and len(done) == len(differences):
         row["verdict"] = "holds"
     elif not names and high < 0 and whole:
