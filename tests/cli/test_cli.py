@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -405,6 +406,27 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     assert states(status())[2] == {FINETUNE: "done", RUN: "stale"}
     assert twf("plan --todo").out == f"{RUN}\n"
     assert "1 done, 1 stale" in twf("plan").out
+
+
+def test_one_experiment_is_planned_and_its_table_made_of_its_own_records(twf, tiny_inputs):
+    def add(values: dict) -> None:
+        experiments = values["studies"]["tiny"]["experiments"]
+        experiments["one"] = experiments["main"] | {"methods": ["finetune", "er"]}
+
+    change_params(add)
+    target = str(files.table_file("tiny", "one.split-target", "md"))
+    said = twf("plan tiny --experiment one").out
+    assert "2 runs (2 to do)" in said and f"snakemake --cores all {target}" in said
+    assert twf("plan tiny --experiment one --todo").out.split() == [FINETUNE, RUN]
+    assert "'two'" in mistake(twf("plan tiny --experiment two"))
+
+    publish_nothing()
+    succeed(twf, f"run tiny {RUN}", "table tiny one.split-target")
+    (er,) = [line for line in Path(target).read_text().splitlines() if line.startswith("| ER ")]
+    assert re.search(r"\d\.\d\d", er)
+    assert not files.runs_file("tiny").exists()
+    tear(files.record_file("tiny", RUN))
+    assert RUN in mistake(twf("table tiny one.split-target"))
 
 
 def test_track_sync_says_what_became_of_each_run_and_fails_if_one_did(

@@ -251,13 +251,23 @@ def test_planning_the_papers_study_takes_little_more_than_snakemakes_start(
 
     said: list[str] = []
     spent = [(seconds(fresh), seconds(tmp_path / "nothing")) for _ in range(3)]
-    assert re.search(r"^run +119$", said[0], flags=re.M), said[0][-2000:]
+    assert re.search(r"^run +122$", said[0], flags=re.M), said[0][-2000:]
     paper, nothing = (min(column) for column in zip(*spent, strict=True))
     assert paper < 2 * nothing  # 1.4 on a quiet machine
 
     change_params(fresh, lambda values: values["studies"]["paper"].update(seeds=[*range(5)]))
     assert seconds(fresh) < 15
-    assert re.search(r"^run +595$", said[-1], flags=re.M), said[-1][-2000:]
+    assert re.search(r"^run +610$", said[-1], flags=re.M), said[-1][-2000:]
+
+
+def test_a_table_needs_the_runs_of_its_experiment_alone(fresh: Path) -> None:
+    shutil.copy(PROJECT / "params.yaml", fresh)
+    words = ("--cores", "1", "--dry-run", "--quiet", "rules")
+    for target, runs in (("dissimilar.split-digits.md", 3), ("best-hyperparameters.yaml", 4)):
+        said = call(fresh, "snakemake", f"results/demo/tables/{target}", *words)
+        assert re.search(rf"^run +{runs}$", said, flags=re.M), said[-2000:]
+        assert re.search(r"^pretrain +1$", said, flags=re.M), said[-2000:]
+        assert "collect" not in said
 
 
 def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(

@@ -57,6 +57,41 @@ def test_identifiers_say_benchmark_method_buffer_and_seed(values):
     ]
 
 
+def test_one_experiment_has_its_own_runs_as_the_whole_study_names_and_probes_them(values):
+    experiments(values)["more"] = experiments(values)["main"] | {
+        "methods": ["er", "twf"],
+        "variants": {"base": {"title": "base"}},
+        "probes": True,
+    }
+    experiments(values)["search"] = experiments(values)["main"] | {
+        "methods": ["er"],
+        "search": {"held_out": 0.25, "grids": {"er": {"lr": [0.02, 0.03]}}},
+    }
+    whole = plan(values)
+    main, more, search = (whole.only(name) for name in ("main", "more", "search"))
+    er_run, twf_run = "split-target.er.16.s0", "split-target.twf.16.s0"
+    assert list(more.runs) == [er_run, twf_run]
+    assert main.runs[er_run] == more.runs[er_run] and main.runs[er_run].probes
+    assert list(more.tables) == ["more.split-target"] and more.search == []
+    assert search.tables == {} and list(search.runs) == whole.runs_of_searches()
+    assert {**main.runs, **more.runs, **search.runs} == whole.runs
+    with pytest.raises(UserError, match="'most' in study tiny; there is main, more, search"):
+        whole.only("most")
+
+
+def test_a_table_needs_the_trials_that_say_whether_its_cells_are_tuned(values):
+    experiments(values)["main"]["methods"] = ["er", "derpp-ewc"]
+    grids = {"er": {"lr": [0.02, 0.03]}, "derpp-ewc": {"lambda_ewc": [1.0, 2.0]}}
+    experiments(values)["search"] = experiments(values)["main"] | {
+        "search": {"held_out": 0.25, "grids": grids}
+    }
+    whole = plan(values)
+    needed = whole.runs_of(whole.tables["main.split-target"])
+    trials = [run for run in whole.runs_of_searches() if "derpp-ewc" in run]
+    assert len(trials) == 2
+    assert needed == ["split-target.er.16.s0", "split-target.derpp-ewc.16.s0", *trials]
+
+
 def test_task_il_has_a_run_of_its_own_only_where_its_hyperparameters_differ(values):
     values["benchmarks"]["split-target"]["buffers"] = [16, 32]
     er(values)["overrides"] = [{"buffer": 32, "protocol": "task-il", "lr": 0.2}]

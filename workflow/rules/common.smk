@@ -73,9 +73,10 @@ wildcard_constraints:
 
 
 @cache
-def room_for(name):
-    """End the workflow before its first job if a study's disk is too small."""
-    warning = unless_refused(disk.check, PARAMS, plan(name))
+def room_for(name, experiment=None):
+    """End the workflow before its first job if the disk of a study, or of one experiment, is small."""
+    wanted = plan(name) if experiment is None else plan(name).only(experiment)
+    warning = unless_refused(disk.check, PARAMS, wanted)
     if warning is not None:
         print(f"warning: {warning}", file=sys.stderr)
 
@@ -109,6 +110,20 @@ def records_of(wildcards):
     return [
         files.record_file(wildcards.study, run) for run in plan(wildcards.study).runs
     ]
+
+
+def records_of_table(wildcards):
+    """The records that a table is made of, if the disk has room for those of its experiment."""
+    table = table_of(wildcards)
+    room_for(wildcards.study, table.experiment)
+    runs = plan(wildcards.study).runs_of(table)
+    return [files.record_file(wildcards.study, run) for run in runs]
+
+
+def records_of_searches(wildcards):
+    """The records of all trials of a study's searches."""
+    runs = plan(wildcards.study).runs_of_searches()
+    return [files.record_file(wildcards.study, run) for run in runs]
 
 
 def data_input(wildcards):

@@ -1,6 +1,6 @@
 rule table:
     input:
-        runs=files.RUNS,
+        runs=records_of_table,
         published=local(str(files.PUBLISHED)),
     output:
         [f"{files.TABLE}.{ending}" for ending in files.TABLE_FORMATS if ending != "csv"],
@@ -24,7 +24,7 @@ rule table:
 
 rule search:
     input:
-        files.RUNS,
+        records_of_searches,
     output:
         report(
             files.SEARCH[0],

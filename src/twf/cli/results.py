@@ -48,16 +48,22 @@ def table(
     ] = None,
     params: ParamsFile = files.PARAMS,
 ) -> None:
-    """Make a study's tables, as Parquet, CSV, Markdown and LaTeX. Next: `twf compare`."""
+    """Make a study's tables, as Parquet, CSV, Markdown and LaTeX. Next: `twf compare`.
+
+    One table reads the records of its own runs, as far as they are there; all are made of what
+    `twf collect` has collected.
+    """
     from twf.results import tables
     from twf.results.runs import Runs
 
     planned = plan_of(params, study)
     if table is not None:
-        lookup("table", planned.tables, table, f"study {study}")
+        one = lookup("table", planned.tables, table, f"study {study}")
+        tables.write(Runs.of_records(planned, planned.runs_of(one)), one)
+        return
     runs = Runs.collected(planned)
-    for name in planned.tables if table is None else [table]:
-        tables.write(runs, planned.tables[name])
+    for each in planned.tables.values():
+        tables.write(runs, each)
 
 
 @app.command()
@@ -80,6 +86,8 @@ def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     """Say what a study's searches for hyperparameters found: every trial, and the best.
 
+    It reads the records of the trials, as far as they are there.
+
     Another study takes results/STUDY/tables/best-hyperparameters.yaml as its
     `best_hyperparameters`. Next: `twf report`.
     """
@@ -89,7 +97,7 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     planned = plan_of(params, study)
     if not planned.search:
         raise UserError(f"study {study} has no experiment with 'search' in {params}")
-    search.write(Runs.collected(planned))
+    search.write(Runs.of_records(planned, planned.runs_of_searches()))
 
 
 @app.command()
@@ -146,6 +154,7 @@ def report(
     With `--partial` it needs no more than records, whatever is missing: while a study runs, or of
     records from elsewhere, without their data.
     """
+    from twf.results import search
     from twf.results.documents import report
     from twf.results.runs import Runs
 
@@ -156,7 +165,7 @@ def report(
         table(study, None, params)
         compare(study, params)
         if planned.search:
-            search(study, params)
+            search.write(Runs.collected(planned))
         metrics(study, params)
         figures(study, params, cpu.cores())
         describe(study, params)

@@ -39,6 +39,9 @@ app.add_typer(pretrain_app, name="pretrain")
 def plan(
     study: DefaultStudyArgument = None,
     params: ParamsFile = files.PARAMS,
+    experiment: Annotated[
+        str | None, typer.Option(help="One experiment of the study, and what it needs.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     todo: Annotated[
         bool, typer.Option("--todo", help="The names of the runs that are not done, and no more.")
@@ -63,6 +66,8 @@ def plan(
 
     loaded = reading.load(params)
     planned = expand(loaded, study or loaded.study)
+    if experiment is not None:
+        planned = planned.only(experiment)
     found = status.of_plan(loaded, planned)
     if todo:
         for name, entry in found["runs"].items():

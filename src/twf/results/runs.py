@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from twf.files import record_file
 from twf.learning.evaluation import metrics
 from twf.results import record
 from twf.study import Plan, Run
@@ -82,6 +83,16 @@ class Runs:
         Raises `UserError` where the records have not been collected, or cannot be read.
         """
         return cls(plan, record.read_collected(plan.study, history))
+
+    @classmethod
+    def of_records(cls, plan: Plan, runs: Iterable[str]) -> Runs:
+        """The runs with the records of some, as far as they are there, collected or not.
+
+        Raises `UserError` where a record cannot be read.
+        """
+        paths = [record_file(plan.study, run) for run in runs]
+        found = [record.read(path) for path in paths if path.exists()]
+        return cls(plan, pa.concat_tables([record.SCHEMA.empty_table(), *found]))
 
     def finished(self, runs: Mapping[int, str]) -> dict[int, Outcome]:
         """The finished ones of a cell's or a trial's `runs`, by seed: those that means are over."""

@@ -19,8 +19,6 @@ from twf.study.methods import METHODS
 from twf.study.params import BestFactors, BestHyperparameters
 from twf.study.types import Hyperparameters
 
-NOT_PRINTED = {"derpp-ewc": "lambda_ewc"}  # by the paper: chosen by a search, or untuned
-
 
 @dataclass(frozen=True)
 class TrialResult:
@@ -95,7 +93,7 @@ def untuned(runs: Runs) -> dict[CellKey, str]:
     found = {}
     for table in runs.plan.tables.values():
         for cell in table.cells:
-            name = NOT_PRINTED.get(cell.method)
+            name = METHODS[cell.method].not_printed
             if name is None or name in cell.searched:
                 continue
             key = key_of(table, cell)

@@ -32,6 +32,7 @@ def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
     return {
         "study": plan.study,
         "title": plan.title,
+        "experiment": plan.experiment,
         "data": {name: _exists(files.data_file(name)) for name in data},
         "sources": {name: _exists(files.checkpoint_file(name)) for name in sources},
         "runs": {
@@ -48,7 +49,16 @@ def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
             ]
             for name, table in plan.tables.items()
         },
+        "targets": [str(path) for path in _targets(plan)],
     }
+
+
+def _targets(plan: Plan) -> list[Path]:
+    """What Snakemake is to make for all of the plan."""
+    if plan.experiment is None:
+        return [files.report_file(plan.study)]
+    tables = [files.table_file(plan.study, table, "md") for table in plan.tables]
+    return [*tables, *(files.search_files(plan.study)[-1:] if plan.search else ())]
 
 
 def plans(params: Params) -> dict[str, Plan]:
@@ -77,7 +87,8 @@ def _run_status(run: Run) -> str:
 def show(status: dict[str, Any]) -> None:
     """Print `status` as a table."""
     console = Console()
-    console.print(f"[bold]{status['study']}[/bold]: {escape(status['title'])}")
+    part = f", experiment {status['experiment']}" if status["experiment"] else ""
+    console.print(f"[bold]{status['study']}[/bold]{part}: {escape(status['title'])}")
     for kind in ("data", "sources"):
         parts = [f"{name} {_coloured(state)}" for name, state in status[kind].items()]
         console.print(f"{kind}: {', '.join(parts)}")
@@ -100,7 +111,7 @@ def show(status: dict[str, Any]) -> None:
     if status["seeds"]:
         console.print(_decidable(status["seeds"]))
     if set(counts) != {"done"}:
-        console.print(f"next: snakemake --cores all results/{status['study']}/report.html")
+        console.print(f"next: snakemake --cores all {' '.join(status['targets'])}")
 
 
 def _decidable(seeds: dict[int, int]) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import SerializeAsAny, model_validator
 
-from twf.errors import UserError
+from twf.errors import UserError, lookup
 from twf.study.grids import Best, load_best_hyperparameters, points
 from twf.study.methods import METHODS
 from twf.study.params import (
@@ -139,6 +140,7 @@ class Trial(Strict):
 class SearchCell(Strict):
     """A cell whose hyperparameters are searched for."""
 
+    experiment: str
     benchmark: str
     method: str
     buffer: int | None
@@ -153,6 +155,7 @@ class Plan(Strict):
 
     study: str
     title: str
+    experiment: str | None = None  # the only one, where it is of one
     runs: dict[str, Run]
     tables: dict[str, Table]
     search: list[SearchCell]
@@ -168,6 +171,44 @@ class Plan(Strict):
         needed = {run.data for run in self.runs.values()}
         needed |= {run.source_data for run in self.runs.values() if run.source_data is not None}
         return sorted(needed)
+
+    def runs_of(self, table: Table) -> list[str]:
+        """The runs that a table is made of: its cells', and the trials that say if one is tuned."""
+        found = [run for cell in table.cells for run in cell.runs.values()]
+        own = {(table.benchmark, cell.method, cell.buffer) for cell in table.cells}
+        found += _trial_runs(
+            cell
+            for cell in self.search
+            if METHODS[cell.method].not_printed
+            and (cell.benchmark, cell.method, cell.buffer) in own
+        )
+        return list(dict.fromkeys(found))
+
+    def runs_of_searches(self) -> list[str]:
+        """The runs of all trials."""
+        return _trial_runs(self.search)
+
+    def only(self, experiment: str) -> Plan:
+        """The part of the plan that makes one experiment's tables and searches.
+
+        Runs keep the identifiers and probes that the whole study gives them. Raises `UserError`
+        that names the experiments where there is no such one.
+        """
+        names = dict.fromkeys([t.experiment for t in self.tables.values()])
+        names |= dict.fromkeys(cell.experiment for cell in self.search)
+        lookup("experiment", names, experiment, f"study {self.study}")
+        tables = {k: t for k, t in self.tables.items() if t.experiment == experiment}
+        search = [cell for cell in self.search if cell.experiment == experiment]
+        needed = {run for table in tables.values() for run in self.runs_of(table)}
+        needed |= set(_trial_runs(search))
+        runs = {name: run for name, run in self.runs.items() if name in needed}
+        changes = {"experiment": experiment, "runs": runs, "tables": tables, "search": search}
+        return self.model_copy(update=changes)
+
+
+def _trial_runs(cells: Iterable[SearchCell]) -> list[str]:
+    runs = [run for cell in cells for trial in cell.trials for run in trial.runs.values()]
+    return list(dict.fromkeys(runs))
 
 
 def expand(params: Params, study_name: str) -> Plan:
@@ -220,6 +261,7 @@ def expand(params: Params, study_name: str) -> Plan:
                             for values in points(experiment.search, method, run.hyperparameters)
                         ]
                         cell = {
+                            "experiment": experiment_name,
                             "benchmark": name,
                             "as_set": run.hyperparameters,
                             "factors": experiment.search.factors,

@@ -71,4 +71,5 @@ class MethodInfo:
     hyperparameters: type[Hyperparameters] = Hyperparameters
     rehearsal: bool = False  # it has a buffer
     source_data: bool = False  # it needs the source's images while it learns
+    not_printed: str | None = None  # a hyperparameter whose value the paper does not print
     switches: Mapping[str, Deviation] = field(default_factory=dict)  # those its loss asks for

@@ -19,4 +19,5 @@ METHOD = MethodInfo(
     hyperparameters=DerppEwcHyperparameters,
     rehearsal=True,
     source_data=True,
+    not_printed="lambda_ewc",
 )
