@@ -229,15 +229,19 @@ def cell_name(cell: Cell | SearchCell) -> str:
     return ".".join(str(part) for part in parts if part is not None)
 
 
-def caption(table: Table, long: Sequence[Row]) -> str:
-    """What the numbers of a table are, in plain text; `FORGETTING` adds what FF is."""
+def caption(table: Table) -> str:
+    """What the numbers of a table are, in plain text."""
     seeds = max(len(cell.runs) for cell in table.cells)
     spread = f" ± sample standard deviation over {seeds} seeds" if seeds > 1 else ""
-    parts = [
-        f"Pretrained on {table.source}.",
+    return (
         f"Final average accuracy{spread}, and final forgetting (FF) in parentheses, in per cent"
-        + ("." if spread else " (one seed: no spread, no interval)."),
-    ]
+        + ("." if spread else " (one seed: no spread, no interval).")
+    )
+
+
+def remarks(table: Table, long: Sequence[Row]) -> str:
+    """What else is to be said below a table; `FORGETTING` adds what FF is."""
+    parts = [f"Pretrained on {table.source}."]
     if table.buffers:
         parts.append(
             "Bold: the highest accuracy among the methods with a buffer, of cells whose runs have "
@@ -256,7 +260,8 @@ def wide(table: Table, long: Sequence[Row]) -> dict[str, Any]:
     """The wide form for a template."""
     return {
         "name": table.name,
-        "caption": caption(table, long),
+        "caption": caption(table),
+        "remarks": remarks(table, long),
         "protocols": [PROTOCOL_TITLES[protocol] for protocol in table.protocols],
         "columns": columns(table),
         "groups": [method_rows(table, long, rehearsal) for rehearsal in (False, True)],
@@ -270,7 +275,9 @@ def write(runs: Runs, table: Table) -> None:
     """
     long = cells(runs, table)
     values = wide(table, long)
-    values["caption"] = f"{table.title}. {values['caption']} {FORGETTING[table.forgetting]}"
+    noted = f" {runs.plan.note}" if runs.plan.note else ""
+    values["caption"] = f"{table.title}. {values['caption']}{noted}"
+    values["remarks"] += f" {FORGETTING[table.forgetting]}"
     file = partial(table_file, runs.plan.study, table.name)
     output.write_long(long, SCHEMA, file)
     output.write_text("table.md.j2", values, file("md"))

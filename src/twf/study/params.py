@@ -273,6 +273,7 @@ class Study(Strict):
     """What is run together and reported together."""
 
     title: str
+    note: str | None = None  # what a reader must know of its numbers, shown beside them
     seeds: Annotated[list[Seed], Field(min_length=1)]
     precision: Precision = "tf32"
     scale: dict[Name, Scale] = Field(default_factory=dict)  # by benchmark

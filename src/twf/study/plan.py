@@ -155,6 +155,7 @@ class Plan(Strict):
 
     study: str
     title: str
+    note: str | None  # what a reader must know of its numbers
     experiment: str | None = None  # the only one, where it is of one
     runs: dict[str, Run]
     tables: dict[str, Table]
@@ -291,7 +292,14 @@ def expand(params: Params, study_name: str) -> Plan:
                 )
                 tables[table.name] = table
     runs = {i: _with_probes(params, r) if i in probed else r for i, r in runs.items()}
-    return Plan(study=study_name, title=study.title, runs=runs, tables=tables, search=search)
+    return Plan(
+        study=study_name,
+        title=study.title,
+        note=study.note,
+        runs=runs,
+        tables=tables,
+        search=search,
+    )
 
 
 def _with_seed(run: Run, seed: int) -> Run:

@@ -16,7 +16,7 @@ import pytest
 from project import PROJECT
 
 from twf.errors import UserError
-from twf.files import PARAMS, figure_file, report_file
+from twf.files import PARAMS, figure_file, report_file, statement_file, table_file
 from twf.results import figures, record, tables
 from twf.results.documents import report, report_runs, statement, summary
 from twf.results.paper import claim_evaluation, comparison
@@ -342,3 +342,24 @@ def test_figures_too_large_for_the_page_are_named(runs, monkeypatch):
     page = make_report(runs)
     assert "results/small/figures/accuracy.main.split-cifar10.svg" in Elements(page).text
     assert "<svg" not in page
+
+
+def test_claims_and_comparison_stand_before_the_other_tables_which_are_folded(page):
+    order = [page.index(f'id="{name}"') for name in ("main-section", "claims", "comparison")]
+    order += [page.index(f'id="{name}"') for name in ("tables", "cells", "runs")]
+    assert order == sorted(order)
+
+
+def test_what_a_reader_must_know_of_a_studys_numbers_is_beside_them(
+    make_plan, write_record, collect
+):
+    plan = make_plan([0], methods=["er"]).model_copy(update={"note": "Toy data."})
+    write_record(plan, next(iter(plan.runs)))
+    runs = collect(plan)
+    assert make_report(runs).index("Toy data.") < make_report(runs).index('id="summary"')
+    (table,) = plan.tables.values()
+    tables.write(runs, table)
+    for ending in ("md", "tex"):
+        assert "Toy data." in table_file(plan.study, table.name, ending).read_text()
+    statement.write(reading.load(PARAMS), runs)
+    assert "**Toy data.**" in statement_file(plan.study).read_text()

@@ -170,8 +170,21 @@ FAA = """[...document.querySelectorAll('#cells tbody tr')].map(row => row.cells[
 HEADER = "document.querySelector('#cells thead th:nth-child(6)')"
 
 
+def wait_for(browser: Browser, question: str) -> None:
+    until = time.monotonic() + TIMEOUT
+    while not browser.ask(question) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert browser.ask(question) is True
+
+
 def test_report_works_in_a_browser(page: Path, browser: Browser):
     browser.open(page)
+    folded = "document.getElementById('cells').closest('details').open"
+    assert browser.ask(folded) is False
+    browser.ask("document.querySelector('.wide td a').click()")
+    wait_for(browser, folded)
+    here = "document.querySelector('nav [aria-current]').hash"
+    wait_for(browser, f"{here} === '#cells-section'")
 
     browser.ask(f"{HEADER}.querySelector('button').click()")
     values = browser.ask(FAA)
@@ -198,10 +211,8 @@ def test_report_works_in_a_browser(page: Path, browser: Browser):
     details = "document.getElementById('run-split-cifar10.er.500.s0').querySelector('details').open"
     assert browser.ask(details) is False
     browser.ask("document.querySelector('#cells a[href=\"#run-split-cifar10.er.500.s0\"]').click()")
-    until = time.monotonic() + TIMEOUT
-    while not browser.ask(details) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert browser.ask(details) is True
+    wait_for(browser, details)
+    wait_for(browser, f"{here} === '#runs-section'")
     assert browser.ask(shown) == 6  # the filter does not hide where a link leads
 
     assert browser.said() == []

@@ -54,6 +54,7 @@ class ShownFigure(NamedTuple):
     path: Path
     svg: Markup | None
     download: Download | None
+    folded: bool = False  # shown where it is asked for
 
 
 def columns(rows: Sequence[Texts]) -> dict[str, str]:
@@ -92,9 +93,12 @@ def write(params: Params, runs: Runs) -> None:
     figures = _figures(plan, sum(len(file.uri) for file in descriptions or []))
     made = {"figures": figures, "describe": descriptions}
     script = _source("report.js")
+    first = next((table.experiment for table in plan.tables.values()), None)
     page = _environment.get_template("report.html.j2").render(
         title=plan.title,
         study=plan.study,
+        note=plan.note,
+        first=first,
         style=_source("report.css"),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -107,7 +111,11 @@ def write(params: Params, runs: Runs) -> None:
         not_made=[f"twf {name} {plan.study}" for name, parts in made.items() if parts is None],
         sections=[
             tables.wide(table, long[name])
-            | {"title": table.title, "figures": (figures or {}).get(name, [])}
+            | {
+                "title": table.title,
+                "experiment": table.experiment,
+                "figures": (figures or {}).get(name, []),
+            }
             for name, table in plan.tables.items()
         ],
         cells=[
@@ -116,7 +124,6 @@ def write(params: Params, runs: Runs) -> None:
             for cell, row in zip(table.cells, long[name], strict=True)
         ],
         compared=[_compared(row) for row in compared],
-        measured=any(row["verdict"] != "not run" for row in compared),
         claims=[claim_evaluation.entry(row) for row in claims],
         searched=[search.entry(result) for result in search.results(runs)],
         run_columns={"Run": "", "Status": "", "Seed": "number"}
@@ -214,6 +221,9 @@ def _figures(plan: Plan, size: int) -> dict[str, list[ShownFigure]] | None:
         size += len(svg) + len(csv) * 4 // 3
         # Text from data is escaped in it, and no script of it would be run.
         shown = Markup(svg[svg.index("<svg") :])  # noqa: S704
-        parts = (shown, _download(data.name, csv)) if size <= PAGE_LIMIT else (None, None)
-        found[row["table"]].append(ShownFigure(f"{row['title']}. {row['note']}", drawing, *parts))
+        fits = size <= PAGE_LIMIT
+        parts = (shown if fits else None, _download(data.name, csv) if fits else None)
+        folded = row["figure"].startswith("matrix.")  # one for each method
+        caption = f"{row['title']}. {row['note']}"
+        found[row["table"]].append(ShownFigure(caption, drawing, *parts, folded))
     return dict(found)

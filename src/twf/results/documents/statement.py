@@ -40,6 +40,7 @@ def write(params: Params, runs: Runs) -> None:
     trials, best, _ = files.search_files(plan.study)
     values = {
         "title": plan.title,
+        "note": plan.note,
         "study": plan.study,
         "status": runs.counts(plan.runs),
         "agreement": summary.agreement(compared, claims),

@@ -62,7 +62,20 @@ function showTarget() {
   }
   const details = target.id.startsWith("run-") && row.querySelector("details");
   if (details) details.open = true;
+  for (let at = row.closest("details"); at; at = at.parentElement.closest("details")) at.open = true;
   target.scrollIntoView();
+}
+
+// The contents mark the section that one reads: the last whose heading has come up to them.
+function markSection() {
+  const links = [...document.querySelectorAll("nav a")];
+  const top = document.querySelector("nav").getBoundingClientRect().bottom + 40;
+  let current = links[0];
+  for (const link of links) {
+    const heading = document.getElementById(link.hash.slice(1));
+    if (heading.getBoundingClientRect().top <= top) current = link;
+  }
+  for (const link of links) link.toggleAttribute("aria-current", link === current);
 }
 
 document.querySelectorAll("table.sortable").forEach(makeSortable);
@@ -72,4 +85,6 @@ for (const filter of document.querySelectorAll(".filter")) {
   filter.hidden = false;
 }
 addEventListener("hashchange", showTarget);
+addEventListener("scroll", markSection, { passive: true });
+markSection();
 showTarget();
