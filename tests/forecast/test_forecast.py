@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -37,7 +36,7 @@ ASKED = Path("asked.txt")
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     """Every run is timed at 10 seconds and 100 MiB, a start-up takes 3; gives who was timed."""
 
-    def cost(params: Params, work: Work, **_: object) -> Cost:
+    def cost(params: Params, work: Work, *_: object) -> Cost:
         with ASKED.open("a") as file:
             file.write(f"{work.run.method}\n")
         return Cost(seconds=10.0, memory_mib=100.0, basis="timed")
@@ -141,22 +140,20 @@ def test_records_of_like_runs_come_first(tiny_inputs, tiny_values, fake) -> None
 def test_a_forecast_that_is_ended_says_and_keeps_what_it_has(
     tiny_project, tiny_values, fake, monkeypatch, ended
 ) -> None:
-    def cost(params: Params, work: Work, **_: object) -> Cost:
+    def cost(params: Params, work: Work, *_: object) -> Cost:
         if work.run.method == "twf":
             if ended != "PATIENCE":
-                os.kill(os.getppid(), signal.Signals[ended])
+                os.kill(os.getpid(), signal.Signals[ended])
             time.sleep(60)
         return Cost(seconds=10.0, memory_mib=100.0, basis="timed")
 
     monkeypatch.setattr(timing, "cost", cost)
-    monkeypatch.setattr(cpu, "cores", lambda: 1)
     monkeypatch.setattr(cache, "PATIENCE", 3.0 if ended == "PATIENCE" else 60.0)
     monkeypatch.setattr(cache, "in_order", lambda works: sorted(works, key=lambda w: w.run.method))
     params, before = Params.model_validate(tiny_values), signal.getsignal(signal.SIGTERM)
     found = forecast_of(params)
     assert (found["unknown"], found["stopped"]) == (["split-target.twf"], ended != "PATIENCE")
     assert len(found["runs"]) == 12
-    assert multiprocessing.active_children() == []
     assert signal.getsignal(signal.SIGTERM) == before
     forecast_of(params)
     assert fake() == []  # the patched one is asked for twf alone
@@ -185,6 +182,27 @@ def test_runs_that_were_not_timed_are_estimated_by_others(tiny_run, tiny_values)
     )
     assert len(order) == 6 and {w.network for w in order[:2]} == {w.network for w in work.values()}
     assert order[-1].run.method == "twf"  # a second kind of a method on a network
+
+
+def test_a_command_stopped_while_it_times_says_what_it_has(tiny_inputs) -> None:
+    """By Ctrl-C, which a terminal sends to all of its processes."""
+    stop = (
+        "import os, signal, sys; sys.argv = 'twf plan --forecast --device cpu'.split()\n"
+        "from twf.forecast import timing\n"
+        "first, last = [], timing.cost\n"
+        "def cost(*words):\n"
+        "    if first: os.killpg(0, signal.SIGINT)\n"
+        "    first.append(last(*words))\n"
+        "    return first[0]\n"
+        "timing.cost = cost\n"
+        "from twf.cli import commands; commands.app()\n"
+    )
+    words = [sys.executable, "-c", stop]
+    done = subprocess.run(words, capture_output=True, text=True, start_new_session=True)
+    assert done.returncode == 0, done.stderr
+    assert "hours of jobs" in done.stdout and "stopped: the same command goes on" in done.stdout
+    assert "Traceback" not in done.stderr and "leaked" not in done.stderr
+    assert len(json.loads(files.CALIBRATION.read_text())["costs"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,34 @@ def test_a_run_is_forecast_to_do_what_it_does(
     assert cost.basis == "timed" and cost.memory_mib > work.data_mib
 
 
+@pytest.mark.parametrize("method", [*METHODS, PRETRAINING])
+def test_a_run_of_a_large_network_is_forecast_by_the_passes_of_a_narrow_one(
+    counting, method, tiny_run, tiny_values, monkeypatch
+) -> None:
+    """Of a network of width 64 no more than four images are ever passed."""
+    tiny_values["sources"]["origin"]["network"]["width"] = 64
+    params = check(tiny_values)
+    run = pretraining(params, "origin")
+    if method != PRETRAINING:
+        run = tiny_run(method, epochs=3, network=params.sources["origin"].network)
+    work = of_run(params, run, IMAGES)
+    directly = timing.cost(params, work, CPU)
+    monkeypatch.setitem(timing.ENOUGH, "cpu", 1.0)
+    timing._pass_costs.cache_clear()
+    widths: list[int] = []
+    whole = timing._whole
+    monkeypatch.setattr(
+        timing,
+        "_whole",
+        lambda p, w, *rest: widths.append(w.run.network.width) or whole(p, w, *rest),
+    )
+    found = timing.cost(params, work, CPU)
+    timing._pass_costs.cache_clear()
+    assert found.seconds == pytest.approx(directly.seconds, rel=0.1)
+    assert (found.basis, widths) == ("passes", [4])
+    assert found.memory_mib > work.data_mib
+
+
 @pytest.mark.parametrize("method", ["lwf", "oewc", "icarl", "twf", "derpp-ewc"])
 def test_fewer_images_give_about_the_same(
     counting, method, tiny_run, tiny_values, monkeypatch
@@ -102,16 +130,16 @@ def test_images_of_a_task_and_of_evaluations(
 def test_batches_are_smaller_where_memory_is_short(tiny_run, tiny_values, monkeypatch) -> None:
     asked = []
 
-    def short(params, work: Work, device, execution, images: int) -> int:
+    def short(params, work: Work, device, execution, images: int, measure) -> tuple:
         asked.append(images)
         if images > 8:
             raise torch.OutOfMemoryError
-        return images
+        return float(images), 0.0, 1.0
 
-    monkeypatch.setattr(timing, "_cost", short)
+    monkeypatch.setattr(timing, "_whole", short)
     work = replace(of_run(check(tiny_values), tiny_run("er"), IMAGES), images=33)
-    assert (timing.cost(check(tiny_values), work, CPU), asked) == (8, [33, 16, 8])
-    monkeypatch.setattr(timing, "_cost", lambda *_: short(*_[:-1], 9))
+    assert (timing.cost(check(tiny_values), work, CPU).seconds, asked) == (8.0, [33, 16, 8])
+    monkeypatch.setattr(timing, "_whole", lambda *_: short(*_[:-2], 9, _[-1]))
     with pytest.raises(torch.OutOfMemoryError):
         timing.cost(check(tiny_values), work, CPU)
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
-from itertools import islice
-from multiprocessing import get_context
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -30,7 +25,6 @@ from twf.study.params import Execution, Params
 from twf.study.types import Strict
 
 PATIENCE = 40.0  # seconds for all timings of a forecast together
-POLL = 0.2  # seconds between two looks whether to stop
 
 Kind = Literal["cpu", "cuda"]
 
@@ -43,23 +37,19 @@ class Cache(Strict):
 
 
 def take(
-    params: Params, works: list[Work], kind: Kind, threads: int, jobs: int, execution: Execution
+    params: Params, works: list[Work], kind: Kind, threads: int, execution: Execution
 ) -> tuple[dict[str, Cost], float | None, bool]:
     """Costs by `Work.kind`, the seconds of a job's start-up, and whether timing was stopped.
 
     What the file does not have is timed now, what matters most first, until `PATIENCE` is spent or
-    Ctrl-C or SIGTERM comes, and added to it. On a CPU as many are timed side by side as `jobs` will
-    run, as these share caches and memory.
+    Ctrl-C or SIGTERM comes, and added to it.
     """
     if kind == "cpu" and "captured" in execution:
         raise UserError("only steps on a GPU are captured: --execution plain or compiled")
-    until, stop = time.monotonic() + PATIENCE, threading.Event()
     cache, device = _load(), device_name(kind, threads)
     keys = {work.kind: _key(work, device, execution) for work in works}
     missing = [work for work in in_order(works) if keys[work.kind] not in cache.costs]
-    numbers = (signal.SIGTERM, signal.SIGINT)  # the latter too: some shells have it ignored
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
-    try:
+    with _until_ended() as ended:
         if device not in cache.start_up:
             cache.start_up[device] = _start_up(kind)
         if missing:
@@ -68,63 +58,42 @@ def take(
             from twf.forecast import timing
 
             torch.set_num_threads(threads)
-            on, at_once = torch.device(kind), jobs if kind == "cpu" else 1
             with progress("timing steps", len(missing)) as advance:
-                call = partial(timing.cost, params, device=on, execution=execution)
-                for work, cost in in_forks(call, missing, at_once, until, stop):
-                    if cost:
-                        cache.costs[keys[work.kind]] = Cost.model_validate_json(cost)
+                for work in missing:
+                    with contextlib.suppress(torch.OutOfMemoryError):
+                        cost = timing.cost(params, work, torch.device(kind), execution)
+                        cache.costs[keys[work.kind]] = cost
                     advance(1, work.run.id)
+    with files.atomic(files.CALIBRATION) as file:
+        file.write_text(cache.model_dump_json(indent=1))
+    known = {name: cache.costs[key] for name, key in keys.items() if key in cache.costs}
+    return known, cache.start_up.get(device), bool(ended - {signal.SIGALRM})
+
+
+@contextlib.contextmanager
+def _until_ended() -> Iterator[set[int]]:
+    """Leave the block, wherever it is, at Ctrl-C, SIGTERM or after `PATIENCE`; yields what came."""
+    ended = set[int]()
+    running = True
+
+    def end(number: int, _: object) -> None:
+        ended.add(number)
+        if running:
+            raise KeyboardInterrupt
+
+    # SIGINT too: some shells have it ignored
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
+    before = {number: signal.signal(number, end) for number in numbers}
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield ended
+    except KeyboardInterrupt:
+        pass
     finally:
+        running = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
-        with files.atomic(files.CALIBRATION) as file:
-            file.write_text(cache.model_dump_json(indent=1))
-    known = {name: cache.costs[key] for name, key in keys.items() if key in cache.costs}
-    return known, cache.start_up.get(device), stop.is_set()
-
-
-def in_forks(
-    call: Callable[[Work], Cost],
-    works: list[Work],
-    at_once: int,
-    until: float,
-    stop: threading.Event,
-) -> Iterator[tuple[Work, str]]:
-    """Call in a fork of this process for each piece of work, so many at once; answers are JSON.
-
-    An answer is empty where the call failed. Forks are killed that have none at `until` (of
-    `time.monotonic`), when told to `stop`, or when the caller ends.
-    """
-    waiting, running = iter(works), dict[int, tuple[Work, Any]]()
-    try:
-        while True:
-            for work in islice(waiting, at_once - len(running)):
-                reading, writing = os.pipe()
-                fork = get_context("fork").Process(target=_answer, args=(call, work, writing))
-                fork.start()
-                os.close(writing)
-                running[reading] = work, fork
-            if not running or stop.is_set() or time.monotonic() > until:
-                return
-            ready, _, _ = select.select(running, [], [], POLL)
-            for pipe in ready:
-                work, fork = running.pop(pipe)
-                with os.fdopen(pipe) as file:
-                    answer = file.read()
-                fork.join()
-                yield work, answer
-    finally:
-        for pipe, (_, fork) in running.items():
-            fork.kill()
-            fork.join()
-            os.close(pipe)
-
-
-def _answer(call: Callable[[Work], Cost], work: Work, pipe: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the process that forked
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.write(pipe, call(work).model_dump_json().encode())
 
 
 def in_order(works: Iterable[Work]) -> list[Work]:

@@ -20,7 +20,7 @@ from twf.data.registry import Splits
 from twf.errors import UserError
 from twf.forecast import cache, disk
 from twf.forecast.cache import Kind
-from twf.forecast.work import MIB, PRETRAINING, Cost, Work, estimated, of_run, pretraining
+from twf.forecast.work import BASES, MIB, PRETRAINING, Cost, Work, estimated, of_run, pretraining
 from twf.gpus import cpu, nvidia, visible
 from twf.results import record
 from twf.study import Plan, Run
@@ -47,7 +47,7 @@ def forecast(
     works = [of_run(params, run, images) for run in runs]
     known = measured(params, images, device, execution)
     rest = [work for work in works if work.kind not in known]
-    timed, start_up, stopped = cache.take(params, rest, kind, threads, jobs, execution)
+    timed, start_up, stopped = cache.take(params, rest, kind, threads, execution)
     known |= {work.kind: (work, timed[work.kind]) for work in rest if work.kind in timed}
     rows: defaultdict[str, list[Cost]] = defaultdict(list)
     rules: dict[str, list[Cost]] = {"pretrain": [], "run": []}
@@ -157,12 +157,19 @@ def show(found: dict[str, Any]) -> None:
     table.add_column("what", no_wrap=True)
     for column in ("runs", "each", "hours"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("known by")
+    table.add_column("known by", overflow="fold")
+    found_by = Counter[str]()
     for row in found["runs"]:
-        each, hours = timedelta(seconds=round(row["seconds"])), f"{row['hours']:.2f}"
-        basis = ", ".join(f"{text}: {runs}" for text, runs in row["basis"].items())
+        days, hours = row["seconds"] / 86400, f"{row['hours']:.2f}"
+        each = f"{days:.1f} days" if days > 1 else timedelta(seconds=round(row["seconds"]))
+        ways = Counter[str]()
+        for text, runs in row["basis"].items():
+            ways[text.partition(" ")[0]] += runs
+        found_by.update(ways)
+        basis = ", ".join(f"{way}: {runs}" for way, runs in ways.items())
         table.add_row(row["name"], str(row["runs"]), str(each), hours, basis)
     console.print(table)
+    console.print("; ".join(f"{way}: {text}" for way, text in BASES.items() if found_by[way]))
     console.print(
         f"{found['hours']:.2f} hours of jobs, {found['wall_hours']:.2f} with {jobs} at once; "
         "preparing data, tables and report not counted"

@@ -17,12 +17,20 @@ PRETRAINING = "pretraining"  # in the place of a run's method
 MIB = 2**20
 
 
+BASES = {
+    "measured": "by records of like runs",
+    "timed": "steps on few images",
+    "passes": "by the images that pass the network",
+    "estimated": "in proportion to other runs",
+}
+
+
 class Cost(Strict):
     """What a run takes on one device, without start-up."""
 
     seconds: float
     memory_mib: float
-    basis: str  # how it is known
+    basis: str  # how it is known; its first word is one of `BASES`
 
 
 @dataclass(frozen=True)
@@ -108,13 +116,13 @@ def estimated(work: Work, known: list[tuple[Work, Cost]]) -> Cost | None:
     for (network, method), (rate, other, cost) in rates.items():
         if method == work.run.method and network == work.network:
             return cost.model_copy(
-                update={"seconds": rate * work.size, "basis": f"from {other.run.id}"}
+                update={"seconds": rate * work.size, "basis": f"estimated from {other.run.id}"}
             )
     for (network, method), (rate, other, _) in rates.items():
         for (here, third), (third_rate, bridge, cost) in rates.items():
             if (method, here) == (work.run.method, work.network) and (network, third) in rates:
                 seconds = work.size * rate * third_rate / rates[network, third][0]
-                basis = f"from {other.run.id} and {bridge.run.id}"
+                basis = f"estimated from {other.run.id} and {bridge.run.id}"
                 return cost.model_copy(update={"seconds": seconds, "basis": basis})
     return None
 

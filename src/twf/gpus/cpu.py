@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -42,6 +43,15 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         for option, value in ((M_MMAP_THRESHOLD, 32 * 2**20), (M_TRIM_THRESHOLD, 2**31 - 1)):
             mallopt(option, value)
+
+
+def forget_peak_memory() -> None:
+    """Have the process's peak of memory count from here, where the system allows it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def cores() -> int:
