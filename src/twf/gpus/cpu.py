@@ -28,9 +28,9 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
 
 @functools.cache
 def multiplies_bfloat16() -> bool:
-    """Whether it has a unit for products of bfloat16 matrices, as Intel's AMX is."""
+    """Whether it has instructions for products of bfloat16 numbers: AMX's, or AVX-512's."""
     flags = Path("/proc/cpuinfo")
-    return flags.exists() and "amx_bf16" in flags.read_text()
+    return flags.exists() and not {"amx_bf16", "avx512_bf16"}.isdisjoint(flags.read_text().split())
 
 
 def keep_freed_memory() -> None:
