@@ -63,6 +63,8 @@ def test_a_study_needs_its_benchmarks_data_its_sources_data_and_their_weights(mo
     loaded = reading.load(PROJECT / "params.yaml")
     assert registry.needed(loaded, study.expand(loaded, "paper")) == list(registry.load())
     assert registry.needed(loaded, study.expand(loaded, "demo")) == []
+    # nor the images that weights in git were trained on
+    assert registry.needed(loaded, study.expand(loaded, "overnight-search")) == ["cifar10"]
 
 
 def test_an_unknown_name_is_answered_with_those_there_are():

@@ -253,6 +253,11 @@ def test_exported_weights_give_the_same_checkpoint_with_and_without_data(trained
     import_weights(checked, "origin", SHARED.absolute(), CPU)  # wherever it lies
     assert CHECKPOINT.read_bytes() == there
 
+    CHECKPOINT.unlink()
+    tiny_values["sources"]["origin"]["weights"] = str(SHARED)  # beside the training that gave them
+    pretraining.pretrain(reading.check(tiny_values), "origin", CPU, 0.0, "plain")
+    assert CHECKPOINT.read_bytes() == there
+
     content = bytearray(SHARED.read_bytes())
     content[-100] ^= 1
     SHARED.write_bytes(content)

@@ -113,7 +113,6 @@ OTHERS: list[tuple[str, Any, list[str]]] = [
         ["er.overrides.0.buffer: 32", f"{SPLIT}.buffers", "16"],
     ),
     (f"{SPLIT}.methods.er", REMOVE, [f"{MAIN}.methods", "'er'", f"{SPLIT}.methods.er"]),
-    (f"{ORIGIN}.weights", "a.safetensors", [ORIGIN, "'data'", "'pretraining'", "'weights'"]),
     (f"{ORIGIN}.data", REMOVE, [ORIGIN, "'data'", "'pretraining'"]),
 ]
 CASES = [

@@ -145,10 +145,10 @@ def prepared(name):
 
 
 def pretrain_input(wildcards):
-    """The published weights, or the data to train on."""
+    """The weights to read, or the data to train on."""
     source = source_of(wildcards)
-    if source.weights is None:
-        return prepared(source.data)
+    if source.trained_on is not None:
+        return prepared(source.trained_on)
     unless_refused(preflight.weights, wildcards.source, source)
     archive = registry.of_file(Path(source.weights))
     if archive is None:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
@@ -19,12 +19,10 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_
 
 from twf import files
 from twf.errors import UserError, lookup
+from twf.study import Plan, needed_data
 from twf.study.params import Name, Params
 from twf.study.reading import UniqueKeyLoader
 from twf.study.types import Count, Strict
-
-if TYPE_CHECKING:
-    from twf.study import Plan
 
 VARIABLE = "TWF_REGISTRY"
 PACKAGED = Path(__file__).with_name("registry.yaml")
@@ -166,8 +164,9 @@ def images_entry(name: str) -> ImagesEntry:
 def needed(params: Params, plan: Plan) -> list[str]:
     """The entries that a study's data sets and sources are made from, in order."""
     sources = [params.sources[name] for name in plan.sources]
-    data = {*plan.data, *(source.data for source in sources if source.data is not None)}
-    archives = [getattr(params.datasets[name], "archive", None) for name in data]
+    archives = [
+        getattr(params.datasets[name], "archive", None) for name in needed_data(params, plan)
+    ]
     archives += [of_file(Path(source.weights)) for source in sources if source.weights is not None]
     return [name for name in load() if name in archives]
 

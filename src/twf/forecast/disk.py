@@ -15,7 +15,7 @@ from twf.data.counts import count
 from twf.errors import UserError
 from twf.forecast.work import MIB as MIB
 from twf.forecast.work import network_mib, pixels_mib
-from twf.study import Plan
+from twf.study import Plan, needed_data
 from twf.study.params import Params
 
 CLOSE = 0.8  # of what is free: a study that needs more is told
@@ -39,10 +39,9 @@ def needed(params: Params, plan: Plan, jobs: int) -> dict[str, float | None]:
     `twf.data.preflight` refuses that.
     """
     sources = {name: params.sources[name] for name in plan.sources}
-    names = sorted({*plan.data, *(s.data for s in sources.values() if s.data is not None)})
     missing = [
         name
-        for name in names
+        for name in needed_data(params, plan)
         if not files.data_file(name).exists()
         and Path(getattr(params.datasets[name], "file", "")).exists()
     ]

@@ -42,7 +42,7 @@ def forecast(
     device, jobs = cache.device_name(kind, threads), jobs_at_once(params, kind, threads)
     images = {name: count(name, params.datasets[name]) for name in status["data"]}
     sources = [name for name, state in status["sources"].items() if state != "done"]
-    runs = [pretraining(params, name) for name in sources if params.sources[name].data is not None]
+    runs = [pretraining(params, name) for name in sources if params.sources[name].trained_on]
     runs += [run for run in plan.runs.values() if status["runs"][run.id]["status"] != "done"]
     works = [of_run(params, run, images) for run in runs]
     known = measured(params, images, device, execution)

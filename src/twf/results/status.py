@@ -14,7 +14,7 @@ from rich.table import Table
 from twf import files
 from twf.errors import UserError
 from twf.results import record
-from twf.study import Plan, Run, expand
+from twf.study import Plan, Run, expand, needed_data
 from twf.study.params import Params
 
 # For agreement with a number of the paper in 80 % of cases, if the true means agree and a cell's
@@ -26,15 +26,13 @@ COLOURS = {"done": "green", "to do": "yellow", "stale": "red", "unreadable": "re
 
 def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
     """Everything `twf plan` says, as plain values."""
-    sources = {name: params.sources[name] for name in plan.sources}
     cells = [cell for table in plan.tables.values() for cell in table.cells]
-    data = sorted({*plan.data, *(s.data for s in sources.values() if s.data is not None)})
     return {
         "study": plan.study,
         "title": plan.title,
         "experiment": plan.experiment,
-        "data": {name: _exists(files.data_file(name)) for name in data},
-        "sources": {name: _exists(files.checkpoint_file(name)) for name in sources},
+        "data": {name: _exists(files.data_file(name)) for name in needed_data(params, plan)},
+        "sources": {name: _exists(files.checkpoint_file(name)) for name in plan.sources},
         "runs": {
             run.id: run.model_dump(mode="json", exclude={"id", "study"})
             | {"digest": run.digest, "status": _run_status(run)}

@@ -104,7 +104,10 @@ class Pretraining(Hyperparameters):
 
 
 class Source(Strict):
-    """Where a pretrained network comes from: trained here on `data`, or read from `weights`."""
+    """Where a pretrained network comes from: trained on `data`, or read from `weights`.
+
+    With both, `weights` are those that this training gave, and are read in place of it.
+    """
 
     network: Network
     data: Name | None = None
@@ -113,11 +116,15 @@ class Source(Strict):
 
     @model_validator(mode="after")
     def _one_origin(self) -> Source:
-        trained = self.data is not None and self.pretraining is not None
-        given = self.data is not None or self.pretraining is not None
-        if (self.weights is None) != trained or (self.weights is not None and given):
-            raise ValueError("give either both 'data' and 'pretraining', or 'weights' alone")
+        trained = self.data is not None
+        if trained != (self.pretraining is not None) or not (trained or self.weights):
+            raise ValueError("give 'data' and 'pretraining' together, or 'weights', or all three")
         return self
+
+    @property
+    def trained_on(self) -> str | None:
+        """The data set that its network is trained on here; None where weights are read."""
+        return self.data if self.weights is None else None
 
 
 class LrDecay(Strict):

@@ -207,6 +207,12 @@ class Plan(Strict):
         return self.model_copy(update=changes)
 
 
+def needed_data(params: Params, plan: Plan) -> list[str]:
+    """The data sets that a plan's runs and the training of its sources need, in order."""
+    trained_on = {params.sources[name].trained_on for name in plan.sources}
+    return sorted({*plan.data, *(data for data in trained_on if data is not None)})
+
+
 def _trial_runs(cells: Iterable[SearchCell]) -> list[str]:
     runs = [run for cell in cells for trial in cell.trials for run in trial.runs.values()]
     return list(dict.fromkeys(runs))
