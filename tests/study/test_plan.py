@@ -162,6 +162,26 @@ def test_another_source_is_in_the_identifier_and_the_benchmarks_own_is_not(value
     assert [t.source for t in planned.tables.values()] == ["origin", "origin", "other"]
 
 
+def test_runs_take_the_networks_of_a_source_in_turn(values):
+    values["studies"]["tiny"]["seeds"] = [0, 1, 2, 5]
+    before = plan(values).runs
+    values["sources"]["origin"]["seeds"] = [3, 4, 9]
+    planned = plan(values)
+    assert planned.runs.keys() == before.keys()
+    assert [planned.runs[f"split-target.er.16.s{n}"].source for n in (0, 1, 2, 5)] == [
+        *("origin", "origin-4", "origin-9", "origin-9")
+    ]
+    assert planned.runs["split-target.er.16.s0"].digest == before["split-target.er.16.s0"].digest
+    assert planned.sources == ["origin", "origin-4", "origin-9"]
+    sources = reading.check(values).sources
+    recipes = [sources[name].pretraining for name in planned.sources]
+    assert [recipe and recipe.seed for recipe in recipes] == [3, 4, 9]
+
+    values["sources"]["origin-4"] = values["sources"]["origin"] | {"seeds": None}
+    with pytest.raises(UserError, match=r"sources\.origin-4.*seed 4"):
+        plan(values)
+
+
 def test_an_experiments_own_seeds_replace_the_studys(values):
     values["studies"]["tiny"]["seeds"] = [0, 1]
     experiments(values)["main"]["seeds"] = [5]

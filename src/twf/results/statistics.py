@@ -6,8 +6,8 @@ which holds the true mean of normal values in 75 % of cases, not in 95 %; for fi
 in 90 %. `student_interval` assumes that the values are normal, and then holds it in 95 % for any
 number from two on. So the first describes a cell, and the second decides verdicts.
 
-All runs that start from a source start from the same pretrained network, so no interval contains
-what another pretraining would change.
+Runs of a source with one network start from the same, so no interval contains what another
+pretraining would change; a source with `seeds` has several.
 """
 
 from __future__ import annotations

@@ -113,12 +113,16 @@ class Source(Strict):
     data: Name | None = None
     pretraining: Pretraining | None = None
     weights: str | None = None
+    # of several networks, which runs take in turn: see `Params.networks`
+    seeds: Annotated[list[Seed], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _one_origin(self) -> Source:
         trained = self.data is not None
         if trained != (self.pretraining is not None) or not (trained or self.weights):
             raise ValueError("give 'data' and 'pretraining' together, or 'weights', or all three")
+        if self.seeds and self.weights:
+            raise ValueError("'weights' are of one network; leave 'seeds' out")
         return self
 
     @property
@@ -309,6 +313,26 @@ class Params(Strict):
     sources: dict[Name, Source]
     benchmarks: dict[Name, Benchmark]
     studies: dict[Name, Study]
+
+    @model_validator(mode="after")
+    def _a_source_for_each_network(self) -> Params:
+        """Where a source has `seeds`, each but the first becomes a source of its own."""
+        for name, source in list(self.sources.items()):
+            for network, seed in zip(self.networks(name), source.seeds or [], strict=False):
+                if network != name and network in self.sources:
+                    raise ValueError(f"sources.{network} has the name of {name}'s with seed {seed}")
+                assert source.pretraining is not None  # `Source` holds this
+                recipe = source.pretraining.model_copy(update={"seed": seed})
+                self.sources[network] = source.model_copy(update={"pretraining": recipe})
+        return self
+
+    def networks(self, source: str) -> list[str]:
+        """The names of a source's networks; a run takes the one at its seed, modulo their number.
+
+        The first has the source's own name, so that more of them change no run with the first.
+        """
+        _, *others = self.sources[source].seeds or [0]
+        return [source, *(f"{source}-{seed}" for seed in others)]
 
     def named_study(self, name: str) -> Study:
         """The study called `name`, or an error that says which there are."""

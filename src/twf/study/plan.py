@@ -245,7 +245,7 @@ def expand(params: Params, study_name: str) -> Plan:
         return identifier
 
     def runs_for(run: Run, seeds: list[int]) -> dict[int, str]:
-        return {seed: run_for(_with_seed(run, seed)) for seed in seeds}
+        return {seed: run_for(_with_seed(params, run, seed)) for seed in seeds}
 
     for experiment_name, experiment in study.experiments.items():
         seeds = experiment.seeds or study.seeds
@@ -308,9 +308,11 @@ def expand(params: Params, study_name: str) -> Plan:
     )
 
 
-def _with_seed(run: Run, seed: int) -> Run:
-    """The same run with a seed, which ends its identifier."""
-    return run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
+def _with_seed(params: Params, run: Run, seed: int) -> Run:
+    """The same run with a seed, which ends its identifier, from the seed's network."""
+    networks = params.networks(run.source)
+    source = networks[seed % len(networks)]
+    return run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed, "source": source})
 
 
 def _with_probes(params: Params, run: Run) -> Run:
