@@ -489,3 +489,13 @@ def test_what_a_gpu_refused_is_tried_again(twf, tiny_inputs, monkeypatch):
         once.setattr(cli.training, "device_for", crowded)
         assert "GPU-a" in mistake(twf(f"run tiny {RUN} --attempt 1"))
     succeed(twf, f"run tiny {RUN} --attempt 2")
+
+
+def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(monkeypatch):
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("twf.engines.warm.hand_over", interrupted)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 130

@@ -13,8 +13,11 @@ from twf.engines import warm
 
 def main() -> None:
     """Run the command line, or have a server do it where Snakemake has started one."""
-    if (status := warm.hand_over()) is not None:
-        sys.exit(status)
-    from twf.cli import commands
+    try:
+        if (status := warm.hand_over()) is not None:
+            sys.exit(status)
+        from twf.cli import commands
 
-    commands.run()
+        commands.run()
+    except KeyboardInterrupt:  # while modules are imported; commands end with a word of their own
+        sys.exit(130)
