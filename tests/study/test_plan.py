@@ -162,6 +162,20 @@ def test_another_source_is_in_the_identifier_and_the_benchmarks_own_is_not(value
     assert [t.source for t in planned.tables.values()] == ["origin", "origin", "other"]
 
 
+def test_the_demo_searches_for_what_the_paper_does_not_print():
+    planned = expand(reading.load(PROJECT / files.PARAMS), "demo")
+    searched = {(c.benchmark, c.method, c.buffer, c.protocol): c for c in planned.search}
+    anchored = 0
+    for table in planned.tables.values():
+        for cell in table.cells:
+            if (name := METHODS[cell.method].not_printed) is not None:
+                found = searched[table.benchmark, cell.method, cell.buffer, cell.protocol]
+                tried = {getattr(trial.hyperparameters, name) for trial in found.trials}
+                assert getattr(found.as_set, name) in tried and len(tried) > 1
+                anchored += 1
+    assert anchored == 2
+
+
 def test_runs_take_the_networks_of_a_source_in_turn(values):
     values["studies"]["tiny"]["seeds"] = [0, 1, 2, 5]
     before = plan(values).runs
