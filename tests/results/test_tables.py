@@ -276,7 +276,7 @@ def test_the_published_number_is_that_of_the_same_pretraining(
     benchmark, source, published, make_plan
 ):
     plan: Plan = make_plan([0], benchmarks=[benchmark], methods=["derpp"], buffers=[500])
-    table = plan.tables[f"main.{benchmark}"].model_copy(update={"source": source})
+    table = plan.tables[f"main.{benchmark}"].model_copy(update={"paper_source": source})
     plan = plan.model_copy(update={"tables": {table.name: table}})
     runs = Runs(plan, record.SCHEMA.empty_table())
     assert cell(runs, "derpp", 500)["published_faa"] == published

@@ -191,6 +191,8 @@ def test_runs_take_the_networks_of_a_source_in_turn(values):
     recipes = [sources[name].pretraining for name in planned.sources]
     assert [recipe and recipe.seed for recipe in recipes] == [3, 4, 9]
 
+    again = reading.check(reading.check(values).model_dump(mode="json", exclude_unset=True))
+    assert again.sources == sources
     values["sources"]["origin-4"] = values["sources"]["origin"] | {"seeds": None}
     with pytest.raises(UserError, match=r"sources\.origin-4.*seed 4"):
         plan(values)

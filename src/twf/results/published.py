@@ -13,7 +13,10 @@ from twf.study.params import Protocol
 
 
 class CellKey(NamedTuple):
-    """What a number is of. `variant` is an experiment's; None is the method as it is."""
+    """What a number is of. `variant` is an experiment's; None is the method as it is.
+
+    `source` is the benchmark's own also where a study takes a smaller one in its place.
+    """
 
     benchmark: str
     source: str
@@ -95,7 +98,7 @@ def key_of(table: Table, cell: Cell) -> CellKey:
     """The key of a cell of a study's table."""
     return CellKey(
         benchmark=table.benchmark,
-        source=table.source,
+        source=table.paper_source,
         method=cell.method,
         variant=cell.variant,
         buffer=cell.buffer,

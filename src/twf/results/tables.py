@@ -86,6 +86,7 @@ def cells(runs: Runs, table: Table) -> list[Row]:
     for cell in table.cells:
         key = key_of(table, cell)
         row = {"table": table.name, **key._asdict(), **measured(runs, cell.runs, cell.protocol)}
+        row["source"] = table.source
         row["untuned"] = untuned.get(key)
         if all(runs.plan.runs[run].pretrained for run in cell.runs.values()):
             row |= _published(key, numbers)

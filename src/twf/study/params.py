@@ -319,11 +319,16 @@ class Params(Strict):
         """Where a source has `seeds`, each but the first becomes a source of its own."""
         for name, source in list(self.sources.items()):
             for network, seed in zip(self.networks(name), source.seeds or [], strict=False):
-                if network != name and network in self.sources:
-                    raise ValueError(f"sources.{network} has the name of {name}'s with seed {seed}")
                 assert source.pretraining is not None  # `Source` holds this
                 recipe = source.pretraining.model_copy(update={"seed": seed})
-                self.sources[network] = source.model_copy(update={"pretraining": recipe})
+                made = source.model_copy(update={"pretraining": recipe})
+                if network != name:
+                    made = made.model_copy(update={"seeds": None})
+                    if self.sources.get(network, made) != made:
+                        raise ValueError(
+                            f"sources.{network} is {name}'s with seed {seed}; rename it"
+                        )
+                self.sources[network] = made
         return self
 
     def networks(self, source: str) -> list[str]:

@@ -104,6 +104,10 @@ class Table(Strict):
     experiment: str
     benchmark: str
     source: str
+    paper_source: (
+        str  # the source that the paper's number is from; `source` where nothing is scaled
+    )
+    reduced: bool  # the study scales its benchmark down
     cells: list[Cell]
     variants: dict[str, str]  # their titles
     forgetting: Fidelity  # F8: the definition that it shows
@@ -292,6 +296,8 @@ def expand(params: Params, study_name: str) -> Plan:
                     experiment=experiment_name,
                     benchmark=name,
                     source=experiment.source or params.benchmark(name, study_name).source,
+                    paper_source=experiment.source or params.benchmarks[name].source,
+                    reduced=name in study.scale,
                     cells=cells,
                     variants={key: variant.title for key, variant in experiment.variants.items()},
                     forgetting=params.fidelity["F8"],

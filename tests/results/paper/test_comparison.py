@@ -14,7 +14,7 @@ from twf import study
 from twf.files import COMPARISON_FORMATS, comparison_file
 from twf.results import record
 from twf.results.output import Row
-from twf.results.paper import comparison
+from twf.results.paper import comparison, order
 from twf.results.runs import Runs
 from twf.results.statistics import Interval
 from twf.study import reading
@@ -132,6 +132,46 @@ def test_the_papers_two_values_of_one_cell_have_a_row_each(make_plan, write_reco
     assert (third["verdict"], fourth["verdict"]) == ("equivalent", "lower")
 
 
+def test_at_reduced_scale_the_order_of_methods_counts(make_plan, write_record, collect):
+    make_plan([0])  # for its folder
+    means = {"er": 67.0, "er-ace": 71.0, "derpp": 71.4, "twf": 83.0}  # the paper's order
+    values = PARAMS.model_dump(mode="json", exclude_unset=True)
+    main = {"title": "Main", "benchmarks": ["split-cifar10"], "methods": ["joint", *means]}
+    values["studies"]["small"] = {
+        "title": "Reduced",
+        "seeds": [0, 1, 2],
+        "scale": {"split-cifar10": {"epochs": 3, "source": "cifar100-w16"}},
+        "experiments": {"main": main | {"buffers": [500]}},
+    }
+    plan = study.expand(reading.check(values), "small")
+
+    def compare(**finals: float) -> tuple[list[Row], Row]:
+        for method, final in finals.items():
+            for seed in range(3):
+                matrix = flat(final + seed / 10)
+                write_record(plan, f"split-cifar10.{method}.500.s{seed}", accuracy_class_il=matrix)
+        rows = comparison.compare(PARAMS, collect(plan))
+        return rows, row_of_cell(order.compare(rows), protocol="class-il")
+
+    rows, found = compare(**means)
+    row = row_of_cell(rows, **ER)
+    assert (row["verdict"], row["source"], row["probability_within"]) == (
+        "reduced",
+        "cifar100",
+        None,
+    )
+    assert row["faa_difference"] == pytest.approx(67.1 - 67.24)
+    assert (found["n_methods"], found["tau"], found["low"], found["high"]) == (4, 1.0, 1.0, 1.0)
+    # the other way round
+    _, found = compare(**dict(zip(means, reversed(means.values()), strict=True)))
+    assert (found["tau"], found["low"], found["high"]) == (-1.0, -1.0, -1.0)
+    # two that nobody can tell apart
+    _, found = compare(**(means | {"er-ace": 71.4, "derpp": 71.39}))
+    assert (found["tau"], found["low"], found["high"]) == pytest.approx((2 / 3, 2 / 3, 1))
+    comparison.write(PARAMS, collect(plan))
+    assert "Kendall" in comparison_file("small", "md").read_text()
+
+
 def test_hours_are_those_on_gpus(make_plan, row_of, write_record, collect):
     plan = make_plan([0, 1, 2], methods=["er"])
     run = "split-cifar10.er.500.s{}".format
@@ -175,7 +215,7 @@ def test_files_hold_the_same_rows(make_plan, write_record, collect):
     assert "| DER++ | split-cifar10 from cifar100 | Class-IL | 500 | 78.42 (20.18) |" in text
     assert "80.00 (0.00) | 80.00 to 80.00 | 2/2 | +1.58 | 0.00 | higher |" in text
     assert "| TwF, CL + FP | split-cifar10" in text
-    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+    assert [line for line in text.splitlines() if line.startswith("## Table")] == [
         f"## Table {number} of the paper" for number in range(1, 6)
     ]
     counts = long["verdict"].value_counts()

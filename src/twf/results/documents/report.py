@@ -26,7 +26,7 @@ from twf.files import (
 from twf.results import output, record, search, tables
 from twf.results.documents import report_runs, summary
 from twf.results.output import Row, Texts, number
-from twf.results.paper import claim_evaluation, comparison
+from twf.results.paper import claim_evaluation, comparison, order
 from twf.results.runs import Runs
 from twf.study import Cell, Plan, Table
 from twf.study.params import PROTOCOLS, Params
@@ -124,6 +124,7 @@ def write(params: Params, runs: Runs) -> None:
             for cell, row in zip(table.cells, long[name], strict=True)
         ],
         compared=[_compared(row) for row in compared],
+        order=[order.entry(row) for row in order.compare(compared)],
         claims=[claim_evaluation.entry(row) for row in claims],
         searched=[search.entry(result) for result in search.results(runs)],
         run_columns={"Run": "", "Status": "", "Seed": "number"}

@@ -123,6 +123,12 @@ def agreement(compared: Sequence[Row], claims: Sequence[Row]) -> list[str]:
     if not measured:
         none = f"None of the {len(compared)} numbers that the paper prints has been measured yet."
         return [none, of_claims]
+    if counts["reduced"]:
+        at_scale = (
+            f"Of the {len(compared)} numbers that the paper prints, {counts['reduced']} have been "
+            "measured at reduced scale, where a difference says nothing of the paper's number."
+        )
+        return [at_scale, of_claims]
     return [
         f"Of the {len(compared)} numbers that the paper prints, {measured} have been measured.",
         f"{counts['equivalent']} agree with the paper: the 95 % interval of our mean lies within "

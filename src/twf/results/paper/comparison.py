@@ -8,6 +8,7 @@ compares Student's 95 % interval of our mean FAA with the paper's value and a ma
     lower        it lies below the margin
     undecided    anything else: the interval crosses an end of the margin, or there is none
                  (one seed), or all runs diverged
+    reduced      the study scales the benchmark down, so a difference is to be expected
     not run      no run has finished or diverged
 
 The margin is `MARGIN`, one point to each side. It has to be wide enough for what the paper leaves
@@ -31,6 +32,7 @@ import pyarrow as pa
 from twf.files import comparison_file, record_file
 from twf.results import output, statistics, tables
 from twf.results.output import Markdown, Row, Texts, number
+from twf.results.paper import order
 from twf.results.published import PUBLISHED_VARIANTS, planned, published
 from twf.results.runs import Outcome, Runs
 from twf.results.statistics import Interval
@@ -40,7 +42,7 @@ from twf.study.params import Params
 
 MARGIN = 1.0  # points of FAA to each side of the paper's value
 
-VERDICTS = ("equivalent", "higher", "lower", "undecided", "not run")
+VERDICTS = ("equivalent", "higher", "lower", "undecided", "reduced", "not run")
 
 SCHEMA = pa.schema(
     [
@@ -69,6 +71,7 @@ SCHEMA = pa.schema(
         ("faa_difference", pa.float64()),  # ours minus the paper's
         ("ff_difference", pa.float64()),
         # That our true mean lies within MARGIN of the paper's number; null with fewer than 2 runs
+        # or at reduced scale
         ("probability_within", pa.float64()),
         ("verdict", pa.string()),  # one of VERDICTS, on FAA
         ("gpu_hours", pa.float64()),  # of its runs on CUDA devices; null without such a run
@@ -80,10 +83,18 @@ SCHEMA = pa.schema(
 )
 
 
-def verdict(published_faa: float, n: int, n_diverged: int, interval: Interval | None) -> str:
+def verdict(
+    published_faa: float,
+    n: int,
+    n_diverged: int,
+    interval: Interval | None,
+    reduced: bool = False,
+) -> str:
     """One of `VERDICTS` for a cell's mean FAA, by the criterion above."""
     if n + n_diverged == 0:
         return "not run"
+    if reduced:
+        return "reduced"
     if interval is None:
         return "undecided"
     low, high = interval.low - published_faa, interval.high - published_faa
@@ -105,8 +116,9 @@ def compare(params: Params, runs: Runs) -> list[Row]:
     others = [
         name
         for name, study in params.studies.items()
-        if name != own and study.best_hyperparameters is None
+        if name != own and study.best_hyperparameters is None and not study.scale
     ]
+    reduced = {table.benchmark for table in runs.plan.tables.values() if table.reduced}
     studies = [(own, planned(runs.plan)), *((o, planned(expand(params, o))) for o in others)]
     long = []
     for cell in published():
@@ -117,6 +129,7 @@ def compare(params: Params, runs: Runs) -> list[Row]:
         row = tables.measured(runs, mine, cell.key.protocol)
         row |= cell.key._asdict() | _cost(runs.outcomes[run] for run in mine.values())
         ours = list(runs.faa(mine, cell.key.protocol).values())
+        scaled = study == own and cell.key.benchmark in reduced
         ends = row["faa_student_low"], row["faa_student_high"]
         interval = None if ends[0] is None else Interval(*ends)
         row |= {
@@ -125,10 +138,10 @@ def compare(params: Params, runs: Runs) -> list[Row]:
             "published_ff": cell.ff,
             "faa_difference": _difference(row["faa_mean"], cell.faa),
             "ff_difference": _difference(row["ff_mean"], cell.ff),
-            "probability_within": statistics.probability_within(
-                ours, cell.faa - MARGIN, cell.faa + MARGIN
-            ),
-            "verdict": verdict(cell.faa, row["n"], row["n_diverged"], interval),
+            "probability_within": None
+            if scaled
+            else statistics.probability_within(ours, cell.faa - MARGIN, cell.faa + MARGIN),
+            "verdict": verdict(cell.faa, row["n"], row["n_diverged"], interval, scaled),
             "n_planned": len(of_cell),
             "study": study,
             "runs": list(of_cell.values()),
@@ -166,6 +179,7 @@ def write(params: Params, runs: Runs) -> None:
         "margin": MARGIN,
         "verdicts": {name: counts[name] for name in VERDICTS},
         "cost": _cost(runs.outcomes[run] for run in sorted(distinct)),
+        "order": [order.entry(row) for row in order.compare(long)],
         "tables": {
             table: [_with_code(entry(row)) for row in rows]
             for table, rows in by_table(long).items()
