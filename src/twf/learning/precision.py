@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import cast, get_args
 
 import torch
 
@@ -17,12 +17,11 @@ def used(precision: str, device: torch.device) -> Precision:
     `auto` is `bf16` on a CPU that multiplies matrices of it, and the default `tf32` elsewhere.
     Raises `UserError` for another name.
     """
-    for name in get_args(Precision):
-        if precision == name != "auto":
-            return name
-    if precision != "auto":
+    if precision not in get_args(Precision):
         raise UserError(f"no precision {precision!r}; there is {', '.join(get_args(Precision))}")
-    return "bf16" if device.type == "cpu" and multiplies_bfloat16() else "tf32"
+    if precision == "auto":
+        return "bf16" if device.type == "cpu" and multiplies_bfloat16() else "tf32"
+    return cast(Precision, precision)
 
 
 def set_precision(precision: str, device: torch.device) -> Precision:
@@ -41,8 +40,8 @@ def set_precision(precision: str, device: torch.device) -> Precision:
 def autocast(precision: Precision, device: torch.device) -> torch.autocast:
     """A context in which products are in bfloat16 where `precision` says so.
 
-    Weights stay in float32; copies of them are not kept between operations, since the same step may
-    be captured in a CUDA graph.
+    Weights stay in float32. On a CPU a weight is cast once for all that a step does with it; on a
+    GPU anew for each operation, since the step may be captured in a CUDA graph.
     """
-    enabled = used(precision, device) == "bf16"
-    return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=False)
+    enabled, cpu = used(precision, device) == "bf16", device.type == "cpu"
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=cpu)
