@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -125,11 +126,20 @@ def idle(folder: Path, target: str = REPORT) -> bool:
 
 
 def pretend(folder: Path, size: int = 1000) -> None:
-    """Fill such a checkout with random bytes as outputs, committed to DVC and git.
+    """`pretend_outputs`, committed to DVC and git."""
+    pretend_outputs(folder, size)
+    call(folder, "dvc", "commit", "--force", "--with-deps", "report@demo")
+    commit(folder)
 
-    Records have the digests that the plan asks for. The digits' arrays have `size` bytes.
+
+def pretend_outputs(folder: Path, size: int = 1000) -> None:
+    """Fill such a checkout with random bytes as outputs.
+
+    Records have the parameters that the plan asks for, data sets a header. The digits' have `size`
+    bytes.
     """
-    planned = study.expand(reading.load(folder / "params.yaml"), "demo")
+    params = reading.load(folder / "params.yaml")
+    planned = study.expand(params, "demo")
     summary = call(folder, "snakemake", REPORT, "--summary")
     for line in summary.splitlines():
         name, _, rest = line.partition("\t")
@@ -137,13 +147,21 @@ def pretend(folder: Path, size: int = 1000) -> None:
             continue
         path = folder / name if "." in Path(name).name else folder / name / "index.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(os.urandom(size if path.name == "digits.safetensors" else 1000))
+        begun = b""
+        if path.parent.name == "data":
+            dataset = params.datasets[path.stem]
+            metadata = {f"{split}_fingerprint": "" for split in ("train", "test")}
+            metadata["classes"] = json.dumps([""] * dataset.classes)
+            images = {"shape": [0, dataset.size]}
+            header = json.dumps({"__metadata__": metadata, "train_images": images}).encode()
+            begun = len(header).to_bytes(8, "little") + header
+        length = size if path.name == "digits.safetensors" else 1000
+        path.write_bytes(begun + os.urandom(length - len(begun)))
     (folder / files.metrics_file("demo")).write_text("{}")
     for run in planned.runs.values():
         row = dict.fromkeys(record.SCHEMA.names) | {"run": run.id, "digest": run.digest}
+        row["provenance"] = json.dumps({"parameters": run.values})
         record.write(folder / files.record_file("demo", run.id), row)
-    call(folder, "dvc", "commit", "--force", "--with-deps", "report@demo")
-    commit(folder)
 
 
 def results(folder: Path, run: str) -> dict[str, Any]:

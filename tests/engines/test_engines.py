@@ -193,6 +193,19 @@ def test_an_experiment_reruns_the_same_and_is_shown_beside_its_commit(project: P
     assert idle(project)
 
 
+def test_records_that_an_experiment_brings_back_are_made_anew(project: Path) -> None:
+    """It begins with a checkout, in place of records that DVC has not seen."""
+    commit(project)
+    change_twf(project, lambda_fp=0.5)
+    call(project, "snakemake", str(files.record_file("demo", TWF)), "--cores", "2")
+    made = results(project, TWF)
+    call(project, "dvc", "exp", "run", "runs-demo")
+    plan = json.loads(call(project, "twf", "plan", "demo", "--json"))
+    assert {run["status"] for run in plan["runs"].values()} == {"done"}
+    assert results(project, TWF) == made
+    assert idle(project, str(files.runs_file("demo")))
+
+
 def test_a_wrong_value_stops_before_the_first_job(fresh: Path) -> None:
     change_twf(fresh, lambda_fp=-1.0, lambda_pf=0.1)
     said = snakemake(fresh, fails=True)

@@ -1,8 +1,15 @@
-"""What `twf plan` says a study can decide."""
+"""Which runs are done, and what `twf plan` says a study can decide."""
 
 from __future__ import annotations
 
-from twf.files import PARAMS
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from twf.data import store
+from twf.files import PARAMS, checkpoint_file, data_file, record_file
 from twf.results import statistics, status
 from twf.results.paper.comparison import MARGIN
 from twf.study import reading
@@ -18,3 +25,76 @@ def test_the_plan_says_how_many_seeds_its_cells_have_and_what_a_verdict_takes(ma
 
 def test_the_seeds_that_agreement_takes_are_those_of_the_statistics():
     assert statistics.seeds_needed(1.0, MARGIN) == status.SEEDS_FOR_AGREEMENT
+
+
+@pytest.fixture
+def run(make_plan, write_record):
+    """A run with its record; the inputs that it was made from are not there."""
+    plan = make_plan([0], methods=["co2l"], buffers=[500])
+    (run,) = plan.runs.values()
+    write_record(plan, run.id)
+    return run
+
+
+def with_inputs(run, write_record, make_plan, **inputs):
+    """Write its record as made from these inputs."""
+    plan = make_plan([0], methods=["co2l"], buffers=[500])
+    made = {"parameters": run.values, "inputs": inputs}
+    write_record(plan, run.id, provenance=json.dumps(made))
+
+
+def test_a_run_is_done_if_its_record_has_the_plans_parameters(run):
+    assert status.of_run(run) == ("done", "")
+    record_file(run.study, run.id).unlink()
+    assert status.of_run(run) == ("to do", "no record")
+
+
+def test_a_stale_run_says_which_parameters_its_record_has(run):
+    changed = run.hyperparameters.changed({"lr": 0.03, "tau": 0.5})
+    other = run.model_copy(update={"hyperparameters": changed, "epochs": 7})
+    state, why = status.of_run(other)
+    assert state == "stale"
+    assert sorted(why.split(", ")) == ["epochs: 50 -> 7", "lr: 0.5 -> 0.03", "tau: 0.07 -> 0.5"]
+    network = run.network.model_copy(update={"width": 16})
+    assert status.of_run(run.model_copy(update={"network": network})) == (
+        "stale",
+        "network.width: 64 -> 16",
+    )
+    many = other.model_copy(update={"network": network, "buffer": None})
+    _, why = status.of_run(many)
+    assert why.startswith("buffer: 500 -> none, ") and why.endswith(", 1 more")
+
+
+def test_a_record_from_another_checkpoint_is_stale_and_a_checkpoint_not_there_says_nothing(
+    run, write_record, make_plan
+):
+    path = checkpoint_file(run.source)
+    path.parent.mkdir()
+    path.write_bytes(b"one")
+    with_inputs(run, write_record, make_plan, checkpoint_sha256=hashlib.sha256(b"one").hexdigest())
+    assert status.of_run(run) == ("done", "")
+    path.write_bytes(b"another")
+    assert status.of_run(run) == ("stale", f"another {path}")
+    path.unlink()
+    assert status.of_run(run) == ("done", "")
+
+
+def test_a_record_from_other_data_is_stale(run, write_record, make_plan):
+    images = np.zeros((4, 2, 2, 3), np.uint8)
+    split = store.Split(images, np.arange(4))
+    path = data_file(run.data)
+    path.parent.mkdir()
+    store.save(path, run.data, store.DataArrays(split, split, list("abcd")))
+    prints = {"train_fingerprint": split.fingerprint, "test_fingerprint": split.fingerprint}
+    with_inputs(run, write_record, make_plan, **prints)
+    assert status.of_run(run) == ("done", "")
+    other = store.Split(images + 1, np.arange(4))
+    store.save(path, run.data, store.DataArrays(split, other, list("abcd")))
+    assert status.of_run(run) == ("stale", f"another {path}")
+
+
+def test_a_record_that_cannot_be_read_is_neither_done_nor_stale(run):
+    path = record_file(run.study, run.id)
+    path.write_bytes(b"torn")
+    state, why = status.of_run(run)
+    assert state == "unreadable" and str(path) in why

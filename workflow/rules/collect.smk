@@ -9,5 +9,7 @@ rule collect:
         "logs/{study}/collect.tsv"
     conda:
         "../../environment.yml"
+    params:
+        runs=lambda w: planned(w.study, plan(w.study).runs),
     shell:
         "twf collect {wildcards.study} > {log} 2>&1"

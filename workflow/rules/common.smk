@@ -11,6 +11,7 @@ from twf import files, study
 from twf.data import preflight, registry
 from twf.engines import environment, object_storage, slurm, warm
 from twf.engines.frozen import Frozen
+from twf.engines.records import Records
 from twf.errors import UserError, lookup
 from twf.forecast import disk
 from twf.gpus import visible
@@ -32,6 +33,7 @@ try:
 except UserError as error:
     raise WorkflowError(str(error))
 PARAMS = FROZEN.params
+RECORDS = Records(workflow)
 # so that it is in Snakemake's report, and sent to jobs on other machines
 workflow.configfiles.append(str(FROZEN.path))
 
@@ -72,13 +74,40 @@ wildcard_constraints:
     table=r"[^/]+\.[^/]+",  # EXPERIMENT.BENCHMARK
 
 
+def or_end(function, *words):
+    """The function's result; a user's mistake ends Snakemake.
+
+    In an input function, a `WorkflowError` is passed over where the output is there, and else comes
+    with a traceback.
+    """
+    try:
+        return function(*words)
+    except UserError as error:
+        sys.exit(f"error: {error}")
+
+
 @cache
 def room_for(name, experiment=None):
     """End the workflow before its first job if the disk of a study, or of one experiment, is small."""
     wanted = plan(name) if experiment is None else plan(name).only(experiment)
-    warning = unless_refused(disk.check, PARAMS, wanted)
+    warning = or_end(disk.check, PARAMS, wanted)
     if warning is not None:
         print(f"warning: {warning}", file=sys.stderr)
+
+
+@cache
+def require_data(name):
+    """Raise `UserError` where a data set is wrong, or is missing and cannot be made."""
+    preflight.data(name, PARAMS.datasets[name])
+
+
+@cache
+def require_network(name):
+    """Raise `UserError` where a source's network is missing and cannot be made."""
+    source = PARAMS.sources[name]
+    if not files.checkpoint_file(name).exists() and source.trained_on is not None:
+        require_data(source.trained_on)
+    preflight.weights(name, source)
 
 
 def run_of(wildcards):
@@ -132,7 +161,7 @@ def data_input(wildcards):
     Both lie where Snakemake was started, as do published weights.
     """
     dataset = data_of(wildcards)
-    unless_refused(preflight.data, wildcards.data, dataset)
+    unless_refused(require_data, wildcards.data)
     if dataset.reader == "official":
         return local(ancient(str(files.receipt_file(dataset.archive))))
     return local(dataset.file) if dataset.reader == "archive" else []
@@ -148,7 +177,11 @@ def pretrain_input(wildcards):
     """The weights to read, or the data to train on."""
     source = source_of(wildcards)
     if source.trained_on is not None:
-        return prepared(source.trained_on)
+        network = files.checkpoint_file(wildcards.source)
+        there = files.data_file(source.trained_on).exists()
+        # an imported network is not trained because its data are prepared for something else
+        needed = there or not RECORDS.came_from_elsewhere(network)
+        return prepared(source.trained_on) if needed else []
     unless_refused(preflight.weights, wildcards.source, source)
     archive = registry.of_file(Path(source.weights))
     if archive is None:
@@ -160,7 +193,9 @@ def pretrain_parameters(wildcards):
     """What the checkpoint depends on beside its input."""
     source = source_of(wildcards)
     augmentation = source.data and PARAMS.datasets[source.data].augmentation
-    return source.model_dump_json(), augmentation and augmentation.model_dump_json()
+    # what is not set is left out: a key that a new version adds trains no network again
+    recipe = source.model_dump_json(exclude_none=True)
+    return recipe, augmentation and augmentation.model_dump_json()
 
 
 def digest(*parts):
@@ -171,6 +206,11 @@ def digest(*parts):
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
+def planned(name, runs):
+    """A hash of what the plan says of some runs: what is made of their records is of a plan."""
+    return digest(*(plan(name).runs[run].parameters for run in runs))
+
+
 def described(name):
     """A hash of what the statement says of params.yaml beside its inputs."""
     streams = {run.benchmark for run in plan(name).runs.values()}
@@ -178,7 +218,14 @@ def described(name):
     return digest(*parts, str(PARAMS.fidelity))
 
 
-def run_data(wildcards):
-    """The data of the benchmark, and of the source if the run needs its images too."""
+def run_input(wildcards):
+    """The data of the benchmark, of the source if the run needs its images too, the checkpoint."""
     run = run_of(wildcards)
-    return [prepared(d) for d in (run.data, run.source_data) if d is not None]
+    data = [name for name in (run.data, run.source_data) if name is not None]
+    made_from = [*map(prepared, data), str(files.checkpoint_file(run.source))]
+    inputs = RECORDS.inputs(run, made_from)
+    if RECORDS.makes(run):
+        for name in data:
+            or_end(require_data, name)
+        or_end(require_network, run.source)
+    return inputs

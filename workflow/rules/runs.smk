@@ -1,9 +1,8 @@
 rule run:
     input:
-        data=run_data,
-        checkpoint=lambda w: files.checkpoint_file(run_of(w).source),
+        run_input,
     output:
-        files.RECORD,
+        update(files.RECORD),  # an older one stays until the new one is there
     log:
         "logs/{study}/runs/{run}.log",
     benchmark:
@@ -15,8 +14,12 @@ rule run:
         gpu=GPU,
         attempt=lambda wildcards, attempt: attempt,
     params:
-        # all that the result depends on: a change here reruns the run
+        # what the record is held to
         parameters=lambda w: run_of(w).parameters,
+        # `output` keeps it out of Snakemake's notes
+        why=lambda wildcards, output: RECORDS.why.get(output[0], ""),
+    message:
+        "run {wildcards.run} of study {wildcards.study}{params.why}"
     shell:
         # exec: a shell would end on SIGTERM without waiting for the command
         "exec twf run {wildcards.study} {wildcards.run}"

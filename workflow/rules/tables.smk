@@ -18,6 +18,7 @@ rule table:
         "../../environment.yml"
     params:
         table=lambda w: digest(table_of(w)),
+        runs=lambda w: planned(w.study, plan(w.study).runs_of(table_of(w))),
     shell:
         "twf table {wildcards.study} {wildcards.table} > {log} 2>&1"
 
@@ -41,6 +42,7 @@ rule search:
         "../../environment.yml"
     params:
         cells=lambda w: digest(*plan(w.study).search),
+        runs=lambda w: planned(w.study, plan(w.study).runs_of_searches()),
     shell:
         "twf search {wildcards.study} > {log} 2>&1"
 
@@ -58,10 +60,7 @@ rule metrics:
     conda:
         "../../environment.yml"
     params:
-        tables=lambda w: [
-            table.model_dump_json() for table in plan(w.study).tables.values()
-        ],
-        search=lambda w: [cell.model_dump_json() for cell in plan(w.study).search],
+        tables=lambda w: digest(*plan(w.study).tables.values(), *plan(w.study).search),
     shell:
         "twf metrics {wildcards.study} > {log} 2>&1"
 

@@ -56,8 +56,10 @@ def plan(
 ) -> None:
     """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
-    `done`: a record with these parameters is there. `stale`: its record has other parameters.
-    `to do`: no record. Next: `snakemake --cores all results/STUDY/report.html` does what remains.
+    `done`: a record with these parameters is there. `stale`: it has other ones, or is of another
+    checkpoint or other data than are there. `to do`: no record.
+
+    Next: `snakemake --cores all results/STUDY/report.html` does what remains.
 
     A forecast goes by the records of like runs on this device, else by steps that it times now, on
     random images: no data need be there. It alone needs `--device`, `--threads` and `--execution`.

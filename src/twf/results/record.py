@@ -139,11 +139,6 @@ def read_losses(study: str) -> dict[str, list[float]]:
     return found
 
 
-def read_digest(path: Path) -> str:
-    """The digest of the parameters that a record was made with."""
-    return str(read(path, ["digest"])["digest"][0].as_py())
-
-
 def collect(records: list[Path], output: Path) -> None:
     """Put the records of a study into one table, a row each, ordered by run."""
     _write_all([read(path) for path in records], output)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections import Counter
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from twf import files
+from twf.data import preflight
 from twf.errors import UserError
 from twf.results import record
 from twf.study import Plan, Run, expand, needed_data
@@ -20,6 +24,8 @@ from twf.study.params import Params
 # For agreement with a number of the paper in 80 % of cases, if the true means agree and a cell's
 # runs have a standard deviation of 1 point: `statistics.seeds_needed`, which would import SciPy.
 SEEDS_FOR_AGREEMENT = 13
+
+SHOWN = 4  # changes that the reason of a stale run names
 
 COLOURS = {"done": "green", "to do": "yellow", "stale": "red", "unreadable": "red"}
 
@@ -34,8 +40,9 @@ def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
         "data": {name: _exists(files.data_file(name)) for name in needed_data(params, plan)},
         "sources": {name: _exists(files.checkpoint_file(name)) for name in plan.sources},
         "runs": {
-            run.id: run.model_dump(mode="json", exclude={"id", "study"})
-            | {"digest": run.digest, "status": _run_status(run)}
+            run.id: run.values
+            | {"digest": run.digest}
+            | dict(zip(("status", "why"), of_run(run), strict=True))
             for run in plan.runs.values()
         },
         "searched": len(plan.search),
@@ -72,14 +79,77 @@ def _exists(path: Path) -> str:
     return "done" if path.exists() else "to do"
 
 
-def _run_status(run: Run) -> str:
+def of_run(run: Run) -> tuple[str, str]:
+    """Whether a run is done, as one of `COLOURS`, and why it is not; empty where it is.
+
+    Its record alone decides, whoever put it there and whatever its time. It is stale where it was
+    made with other parameters than the plan's, or from another checkpoint or other data than those
+    that are there.
+    """
     path = files.record_file(run.study, run.id)
     if not path.exists():
-        return "to do"
+        return "to do", "no record"
     try:
-        return "done" if record.read_digest(path) == run.digest else "stale"
-    except UserError:
-        return "unreadable"
+        (row,) = record.read(path, ["digest", "provenance"]).to_pylist()
+    except UserError as error:
+        return "unreadable", str(error)
+    written = record.provenance(row)
+    changes = []
+    if row["digest"] != run.digest:
+        changes = _changes(written.get("parameters", {}), run.values) or ["other parameters"]
+    if made_from := written.get("inputs"):
+        changes += [f"another {file}" for file in _other_inputs(run, made_from)]
+    more = [f"{len(changes) - SHOWN} more"] if len(changes) > SHOWN else []
+    return ("stale" if changes else "done"), ", ".join([*changes[:SHOWN], *more])
+
+
+def _changes(written: Mapping[str, Any], planned: Mapping[str, Any]) -> list[str]:
+    """What differs, as `lr: 0.05 -> 0.03`."""
+    old, new = _flat(written), _flat(planned)
+    return [
+        f"{key.removeprefix('hyperparameters.')}: {_said(old.get(key))} -> {_said(new.get(key))}"
+        for key in old | new
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _flat(values: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """Nested values by their keys, which dots join."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{place}{key}.")
+        else:
+            flat[f"{place}{key}"] = value
+    return flat
+
+
+def _said(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def _other_inputs(run: Run, made_from: Mapping[str, str]) -> list[Path]:
+    """Those of a run's inputs that are there with another content than its record was made from."""
+    checkpoint, data = files.checkpoint_file(run.source), files.data_file(run.data)
+    there: dict[Path, dict[str, str]] = {}
+    if checkpoint.exists():
+        at = checkpoint.stat()
+        digest = _sha256(checkpoint.absolute(), at.st_mtime_ns, at.st_size)
+        there[checkpoint] = {"checkpoint_sha256": digest}
+    if data.exists():
+        there[data] = preflight.header(data).get("__metadata__", {})
+    return [
+        path
+        for path, now in there.items()
+        if any(made_from[key] != now[key] for key in made_from.keys() & now.keys())
+    ]
+
+
+@cache
+def _sha256(path: Path, time: int, size: int) -> str:
+    """Of a file as it was at a time: the runs of a study share few checkpoints."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def show(status: dict[str, Any]) -> None:

@@ -73,10 +73,14 @@ class Run(Strict):
         return 1 if self.method == "joint" else self.tasks
 
     @property
+    def values(self) -> dict[str, Any]:
+        """All but its names, as plain values: two runs alike in them are one run."""
+        return self.model_dump(mode="json", exclude={"id", "study"})
+
+    @property
     def parameters(self) -> str:
-        """Canonical JSON of all but its names: two runs alike in it are one run."""
-        values = self.model_dump(mode="json", exclude={"id", "study"})
-        return json.dumps(values, sort_keys=True, separators=(",", ":"))
+        """Canonical JSON of `values`."""
+        return json.dumps(self.values, sort_keys=True, separators=(",", ":"))
 
     @property
     def digest(self) -> str:

@@ -1,0 +1,62 @@
+"""Which runs Snakemake makes: those whose records are missing or not the plan's, and no others.
+
+Snakemake goes by modification times and by its notes of earlier jobs. Both say nothing of a record
+that git, DVC or a user has put there. The record itself does: `twf.results.status` reads it for
+Snakemake as it does for `twf plan`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from twf import files
+from twf.results import status
+from twf.study import Run
+
+
+class Records:
+    """The records of the runs that a workflow of Snakemake asks for."""
+
+    def __init__(self, workflow: Any) -> None:
+        self.workflow = workflow
+        self.why: dict[str, str] = {}  # records that are made -> ": " and what is not as planned
+
+    def inputs(self, run: Run, made_from: list[str]) -> list[str]:
+        """What a run is made from, as far as Snakemake is to mind it.
+
+        A record that is missing or not the plan's is forced. One that is the plan's is not made
+        again because its inputs are newer, or have still to be made for other runs; as ever it is
+        if its inputs are made again, or if a user forces it.
+        """
+        from snakemake.io import IOFile, ancient
+
+        if self.workflow.storage_registry.default_storage_provider is not None:
+            return made_from  # records lie there; that none is here says nothing
+        record = files.record_file(run.study, run.id)
+        state, why = status.of_run(run)
+        forced = self.workflow.dag.forcefiles
+        if state in ("to do", "stale"):
+            forced.add(str(record))
+            self.why[str(record)] = f": {why}"
+        if state != "done" or str(record) in forced:
+            return made_from
+        missing = not all(Path(path).exists() for path in made_from)
+        notes = self.workflow.persistence
+        noted = notes.params(IOFile(str(record)))
+        if missing or (noted is not None and repr(run.parameters) not in noted):
+            notes.cleanup_metadata(IOFile(str(record)))  # they are of another record
+        if missing:
+            return []
+        made = record.stat().st_mtime
+        return [ancient(path) if Path(path).stat().st_mtime > made else path for path in made_from]
+
+    def makes(self, run: Run) -> bool:
+        """Whether a run is made because its record, which `inputs` has looked at, asks for it."""
+        return str(files.record_file(run.study, run.id)) in self.why
+
+    def came_from_elsewhere(self, path: Path) -> bool:
+        """Whether a file is there that Snakemake has no notes of: it was imported, for example."""
+        from snakemake.io import IOFile
+
+        return path.exists() and self.workflow.persistence.metadata(IOFile(str(path))) is None

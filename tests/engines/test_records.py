@@ -1,0 +1,149 @@
+"""A record alone says whether its run is made: not its time, its inputs' or Snakemake's notes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from miniature import (
+    ER,
+    FINETUNE,
+    REPORT,
+    TWF,
+    call,
+    change_twf,
+    checkout,
+    copied,
+    idle,
+    miniature,
+    pretend_outputs,
+)
+
+from twf import files, study
+from twf.results import record
+from twf.study import reading
+
+FROM_TEXTURES = "split-digits.twf.16.from-textures.s0"
+LETTERS = files.checkpoint_file("letters")
+
+pytestmark = pytest.mark.slow
+
+
+def path_of(run: str) -> Path:
+    return files.record_file("demo", run)
+
+
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout with pretended outputs, of which Snakemake has notes; runs need images of both."""
+    folder = tmp_path_factory.mktemp("records") / "project"
+    values = miniature()
+    values["studies"]["demo"]["experiments"]["main"]["probes"] = True
+    checkout(folder, values)
+    pretend_outputs(folder)
+    call(folder, "snakemake", "--touch", "--forceall", "--cores", "1", REPORT, "--quiet")
+    return folder
+
+
+@pytest.fixture
+def project(settled: Path, tmp_path: Path) -> Path:
+    """A copy of it for one test."""
+    return copied(settled, tmp_path)
+
+
+def made_anew(folder: Path, target: str = REPORT) -> dict[str, str]:
+    """The runs that Snakemake would make, and why."""
+    said = call(folder, "snakemake", target, "--dry-run")
+    return dict(re.findall(r"run (\S+) of study demo(?:: (.*))?$", said, flags=re.M))
+
+
+def jobs(folder: Path, target: str) -> dict[str, int]:
+    """How many jobs of each rule it would do."""
+    said = call(folder, "snakemake", target, "--dry-run", "--quiet", "rules")
+    return {rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", said, flags=re.M)}
+
+
+def put_record(folder: Path, run: str, **hyperparameters: float) -> None:
+    """Put a record of TwF with other hyperparameters in place of a run's, of the same time."""
+    path, text = folder / path_of(run), (folder / "params.yaml").read_text()
+    time = path.stat().st_mtime_ns
+    change_twf(folder, **hyperparameters)
+    other = study.expand(reading.load(folder / "params.yaml"), "demo").runs[run]
+    (folder / "params.yaml").write_text(text)
+    (row,) = record.read(path).to_pylist()
+    made = {"parameters": other.values}
+    record.write(path, row | {"digest": other.digest, "provenance": json.dumps(made)})
+    os.utime(path, ns=(time, time))
+
+
+def test_a_record_of_other_parameters_is_made_anew_whoever_put_it_there(project: Path) -> None:
+    assert idle(project)
+    put_record(project, TWF, lambda_fp=0.5)
+    assert made_anew(project) == {TWF: "lambda_fp: 0.5 -> 0.05"}
+
+
+def test_a_changed_parameter_is_said_in_few_words(project: Path) -> None:
+    change_twf(project, lambda_fp=0.5)
+    why = "lambda_fp: 0.05 -> 0.5"
+    assert made_anew(project) == {TWF: why, FROM_TEXTURES: why}
+    assert len(call(project, "snakemake", "--dry-run", REPORT)) < 10_000
+
+
+def test_a_record_of_the_plan_is_left_alone_though_notes_say_otherwise(project: Path) -> None:
+    for run in (TWF, FROM_TEXTURES):
+        put_record(project, run, lambda_fp=0.5)
+    change_twf(project, lambda_fp=0.5)
+    needed = jobs(project, REPORT)
+    assert "run" not in needed
+    assert needed["collect"] == 1  # what was made of them is of other records
+
+
+def test_a_missing_record_is_made_though_all_that_follows_is_there(project: Path) -> None:
+    (project / path_of(ER)).unlink()
+    assert made_anew(project) == {ER: "no record"}
+
+
+def test_in_a_clone_only_missing_runs_are_made(project: Path) -> None:
+    """Records are there, and imported networks that are newer; no data, and no notes."""
+    shutil.rmtree(project / ".snakemake")
+    for path in (project / LETTERS.parent).iterdir():
+        path.touch()
+    assert jobs(project, str(files.runs_file("demo"))) == {}
+    for path in (project / "data").iterdir():
+        path.unlink()
+    (project / path_of(FINETUNE)).unlink()
+    (project / files.runs_file("demo")).unlink()
+    runs = str(files.runs_file("demo"))
+    assert jobs(project, runs) == {"data": 2, "run": 1, "collect": 1, "total": 4}
+    assert made_anew(project, runs) == {FINETUNE: "no record"}
+
+
+def test_a_network_trained_anew_is_followed_by_its_runs(project: Path) -> None:
+    text = (project / "params.yaml").read_text()
+    (project / "params.yaml").write_text(text.replace("lr: 0.1\n", "lr: 0.2\n", 1))
+    assert jobs(project, REPORT)["pretrain"] == 1
+    assert set(made_anew(project)) == {FINETUNE, ER, TWF}
+
+
+def test_a_record_stays_until_there_is_another(project: Path) -> None:
+    """The pretended network cannot be read: so the run fails."""
+    put_record(project, TWF, lambda_fp=0.5)
+    before = (project / path_of(TWF)).read_bytes()
+    said = call(project, "snakemake", str(path_of(TWF)), "--cores", "1", fails=True)
+    assert f"run {TWF} of study demo: lambda_fp: 0.5 -> 0.05" in said
+    assert (project / path_of(TWF)).read_bytes() == before
+
+
+def test_what_is_lacking_is_one_message(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a record is missing, and where one is there that is not the plan's."""
+    put_record(project, TWF, lambda_fp=0.5)
+    (project / "data/digits.safetensors").write_bytes(b"torn")
+    monkeypatch.setenv("TWF_MIRROR", str(project / "nowhere"))
+    for words, named in (((REPORT,), "data/digits.safetensors"), ((), "TWF_MIRROR")):
+        said = call(project, "snakemake", *words, "--dry-run", fails=True)
+        assert said.count("error: ") == said.count(named) == 1
+        assert "Traceback" not in said and "Exception" not in said
