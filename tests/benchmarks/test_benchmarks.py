@@ -158,7 +158,7 @@ def test_a_ratio_is_the_quotient_of_its_parts(params, checkout, torchvision):
     ("benchmark", "method", "named"),
     [
         ("split-target", "twf", "--reference .*twf on split-target"),
-        ("split-cifar10", "co2l", "--reference .*co2l on split-cifar10"),
+        ("split-cifar10", "derpp-ewc", "--reference .*derpp-ewc on split-cifar10"),
         ("split-cifar10", "twf", "checkout"),
     ],
 )
@@ -209,7 +209,7 @@ def test_the_parts_have_rates(params, run):
 def test_all_ways_to_map_by_task_are_compared_and_give_the_same(params, run):
     rows = conditioning.measure(params, run, CPU, SMALLEST)
     assert [row["way"] for row in rows[:3]] == list(conditioning.WAYS)
-    assert len(rows) == 3 * 5, "a row per way and tap"
+    assert len(rows) == 3 * 5, "a row per way and layer"
     layer = TaskLinear(3, 4, 6, 1.0)
     x, task = torch.randn(7, 4), torch.tensor([0, 2, 2, 1, 0, 1, 2])
     first, *others = [way(layer, x, task) for way in conditioning.WAYS.values()]

@@ -153,13 +153,13 @@ def test_evaluation_is_in_evaluation_mode_and_training_in_training_mode(train, m
     from twf.learning.models.resnet import ResNet
 
     modes = []
-    taps = ResNet.taps
+    layers = ResNet.layers
 
     def spy(self: ResNet, images: torch.Tensor) -> list[torch.Tensor]:
         modes.append("train" if self.training else "evaluate")
-        return taps(self, images)
+        return layers(self, images)
 
-    monkeypatch.setattr(ResNet, "taps", spy)
+    monkeypatch.setattr(ResNet, "layers", spy)
     train("finetune", epochs=1)
     assert modes == ["evaluate"] + ["train", "train", "evaluate"] * 2
 

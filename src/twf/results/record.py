@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
         ("accuracy_class_il", _matrix),
         ("accuracy_task_il", _matrix),
         # before training and after each phase, where the run is probed; empty elsewhere
-        ("cka", _matrix),  # of each tap with the initial network, from 0 to 1
+        ("cka", _matrix),  # of each layer with the initial network, from 0 to 1
         ("nearest_neighbours", _matrix),  # per cent on the source over Layers 3 and 4
         ("history", pa.list_(_epoch)),
         ("seconds", pa.float64()),  # the whole run, start-up excluded

@@ -48,11 +48,11 @@ def test_few_neighbours_are_all_of_them():
 
 
 def test_the_nearest_neighbours_are_over_layers_3_and_4(monkeypatch):
-    """Of the five taps, those whose features tell the classes apart are the last two."""
+    """Of the five layers, those whose features tell the classes apart are the last two."""
     labels = torch.arange(40) % 2
     blind, seeing = torch.ones(40, 2), torch.eye(2)[labels]
-    taps = [blind, blind, blind, seeing, seeing]
-    monkeypatch.setattr(similarity, "tap_features", lambda *_, **__: taps)
+    layers = [blind, blind, blind, seeing, seeing]
+    monkeypatch.setattr(similarity, "layer_features", lambda *_, **__: layers)
     probe = Probe.__new__(Probe)
     probe.source = SourceData(torch.zeros(40), labels, None, None)
     probe.queries, probe.query_labels = torch.zeros(40), labels

@@ -35,17 +35,17 @@ class LookUp(nn.Module):
 
     def __init__(self, logits: Tensor) -> None:
         super().__init__()
-        self.tap_channels = [4]
+        self.layer_channels = [4]
         self.logits = nn.Parameter(logits)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.classify(self.taps(images)[-1])
+        return self.classify(self.layers(images)[-1])
 
-    def taps(self, images: Tensor) -> list[Tensor]:
+    def layers(self, images: Tensor) -> list[Tensor]:
         return [images[:, :1].expand(-1, 4, SIDE, SIDE)]
 
-    def classify(self, last_tap: Tensor) -> Tensor:
-        return self.logits[last_tap[:, 0, 0, 0].long()]
+    def classify(self, last_layer: Tensor) -> Tensor:
+        return self.logits[last_layer[:, 0, 0, 0].long()]
 
 
 class Identity:

@@ -200,7 +200,7 @@ def test_what_shares_a_pass_shares_its_batch_statistics(method, monkeypatch, nam
     made.begin_task(task_of(0))
     step(made, batches(task_of(0))[0])
     seen = []
-    spy(monkeypatch, ResNet, "taps", lambda _, network, images: seen.append(len(images)))
+    spy(monkeypatch, ResNet, "layers", lambda _, network, images: seen.append(len(images)))
     made.loss(batches(task_of(0))[1])
     assert seen == sizes
 
@@ -290,7 +290,7 @@ def test_twfs_sibling_uses_batch_statistics_from_the_second_task_on(twf, monkeyp
         if network is twf.propagation.sibling:
             modes.setdefault(twf.task, set()).add(network.bn1.training)
 
-    spy(monkeypatch, ResNet, "taps", tell)
+    spy(monkeypatch, ResNet, "layers", tell)
     statistics = twf.propagation.sibling.bn1.running_mean.clone()
     learn(twf, range(1))
     assert torch.equal(twf.propagation.sibling.bn1.running_mean, statistics)
@@ -300,9 +300,9 @@ def test_twfs_sibling_uses_batch_statistics_from_the_second_task_on(twf, monkeyp
 
 
 def test_twfs_gates_are_trained_with_the_network(twf):
-    before = {name: t.detach().clone() for name, t in twf.propagation.taps.named_parameters()}
+    before = {name: t.detach().clone() for name, t in twf.propagation.layers.named_parameters()}
     learn(twf, range(1))
-    for name, parameter in twf.propagation.taps.named_parameters():
+    for name, parameter in twf.propagation.layers.named_parameters():
         if name.endswith(("w1.weight", "w3.weight", "to_logits.weight")):  # [tasks, out, in]
             assert not torch.equal(parameter[0], before[name][0]), name
             assert torch.equal(parameter[2], before[name][2]), f"{name}: task 2 is to come"
@@ -313,7 +313,7 @@ def test_twfs_gates_get_gradients_of_their_own_task_alone(twf):
     twf.begin_task(task_of(1))
     made = twf.loss(Batch(task_of(1).images[:BATCH], task_of(1).labels[:BATCH], torch.arange(8)))
     sum(made.terms.values()).backward()
-    for propagation in twf.propagation.taps:
+    for propagation in twf.propagation.layers:
         for name, parameter in propagation.named_parameters():
             assert parameter.grad is not None, name
         gradient = propagation.to_logits.weight.grad  # [tasks, 2 C, C]
@@ -347,7 +347,7 @@ def test_twfs_losses_see_no_logits_of_other_tasks_and_replay_none_to_come(twf, t
 
 
 def pack_slowly(masks: list[np.ndarray]) -> np.ndarray:
-    """Gates `[C, h, w]` of each tap as one row of bytes."""
+    """Gates `[C, h, w]` of each layer as one row of bytes."""
     bits = np.concatenate([mask.ravel() for mask in masks]).astype(np.uint8)
     return np.packbits(bits, bitorder="little")
 
@@ -357,7 +357,7 @@ def test_twf_stores_the_streams_gates_as_they_were_sampled(twf):
     learn(twf, range(1))
     twf.begin_task(task_of(1))
     gates = []
-    for propagation in twf.propagation.taps:
+    for propagation in twf.propagation.layers:
         propagation.register_forward_hook(lambda _, __, loss: gates.append(loss.gate.numpy()))
     made = twf.loss(batches(task_of(1))[0])
     assert [gate.shape for gate in gates] == [
@@ -380,7 +380,7 @@ def test_twf_replays_each_images_own_stored_gates_moved_with_it(twf, monkeypatch
     twf.begin_task(task_of(1))
     drawn, replayed = [], []
     spy(monkeypatch, twf.reservoir, "draw", lambda rows, _: drawn.append(rows))
-    for propagation in twf.propagation.taps:
+    for propagation in twf.propagation.layers:
         propagation.register_forward_pre_hook(lambda _, inputs: replayed.append(inputs))
     twf.loss(batches(task_of(1))[0])
     for i, masks in enumerate(drawn[0]["masks"]):
@@ -396,10 +396,10 @@ def likeliest_slowly(twf: Any, image: Tensor, task: int) -> list[np.ndarray]:
     """The likeliest gates of one unaugmented image at the size they are stored at."""
     normalised = (image[None].float() / 255 - 0.5) / 0.25
     masks = []
-    for propagation, tap in zip(
-        twf.propagation.taps, twf.propagation.sibling.taps(normalised), strict=True
+    for propagation, layer in zip(
+        twf.propagation.layers, twf.propagation.sibling.layers(normalised), strict=True
     ):
-        first, second = propagation.logits(tap, torch.tensor([task]))[0].unbind(1)  # [C, H, W]
+        first, second = propagation.logits(layer, torch.tensor([task]))[0].unbind(1)  # [C, H, W]
         gate = (first >= second).numpy()
         masks.append(gate[:, ::2, ::2] if gate.shape[-1] >= 16 else gate)
     return masks
@@ -418,8 +418,8 @@ def test_at_a_tasks_end_twf_stores_recomputed_gates_astray(twf, last):
 
     assert twf.propagation.sibling.training == (last > 0)
     twf.propagation.sibling.eval()
-    assert all(module.training for module in twf.propagation.taps.modules())
-    twf.propagation.taps.eval()
+    assert all(module.training for module in twf.propagation.layers.modules())
+    twf.propagation.layers.eval()
     wrong_bits = 0
     for start in range(0, filled - BATCH + 1, BATCH):
         rows = range(start, start + BATCH)
@@ -438,11 +438,13 @@ def test_at_a_tasks_end_twf_stores_recomputed_gates_astray(twf, last):
 def test_recomputing_gates_leaves_images_labels_and_logits_alone(twf):
     learn(twf, range(2), end_last=False)
     before = {name: rows.clone() for name, rows in twf.reservoir.rows.items()}
-    statistics = {name: t.clone() for name, t in twf.propagation.taps.state_dict().items()}
+    statistics = {name: t.clone() for name, t in twf.propagation.layers.state_dict().items()}
     twf.end_task(task_of(1))
     for name in ("images", "labels", "logits"):
         assert torch.equal(twf.reservoir.rows[name], before[name])
-    assert all(torch.equal(t, statistics[n]) for n, t in twf.propagation.taps.state_dict().items())
+    assert all(
+        torch.equal(t, statistics[n]) for n, t in twf.propagation.layers.state_dict().items()
+    )
 
 
 def test_a_chunk_without_images_of_the_task_keeps_its_gates(twf):

@@ -11,7 +11,7 @@ from twf.learning.randomness import Random
 
 
 def golden_module(case: dict, dtype: torch.dtype) -> FeaturePropagation:
-    """A tap's module with the golden case's parameters."""
+    """A layer's module with the golden case's parameters."""
     tasks, channels = int(case["n_tasks"]), case["student"].shape[1]
     module = FeaturePropagation(tasks, channels).to(dtype)
     with torch.no_grad():

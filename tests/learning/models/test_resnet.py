@@ -17,19 +17,19 @@ def test_golden_resnet18(golden, dtype, close):
     with torch.no_grad():
         for key, parameter in zip(names, parameters.values(), strict=True):
             parameter.copy_(case[key])
-    taps = network.train().taps(case["images"].to(dtype))
-    close(network.classify(taps[-1]), case["logits"])
-    for i, tap in enumerate(taps):
-        close(tap.mean(dim=(2, 3)), case[f"pre_activation{i}_channel_means"])
-        close(tap.std(dim=(2, 3)), case[f"pre_activation{i}_channel_stds"])
+    layers = network.train().layers(case["images"].to(dtype))
+    close(network.classify(layers[-1]), case["logits"])
+    for i, layer in enumerate(layers):
+        close(layer.mean(dim=(2, 3)), case[f"pre_activation{i}_channel_means"])
+        close(layer.std(dim=(2, 3)), case[f"pre_activation{i}_channel_stds"])
 
 
 def test_resnet50_has_the_shapes_of_the_imagenet_network():
     network = ResNet(Network(architecture="resnet50", width=64), classes=1000)
     assert sum(p.numel() for p in network.parameters()) == 25_557_032  # torchvision's count
     with torch.no_grad():
-        taps = network.eval().taps(torch.zeros(1, 3, 224, 224))
-    assert [tuple(tap.shape[1:]) for tap in taps] == [
+        layers = network.eval().layers(torch.zeros(1, 3, 224, 224))
+    assert [tuple(layer.shape[1:]) for layer in layers] == [
         (64, 112, 112),
         (256, 56, 56),
         (512, 28, 28),

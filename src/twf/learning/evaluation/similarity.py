@@ -48,13 +48,13 @@ def nearest_neighbour_accuracy(
 
 
 @torch.no_grad()
-def tap_features(network: ResNet, augment: Augment, images: Tensor, pool: bool) -> list[Tensor]:
+def layer_features(network: ResNet, augment: Augment, images: Tensor, pool: bool) -> list[Tensor]:
     """The five maps after their activation, of unaugmented uint8 images, flattened or averaged."""
     parts = []
     for part in images.split(BATCH):
-        maps = [F.relu(tap) for tap in network.taps(augment.normalise(part))]
+        maps = [F.relu(layer) for layer in network.layers(augment.normalise(part))]
         parts.append([m.mean(dim=(2, 3)) if pool else m.flatten(1) for m in maps])
-    return [torch.cat(tap) for tap in zip(*parts, strict=True)]
+    return [torch.cat(layer) for layer in zip(*parts, strict=True)]
 
 
 class Probe:
@@ -75,21 +75,21 @@ class Probe:
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
         self.images = images[order[:CKA_IMAGES].to(images.device)]
         self.augment = augment
-        self.initial = tap_features(deepcopy(initial).eval(), augment, self.images, pool=False)
+        self.initial = layer_features(deepcopy(initial).eval(), augment, self.images, pool=False)
         self.source = source
         self.queries = to_device(source_dataset.test_images, images.device)
         self.query_labels = source_dataset.test_labels.to(images.device)
 
     def cka(self, network: ResNet) -> list[float]:
-        """Linear CKA of each tap's activations with the initial network's."""
-        now = tap_features(network, self.augment, self.images, pool=False)
+        """Linear CKA of each layer's activations with the initial network's."""
+        now = layer_features(network, self.augment, self.images, pool=False)
         pairs = zip(self.initial, now, strict=True)
         return [linear_cka(then, later).item() for then, later in pairs]
 
     def nearest_neighbours(self, network: ResNet) -> list[float]:
         """Accuracy on the source by nearest neighbours over Layer 3 and over Layer 4, per cent."""
-        bank = tap_features(network, self.source.augment, self.source.images, pool=True)
-        queries = tap_features(network, self.source.augment, self.queries, pool=True)
+        bank = layer_features(network, self.source.augment, self.source.images, pool=True)
+        queries = layer_features(network, self.source.augment, self.queries, pool=True)
         return [
             nearest_neighbour_accuracy(
                 bank[layer], self.source.labels, queries[layer], self.query_labels

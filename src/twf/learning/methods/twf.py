@@ -38,7 +38,7 @@ class Twf(Rehearsal[TwfHyperparameters]):
 
     def modules(self) -> Iterator[nn.Module]:
         yield self.learner.network
-        yield self.propagation.taps
+        yield self.propagation.layers
 
     def begin_task(self, task: Task) -> None:
         super().begin_task(task)
@@ -55,8 +55,8 @@ class Twf(Rehearsal[TwfHyperparameters]):
             labels = torch.cat([labels, replay["labels"]])
         place = learner.augment.place(len(images), learner.generators["augmentation"])
         inputs = learner.augment.at(images, place)
-        taps = learner.network.taps(inputs)
-        logits = learner.network.classify(taps[-1])
+        layers = learner.network.layers(inputs)
+        logits = learner.network.classify(layers[-1])
 
         terms = {"stream": self._stream_loss(logits[:stream], batch.labels)}
         if replay is not None:
@@ -70,7 +70,7 @@ class Twf(Rehearsal[TwfHyperparameters]):
             stored = self.propagation.stored(replay["masks"], learner.augment, place[stream:])
 
         distance, mask_replay, diversity, masks = self.propagation(
-            taps,
+            layers,
             self.propagation.teach(inputs),
             labels // learner.classes_per_task,
             stream,

@@ -1,6 +1,6 @@
 """Feature propagation: which units of the sibling's map the learner should match, and the loss.
 
-One `FeaturePropagation` per tap. `N` images, `T` tasks, `C` channels; equation numbers are the
+One `FeaturePropagation` per layer. `N` images, `T` tasks, `C` channels; equation numbers are the
 paper's. Where paper and published code differ, a switch decides (F3 to F5, F7, F10).
 """
 
@@ -24,7 +24,7 @@ HALVED_FROM = 16  # maps this wide or wider are stored at half size
 
 
 class PropagationLoss(NamedTuple):
-    """The three terms of one tap, unweighted (scalars), and the gates `[N, C, H, W]` in {0, 1}."""
+    """The three terms of a layer, unweighted (scalars), and the gates `[N, C, H, W]` in {0, 1}."""
 
     distance: Tensor
     mask_replay: Tensor
@@ -33,7 +33,7 @@ class PropagationLoss(NamedTuple):
 
 
 class FeaturePropagation(nn.Module):
-    """The gates of one tap and their loss terms.
+    """The gates of one layer and their loss terms.
 
     `paper` are the switches that stand at what the paper says; the others follow the published
     code.

@@ -14,7 +14,7 @@ from twf.learning.replay.masks import MaskPacker
 
 
 class Propagation(nn.Module):
-    """The sibling and the gates of its five taps; only the gates are trained.
+    """The sibling and the gates of its five layers; only the gates are trained.
 
     `paper` are the switches (F1 to F17) that stand at what the paper says.
     """
@@ -24,11 +24,11 @@ class Propagation(nn.Module):
         self.paper = paper
         self.image_size = image_size
         self.sibling = frozen_copy(network)
-        channels = self.sibling.tap_channels
-        self.taps = nn.ModuleList(FeaturePropagation(tasks, c, paper) for c in channels)
+        channels = self.sibling.layer_channels
+        self.layers = nn.ModuleList(FeaturePropagation(tasks, c, paper) for c in channels)
         with torch.no_grad():
             blank = torch.zeros(1, 3, image_size, image_size)
-            self.sides = [tap.shape[-1] for tap in self.sibling.cpu().taps(blank)]
+            self.sides = [layer.shape[-1] for layer in self.sibling.cpu().layers(blank)]
         stored = [gates.stored_size(side) for side in self.sides]
         self.packer = MaskPacker([(c, s, s) for c, s in zip(channels, stored, strict=True)])
 
@@ -39,7 +39,7 @@ class Propagation(nn.Module):
     @torch.no_grad()
     def teach(self, inputs: Tensor) -> list[Tensor]:
         """The sibling's five maps before an activation, `[N, C_l, H_l, W_l]`."""
-        return self.sibling.taps(inputs)
+        return self.sibling.layers(inputs)
 
     def stored(self, packed: Tensor, augment: Augment, placement: Placement) -> list[Tensor]:
         """Packed gates, uint8 `[N, bytes]`, moved with their images: `[N, C_l, h_l, w_l]`."""
@@ -58,16 +58,16 @@ class Propagation(nn.Module):
         stored: list[Tensor] | None,
         generator: Random,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Distance, mask replay and diversity over all taps, and the stream's gates, packed.
+        """Distance, mask replay and diversity over all layers, and the stream's gates, packed.
 
         `task` is each image's (`[N]` int64). The first `stream` images are new ones, and their
         gates come packed; the others are replayed, and their gates were `stored`.
-        Terms are averaged over taps; by F7 the paper sums the distance over them.
+        Terms are averaged over layers; by F7 the paper sums the distance over them.
         """
-        replayed = [None] * len(self.taps) if stored is None else stored
+        replayed = [None] * len(self.layers) if stored is None else stored
         losses = [
-            tap(s, t, task, stream, current, m, generator)
-            for tap, s, t, m in zip(self.taps, student, teacher, replayed, strict=True)
+            layer(s, t, task, stream, current, m, generator)
+            for layer, s, t, m in zip(self.layers, student, teacher, replayed, strict=True)
         ]
         distance = torch.stack([loss.distance for loss in losses])
         return (
@@ -87,7 +87,7 @@ class Propagation(nn.Module):
         of the current task, the likeliest gates of the (i mod n)-th go to row i, whatever its task.
         `masks`: uint8 `[n, bytes]`, `images`: normalised, without augmentation.
         """
-        modes = [(module, module.training) for module in (self.sibling, self.taps)]
+        modes = [(module, module.training) for module in (self.sibling, self.layers)]
         self.eval()
         for start in range(0, len(masks) // size * size, size):
             rows = torch.arange(start, start + size, device=masks.device)
@@ -95,8 +95,8 @@ class Propagation(nn.Module):
             if len(own):
                 teacher = self.teach(images[own])
                 likeliest = [
-                    gates.to_stored_size(gates.likeliest_gate(tap.logits(t, task[own])))  # type: ignore[operator]
-                    for tap, t in zip(self.taps, teacher, strict=True)
+                    gates.to_stored_size(gates.likeliest_gate(layer.logits(t, task[own])))  # type: ignore[operator]
+                    for layer, t in zip(self.layers, teacher, strict=True)
                 ]
                 masks[rows] = self.packer.pack(likeliest)[rows % len(own)]
         for module, training in modes:

@@ -1,7 +1,7 @@
-"""ResNets with the five taps that TwF reads.
+"""ResNets with the five layers that TwF reads.
 
 ResNet-18 has the CIFAR stem (3x3, stride 1, no pooling), ResNet-50 the ImageNet one (7x7, stride 2,
-then pooling). The taps are the maps before an activation: after the first normalisation, and the
+then pooling). The layers are the maps before an activation: after the first normalisation, and the
 sum before the last ReLU of each of the four stages.
 """
 
@@ -93,7 +93,7 @@ class ResNet(nn.Module):
     """A ResNet over RGB images `[N, 3, H, W]`, with a linear classifier over `classes`.
 
     A block takes the map before the activation of the block below, so that a stage's output *is*
-    its tap. In the first stage of ResNet-50 the activation comes before the pooling; applying it
+    its layer. In the first stage of ResNet-50 the activation comes before the pooling; applying it
     once more changes nothing.
     """
 
@@ -109,17 +109,17 @@ class ResNet(nn.Module):
         width = network.width
         self.conv1 = Convolution(3, width, kernel, stride, padding=kernel // 2)
         self.bn1 = BatchNorm(width)
-        self.tap_channels = [width, *(block.expansion * width * 2**i for i in range(4))]
+        self.layer_channels = [width, *(block.expansion * width * 2**i for i in range(4))]
         stages = []
         for i, depth in enumerate(depths):
-            inputs = [self.tap_channels[i], *[self.tap_channels[i + 1]] * (depth - 1)]
+            inputs = [self.layer_channels[i], *[self.layer_channels[i + 1]] * (depth - 1)]
             strides = [1 if i == 0 else 2, *[1] * (depth - 1)]
             blocks = (block(c, width * 2**i, s) for c, s in zip(inputs, strides, strict=True))
             stages.append(nn.Sequential(*blocks))
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
-        self.classifier = nn.Linear(self.tap_channels[-1], classes)
+        self.classifier = nn.Linear(self.layer_channels[-1], classes)
 
-    def taps(self, images: Tensor) -> list[Tensor]:
+    def layers(self, images: Tensor) -> list[Tensor]:
         """The five maps before an activation, `[N, C_l, H_l, W_l]` each."""
         maps = [self.bn1(self.conv1(images))]
         x = self.pool(maps[0])
@@ -128,18 +128,18 @@ class ResNet(nn.Module):
             maps.append(x)
         return maps
 
-    def classify(self, last_tap: Tensor) -> Tensor:
-        """Logits `[N, classes]` of the last of `taps`."""
-        logits: Tensor = self.classifier(relu(last_tap).mean(dim=(2, 3)))
+    def classify(self, last_layer: Tensor) -> Tensor:
+        """Logits `[N, classes]` of the last of `layers`."""
+        logits: Tensor = self.classifier(relu(last_layer).mean(dim=(2, 3)))
         return logits
 
     def features(self, images: Tensor) -> Tensor:
         """What the classifier sees: `[N, C]`, globally averaged."""
-        return relu(self.taps(images)[-1]).mean(dim=(2, 3))
+        return relu(self.layers(images)[-1]).mean(dim=(2, 3))
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits `[N, classes]`."""
-        return self.classify(self.taps(images)[-1])
+        return self.classify(self.layers(images)[-1])
 
 
 def fresh_classifier(network: ResNet, classes: int) -> None:

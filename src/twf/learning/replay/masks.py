@@ -1,4 +1,4 @@
-"""Gates of several taps, packed to one bit per unit."""
+"""Gates of several layers, packed to one bit per unit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Shape = tuple[int, int, int]  # channels, height, width
 
 
 class MaskPacker:
-    """Packs the binary gates of all taps of an image into one row of bytes, and back.
+    """Packs the binary gates of all layers of an image into one row of bytes, and back.
 
-    `shapes` are the taps' stored shapes `(C_l, h_l, w_l)`; a row has `self.bytes` bytes.
+    `shapes` are the layers' stored shapes `(C_l, h_l, w_l)`; a row has `self.bytes` bytes.
     """
 
     def __init__(self, shapes: list[Shape]) -> None:
@@ -23,7 +23,7 @@ class MaskPacker:
         self.bytes = -(-sum(self.units) // 8)
 
     def pack(self, masks: list[Tensor]) -> Tensor:
-        """From `[N, C_l, h_l, w_l]` of zeros and ones for each tap to uint8 `[N, bytes]`."""
+        """From `[N, C_l, h_l, w_l]` of zeros and ones for each layer to uint8 `[N, bytes]`."""
         bits = torch.cat([mask.flatten(1) for mask in masks], dim=1).to(torch.uint8)
         bits = F.pad(bits, (0, 8 * self.bytes - bits.shape[1])).unflatten(1, (-1, 8))
         return (bits << _shifts(bits.device)).sum(dim=2, dtype=torch.uint8)

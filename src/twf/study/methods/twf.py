@@ -58,9 +58,9 @@ METHOD = MethodInfo(
         ),
         "F7": Deviation(
             "distance",
-            "squared norm over positions, channels and taps, mean over examples",
-            "both maps divided by their spatial norm; mean over positions and taps; positions with "
-            "student <= target <= 0 left out",
+            "squared norm over positions, channels and layers, mean over examples",
+            "both maps divided by their spatial norm; mean over positions and layers; positions "
+            "with student <= target <= 0 left out",
         ),
         "F10": Deviation(
             "diversity over replay",
