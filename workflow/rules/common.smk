@@ -9,7 +9,7 @@ from snakemake.exceptions import WorkflowError
 
 from twf import files, study
 from twf.data import preflight, registry
-from twf.engines import environment, object_storage, slurm, warm
+from twf.engines import environment, made, object_storage, slurm, warm
 from twf.engines.frozen import Frozen
 from twf.engines.records import Records
 from twf.errors import UserError, lookup
@@ -50,6 +50,14 @@ def unless_refused(function, *words):
 def plan(name):
     """A study's plan, made on demand: its best hyperparameters may not have been found yet."""
     return unless_refused(study.expand, PARAMS, name)
+
+
+def looked_at():
+    """All files that decide whether there is anything to do."""
+    jobs = workflow.dag.jobs
+    found = {str(path) for job in jobs for path in (*job.input, *job.output)}
+    best = {each.best_hyperparameters for each in PARAMS.studies.values()} - {None}
+    return found | RECORDS.files | best | {str(FROZEN.path)}
 
 
 # A job that trains takes a slot of a GPU if there is one. On a cluster each command looks by itself:

@@ -41,6 +41,16 @@ def settle(study: DefaultStudyArgument = None) -> None:
     settling.settle(loaded, study or loaded.study)
 
 
+@app.command()
+def make(
+    targets: Annotated[list[str], typer.Argument(help="Files, as for `snakemake`.")],
+) -> None:
+    """Have Snakemake make files with all cores, if it has not left them made. For DVC's stages."""
+    from twf.engines import made
+
+    made.make(targets)
+
+
 @track_app.command("sync")
 def track_sync(
     study: StudyArgument,

@@ -20,6 +20,7 @@ class Records:
 
     def __init__(self, workflow: Any) -> None:
         self.workflow = workflow
+        self.files: set[str] = set()  # that decided which runs are made
         self.why: dict[str, str] = {}  # records that are made -> ": " and what is not as planned
 
     def inputs(self, run: Run, made_from: list[str]) -> list[str]:
@@ -34,6 +35,7 @@ class Records:
         if self.workflow.storage_registry.default_storage_provider is not None:
             return made_from  # records lie there; that none is here says nothing
         record = files.record_file(run.study, run.id)
+        self.files |= {str(record), *made_from}
         state, why = status.of_run(run)
         forced = self.workflow.dag.forcefiles
         if state in ("to do", "stale"):

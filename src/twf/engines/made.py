@@ -1,0 +1,55 @@
+"""What Snakemake has left made, noted for DVC's stages: each would start it to hear that again.
+
+A start takes seconds, and a study has many stages.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from twf.errors import UserError
+from twf.files import atomic
+
+NOTE = Path(".snakemake/made.json")
+
+
+def note(paths: Iterable[str | Path]) -> None:
+    """Note the files that a call of Snakemake has looked at and made, and their times and sizes."""
+    with atomic(NOTE) as partial:
+        partial.write_text(json.dumps({str(path): _state(path) for path in paths}))
+
+
+def is_made(targets: list[str]) -> bool:
+    """Whether the last call of Snakemake made them, and nothing that it looked at has changed."""
+    try:
+        noted = json.loads(NOTE.read_text())
+    except (FileNotFoundError, ValueError):
+        return False
+    there = noted.keys() >= set(targets) and all(noted[target] for target in targets)
+    return there and all(_state(path) == state for path, state in noted.items())
+
+
+def make(targets: list[str]) -> None:
+    """Become Snakemake, which makes the targets; do nothing where they are made.
+
+    Raises `UserError` where it is not installed.
+    """
+    if is_made(targets):
+        return
+    snakemake = Path(sys.executable).with_name("snakemake")
+    if not snakemake.exists():
+        raise UserError("snakemake is not installed here: `make setup`")
+    quiet = ("--quiet", "host", "progress", "reason")
+    os.execv(snakemake, [str(snakemake), *targets, "--cores", "all", *quiet])
+
+
+def _state(path: str | Path) -> list[int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return [found.st_mtime_ns, found.st_size]
