@@ -37,7 +37,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkout(folder)
     pretend(folder)
     call(folder, "dvc", "remote", "add", "--default", "shared", str(folder.with_name("remote")))
-    call(folder, "dvc", "remote", "modify", "shared", "verify", "true")
     call(folder, "dvc", "push", "--quiet", "--with-deps", "report@demo")
     call(folder, "git", "commit", "--quiet", "--all", "--message", "remote")
     return folder
@@ -139,8 +138,6 @@ def test_a_folder_that_snakemake_works_in_is_not_settled(project: Path) -> None:
 def test_what_a_clone_lacks_for_a_pull_is_named_with_the_remedy(clone: Path) -> None:
     assert "'dmeo'" in refused(clone, "pull", "dmeo")
     assert "report@paper" in refused(clone, "pull")
-    call(clone, "dvc", "remote", "modify", "shared", "verify", "false")
-    assert "dvc remote modify shared verify true" in refused(clone, "pull", "demo")
     call(clone, "dvc", "remote", "default", "--unset")
     assert "dvc remote add --default" in refused(clone, "pull", "demo")
     assert not (clone / "data").exists()
@@ -150,6 +147,20 @@ def test_an_object_that_the_remote_lacks_is_no_success(clone: Path, tmp_path: Pa
     nowhere = str(tmp_path / "nowhere")
     call(clone, "dvc", "remote", "modify", "shared", "url", nowhere)
     assert "dvc pull did not bring all of report@demo" in refused(clone, "pull", "demo")
+
+
+def test_an_object_that_is_damaged_in_the_remote_is_not_used(
+    clone: Path, shared: Path, tmp_path: Path
+) -> None:
+    """Though nobody has told DVC to verify what the remote sends."""
+    remote = Path(shutil.copytree(shared.with_name("remote"), tmp_path / "remote"))
+    call(clone, "dvc", "remote", "modify", "shared", "url", str(remote))
+    content = (shared / RECORD).read_bytes()
+    (kept,) = (path for path in remote.glob("files/md5/*/*") if path.read_bytes() == content)
+    kept.chmod(0o644)
+    kept.write_bytes(bytes(len(content)))
+    assert "dvc pull did not bring all" in refused(clone, "pull", "demo")
+    assert not (clone / RECORD).exists()
 
 
 def test_files_changed_here_are_not_overwritten_by_a_pull(project: Path) -> None:
