@@ -37,7 +37,7 @@ WAYS: dict[str, Callable[[TaskLinear, Tensor, Tensor], Tensor]] = {
 
 
 def measure(params: Params, run: Run, device: torch.device, effort: Effort) -> list[Row]:
-    """Forward and backward of the channel attention's first map at each tap, by each way."""
+    """Forward and backward of the channel attention's first map at each layer, by each way."""
     method = method_of(params, run, device)
     assert isinstance(method, Twf)
     count = 2 * run.batch_size  # stream and replay
@@ -48,7 +48,7 @@ def measure(params: Params, run: Run, device: torch.device, effort: Effort) -> l
         x = torch.randn(count, channels, device=device, requires_grad=True)
 
         def both(way: Callable[[TaskLinear, Tensor, Tensor], Tensor]) -> None:
-            way(layer, x, task).sum().backward()  # noqa: B023 - called before the next tap
+            way(layer, x, task).sum().backward()  # noqa: B023 - called before the next layer
             layer.weight.grad = x.grad = None  # noqa: B023
 
         works = {name: lambda way=way: both(way) for name, way in WAYS.items()}
@@ -57,7 +57,7 @@ def measure(params: Params, run: Run, device: torch.device, effort: Effort) -> l
                 {
                     "measurement": "task-conditioned map",
                     "benchmark": run.benchmark,
-                    "tap": number,
+                    "layer": number,
                     "channels": channels,
                     "way": name,
                     **times.row(),
