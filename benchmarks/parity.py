@@ -77,7 +77,6 @@ def theirs(checkout: Path, run: Run, data: Dataset, weights: Weights) -> Row:
     """
     torch.set_num_threads(1)
     torch.manual_seed(run.seed)
-    torch.Tensor.cuda = lambda tensor, **_: tensor  # type: ignore[method-assign]  # CO2L asks for one
     with imports_from(checkout), _silent():
         import numpy
 

@@ -7,6 +7,7 @@ which spares the published code what our step does itself.
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import importlib.util
 import itertools
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from twf.errors import UserError
 from twf.forecast.timing import random_images
+from twf.forecast.work import batch_size
 from twf.study import Run
 
 NAME = "published code"
@@ -61,18 +63,19 @@ METHODS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
 }
-OBSERVED = ("finetune", "er", "er-ace", "derpp", "twf")  # their step takes a batch and no more
 # modules that it imports and that a step does not use, with the names it takes from them
 UNUSED = {"cv2": ["transform"], "onedrivedownloader": ["download"], "setproctitle": []}
 
 
 def second_task_step(checkout: Path, run: Run, device: torch.device) -> Callable[[], object]:
     """A step of the second task by the code in `checkout`, with the run's batch and buffer."""
-    if run.benchmark not in BENCHMARKS or run.method not in OBSERVED:
+    if run.benchmark not in BENCHMARKS or run.method not in METHODS:
         raise UserError(
             f"--reference does not know {run.method} on {run.benchmark}; it knows "
-            f"{', '.join(OBSERVED)} on {', '.join(BENCHMARKS)}"
+            f"{', '.join(METHODS)} on {', '.join(BENCHMARKS)}"
         )
+    if run.method == "joint":  # it trains at the end, in steps that are Finetune's
+        run = run.model_copy(update={"method": "finetune"})
     with imports_from(checkout):
         dataset, method, _ = made(run)
         if method.device.type != device.type:
@@ -82,13 +85,27 @@ def second_task_step(checkout: Path, run: Run, device: torch.device) -> Callable
         some = torch.zeros(4, 3, 32, 32)
         method.load_aux_dataset = lambda: setattr(method, "aux_iter", iter([[some]]))
         method.load_initial_checkpoint = lambda *_, **__: None
-        method.begin_task(dataset)
+        if run.method != "co2l":  # it would double the loader's images, which `_batch` does
+            method.begin_task(dataset)
         method.net.train()
         for _ in range(FIRST_STEPS):
             method.observe(*_batch(dataset, run, 0, device))
-    method.task = method.current_task = 1
+    _go_to_second_task(method)
     batches = itertools.cycle([_batch(dataset, run, 1, device) for _ in range(BATCHES)])
     return lambda: method.observe(*next(batches))
+
+
+def _go_to_second_task(method: Any) -> None:
+    """What passing through all images between two tasks would leave behind."""
+    method.task = method.current_task = 1
+    network = method.net
+    if method.NAME == "ewc_on":
+        method.checkpoint = network.get_params().data.clone()
+        method.fish = torch.zeros_like(method.checkpoint)
+    elif method.NAME == "lwf":
+        method.current_task = 2  # it counts before a task
+    elif method.NAME in ("icarl", "co2l"):
+        method.old_net = method.prev_model = copy.deepcopy(network).eval()
 
 
 def made(run: Run) -> tuple[Any, Any, Any]:
@@ -121,15 +138,22 @@ def made(run: Run) -> tuple[Any, Any, Any]:
 
 
 def _batch(dataset: Any, run: Run, task: int, device: torch.device) -> list[Tensor]:
-    """Augmented images, labels, and the images as its buffer takes them."""
+    """Augmented images, labels, and the images as its buffer takes them; what LwF has of logits."""
     from PIL import Image
 
-    raw = random_images(run.batch_size, 32)
-    each = dataset.N_CLASSES_PER_TASK
-    labels = torch.randint(task * each, (task + 1) * each, (run.batch_size,))
-    augmented = torch.stack([dataset.TRANSFORM(Image.fromarray(image.numpy())) for image in raw])
-    plain = raw.permute(0, 3, 1, 2).float() / 255
-    return [tensor.to(device) for tensor in (augmented, labels, plain)]
+    count, each = batch_size(run), dataset.N_CLASSES_PER_TASK
+    raw = random_images(count, 32)
+    labels = torch.randint(task * each, (task + 1) * each, (count,))
+    augmented, again = (
+        torch.stack([dataset.TRANSFORM(Image.fromarray(image.numpy())) for image in raw])
+        for _ in range(2)
+    )
+    if run.method == "co2l":
+        augmented = torch.stack([augmented, again], dim=1)
+    batch = [augmented, labels, raw.permute(0, 3, 1, 2).float() / 255]
+    if run.method == "lwf" and task > 0:
+        batch.append(torch.randn(count, run.classes))
+    return [tensor.to(device) for tensor in batch]
 
 
 @contextlib.contextmanager
@@ -138,6 +162,8 @@ def imports_from(checkout: Path) -> Any:
     if not (checkout / "models").is_dir():
         raise UserError(f"--reference {checkout} is no checkout of the published code")
     _import_torchvision()
+    if not torch.cuda.is_available():  # CO2L asks for a GPU whatever the device
+        torch.Tensor.cuda = lambda tensor, **_: tensor  # type: ignore[method-assign]
     for name, attributes in UNUSED.items():
         if name not in sys.modules and importlib.util.find_spec(name) is None:
             module = ModuleType(name)
