@@ -60,12 +60,16 @@ class WandbServer:
         return {"viewer": {"id": "1", "entity": "me"}}
 
     def _UpsertBucket(self, said: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        run = self.runs.setdefault((said["project"], said["name"]), StoredRun())
+        known = said.get("id")  # of `_node`
+        project, name = known.split("/") if known else (said["project"], said["name"])
+        run = self.runs.setdefault((project, name), StoredRun())
         if said.get("config"):
             run.config |= json.loads(said["config"])
+        if said.get("summaryMetrics"):
+            run.summary = json.loads(said["summaryMetrics"])
         run.about |= {key: value for key, value in said.items() if value is not None}
-        project = {"id": "1", "name": said["project"], "entity": {"id": "1", "name": "me"}}
-        bucket = {"id": "1", "name": said["name"], "displayName": said["name"], "project": project}
+        place = {"id": "1", "name": project, "entity": {"id": "1", "name": "me"}}
+        bucket = {"id": f"{project}/{name}", "name": name, "displayName": name, "project": place}
         return {"upsertBucket": {"bucket": bucket, "inserted": True}}
 
     def _ArtifactType(self, _: Any) -> dict[str, Any]:  # noqa: N802
@@ -81,25 +85,35 @@ class WandbServer:
         files = [{"name": f, "uploadUrl": f"{self.address}/upload/{f}"} for f in said["files"]]
         return {"createRunFiles": {"runID": "1", "uploadHeaders": [], "files": files}}
 
-    def _Run(self, said: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        run = self.runs.get((said["project"], said["name"]))
-        if run is None:
-            return {"project": {"run": None}}
+    def _Runs(self, said: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
+        """A page of a project's runs; the cursor is how many came before."""
+        nodes = [self._node(*key) for key in self.runs if key[0] == said["project"]]
+        if not nodes:
+            return {"project": None}
+        start = int(said.get("cursor") or 0)
+        end = min(start + said["perPage"], len(nodes))
+        page = {"endCursor": str(end), "hasNextPage": end < len(nodes)}
+        edges = [{"node": node, "cursor": str(end)} for node in nodes[start:end]]
+        return {"project": {"runCount": len(nodes), "runs": {"edges": edges, "pageInfo": page}}}
+
+    def _node(self, project: str, name: str) -> dict[str, Any]:
+        run = self.runs[project, name]
         return {
-            "project": {
-                "run": {
-                    "id": "1",
-                    "name": said["name"],
-                    "projectId": "1",
-                    "state": run.state,
-                    "config": json.dumps(run.config),
-                    "summaryMetrics": json.dumps(run.summary),
-                    "systemMetrics": "{}",
-                    "tags": [],
-                    "historyLineCount": len(run.history),
-                    "user": {"name": "me", "username": "me"},
-                }
-            }
+            "id": f"{project}/{name}",
+            "name": name,
+            "displayName": run.about.get("displayName"),
+            "projectId": "1",
+            "state": run.state,
+            "config": json.dumps(run.config),
+            "group": run.about.get("groupName"),
+            "jobType": run.about.get("jobType"),
+            "description": None,
+            "notes": None,
+            "summaryMetrics": json.dumps(run.summary),
+            "systemMetrics": "{}",
+            "tags": run.about.get("tags", []),
+            "historyLineCount": len(run.history),
+            "user": {"name": "me", "username": "me"},
         }
 
     def stream(self, project: str, name: str, said: dict[str, Any]) -> None:

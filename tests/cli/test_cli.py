@@ -436,11 +436,16 @@ def test_track_sync_says_what_became_of_each_run_and_fails_if_one_did(
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     succeed(twf, f"run tiny {RUN}")
     assert "WANDB_API_KEY" in mistake(twf("track sync tiny --mode online"))
-    assert twf("track sync tiny")[:2] == (0, "to wandb/: 1 sent, 0 there already\n")
+    code, out, _ = twf("track sync tiny")
+    assert code == 0 and out.startswith("to wandb/: 1 sent, 0 there already\n")
+    assert "no key" in out and "wandb sync wandb/offline-run-*" in out
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    out = twf("track sync tiny --mode offline").out
+    assert "no key" not in out and "wandb sync wandb/offline-run-*" in out
     assert "0 sent, 1 there already" in twf("track sync tiny --mode offline").out
     torn = files.record_file("tiny", "split-target.joint.s0")
     torn.write_bytes(b"PAR1")
-    said = twf("track sync tiny")
+    said = twf("track sync tiny --mode offline")
     assert said.code == 1 and "0 sent, 1 there already, 1 failed" in said.out
     assert torn.stem in said.err and str(torn) in said.err
 

@@ -28,7 +28,7 @@ def test_an_offline_run_holds_what_the_record_holds(tracked, record_of):
     header = stored["run"]
     assert header.project == view.project(Tracking(), "tiny")
     assert header.run_id == about["id"] == f"tiny.{run.id}.{run.digest[:8]}"
-    assert (header.display_name, header.run_group) == (run.id, "split-target.derpp.16")
+    assert (header.display_name, header.run_group) == (run.id, view.group(row))
     assert (header.job_type, list(header.tags)) == ("train", about["tags"])
     assert stored["config"] == about["config"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
 from wandb_files import stored_run, without_clocks
 from wandb_server import StoredRun, WandbServer
 
@@ -37,8 +38,7 @@ def write(row: dict[str, Any]) -> None:
 
 
 def sync_all(runs: dict[str, Run], mode: str) -> Synced:
-    records = [files.record_file("tiny", run.id) for run in runs.values()]
-    return sync(Tracking(), "tiny", records, mode)
+    return sync(Tracking(), "tiny", runs.values(), mode)
 
 
 def counts(synced: Synced) -> tuple[int, int, int]:
@@ -117,11 +117,54 @@ def test_online_each_run_is_sent_once(runs, record_of, server):
     assert er.state == "finished"
     assert rows_of(er) == view.rows(row)
     assert view.matches(er.summary, row)
-    assert er.about["groupName"] == "split-target.er.16"
+    assert er.about["groupName"] == view.group(row)
     assert er.config["hyperparameters"]["value"] == {"lr": 0.05}
     upserts = server.requests["UpsertBucket"]
     assert counts(sync_all(runs, "online")) == (0, 2, 0)
     assert server.requests["UpsertBucket"] == upserts and len(er.history) == 7
+
+
+def test_runs_with_other_parameters_than_planned_are_tagged_as_stale(
+    runs, tiny_run, row, record_of, server
+):
+    """Others of the project are left alone; the tag goes where the parameters come back."""
+    runs = {"er": runs["er"]}
+    sync_all(runs, "online")
+    first = stored(server, record_of(runs["er"]))
+    theirs = server.runs["twf-tiny", "tiny.other.s0.01234567"] = StoredRun(about={"tags": ["a"]})
+    tags, summary = first.about["tags"], dict(first.summary)
+    config = {key: entry["value"] for key, entry in first.config.items()}
+    assert view.STALE not in tags
+
+    changed = {"er": tiny_run("er", epochs=3)}
+    assert counts(sync_all(changed, "online")) == (0, 1, 0)  # the record is still the old one
+    assert sorted(first.about["tags"]) == sorted([*tags, view.STALE])
+    write(row(changed["er"]))
+    assert counts(sync_all(changed, "online")) == (1, 0, 0)
+    second = stored(server, row(changed["er"]))
+    assert second is not first and view.STALE not in second.about["tags"]
+    assert first.about["groupName"] != second.about["groupName"]
+    assert counts(sync_all(runs, "online")) == (0, 1, 0)
+    assert sorted(first.about["tags"]) == sorted(tags)
+    assert view.STALE in second.about["tags"] and theirs.about == {"tags": ["a"]}
+    assert first.summary == summary
+    assert {key: entry["value"] for key, entry in first.config.items()} == config
+
+
+def test_more_runs_than_a_page_are_all_known(runs, server):
+    for i in range(60):
+        server.runs["twf-tiny", f"tiny.other.s{i}.01234567"] = StoredRun()
+    sync_all(runs, "online")
+    assert counts(sync_all(runs, "online")) == (0, 2, 0)
+
+
+def test_a_stale_record_is_tagged_offline_too(runs, tiny_run, no_key):
+    changed = {"er": tiny_run("er", epochs=3), "joint": runs["joint"]}
+    assert counts(sync_all(changed, "offline")) == (2, 0, 0)
+    headers = [stored_run(Path(folder))["run"] for folder in offline_folders()]
+    assert {header.display_name for header in headers if view.STALE in header.tags} == {
+        runs["er"].id
+    }
 
 
 def test_an_unfinished_run_there_is_replaced_row_by_row(runs, record_of, server):
@@ -166,6 +209,7 @@ def test_a_run_that_fails_does_not_stop_the_others(runs, record_of, server):
     synced = sync_all(runs, "online")
     assert synced.sent == [runs["er"].id] and synced.failed.keys() == {runs["joint"].id}
     server.refused.clear()
+    wandb.teardown()  # as a new process, which holds no run that was refused
     files.record_file("tiny", runs["er"].id).write_bytes(b"PAR1")
     synced = sync_all(runs, "online")
     assert synced.sent == [runs["joint"].id] and synced.failed.keys() == {runs["er"].id}
@@ -178,7 +222,7 @@ def test_a_record_of_a_hostile_run_writes_nothing_elsewhere(
     path = files.record_file("tiny", runs["er"].id)
     record.write(path, record_of(runs["er"]) | {"run": name, "study": name})
     before = set(tmp_path.iterdir())
-    sync(Tracking(), "tiny", [path], "offline")
+    sync_all({"er": runs["er"]}, "offline")
     assert set(tmp_path.iterdir()) == before
     assert not list(tmp_path.rglob("hacked"))
 

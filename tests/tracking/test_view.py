@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+import yaml
+from project import PROJECT
 
-from twf.study import Run
+from twf.study import Run, expand, reading
 from twf.study.params import Tracking
 from twf.tracking import view
 
@@ -24,9 +27,29 @@ def test_an_identifier_follows_from_study_run_and_parameters(row, tiny_run):
     assert view.identity(row(tiny_run("er", epochs=3))) != identity
 
 
-def test_seeds_are_a_group(row, tiny_run):
-    runs = [tiny_run("er", id=f"split-target.er.16.s{seed}", seed=seed) for seed in (0, 3, 10)]
-    assert {view.about(row(run))["group"] for run in runs} == {"split-target.er.16"}
+@pytest.mark.parametrize("name", ["demo", "paper"])
+def test_a_group_is_the_seeds_of_a_cell(row, name):
+    """Also where some are probed, and where they start from different networks of a source."""
+    values = yaml.safe_load((PROJECT / "params.yaml").read_text())
+    values["studies"][name]["seeds"] = [0, 3, 10]
+    for source in values["sources"].values():
+        if "weights" not in source:
+            source["seeds"] = [0, 1]
+    loaded = reading.check(values)
+    plan = expand(loaded, name)
+    groups = {run.id: view.group(row(run)) for run in plan.runs.values()}
+    cells = {frozenset(c.runs.values()) for t in plan.tables.values() for c in t.cells}
+    for cell in cells:
+        assert len({groups[run] for run in cell}) == 1
+    assert len(set(groups.values())) == len({re.sub(r"\.s\d+$", "", run) for run in groups})
+
+
+def test_runs_that_differ_in_more_than_their_seed_are_another_group(row, tiny_run):
+    first = view.about(row(tiny_run("er")))["group"]
+    assert first.startswith("split-target.er.16.")
+    seed = tiny_run("er", id="split-target.er.16.s10", seed=10)
+    assert view.about(row(seed))["group"] == first
+    assert view.about(row(tiny_run("er", epochs=3)))["group"] != first
 
 
 def test_tags_and_kind_of_job(row, tiny_run):

@@ -61,18 +61,22 @@ def track_sync(
 ) -> None:
     """Send the completed runs of a study to Weights & Biases, from their records.
 
-    Runs that are there already, because they were tracked or synced before, are skipped. Offline,
-    runs go to `wandb/`; next: `wandb sync` there, with a key and the network.
+    Runs that are there already, because they were tracked or synced before, are skipped. Those with
+    other parameters than params.yaml has now are tagged `stale`. Offline, runs go to `wandb/`.
     """
-    from twf.tracking import view
+    from twf.tracking import client, view
     from twf.tracking.sync import sync
 
     loaded = reading.load(params)
-    records = [files.record_file(study, run) for run in expand(loaded, study).runs]
-    done = sync(loaded.tracking, study, records, mode)
-    where = view.project(loaded.tracking, study) if done.mode == "online" else "wandb/"
+    done = sync(loaded.tracking, study, expand(loaded, study).runs.values(), mode)
+    offline = done.mode == "offline"
+    where = f"{client.folder()}/" if offline else view.project(loaded.tracking, study)
     print(f"to {where}: {len(done.sent)} sent, {len(done.skipped)} there already", end="")
     print(f", {len(done.failed)} failed" if done.failed else "")
+    if offline:
+        if not client.has_key():
+            print("no key for Weights & Biases: `wandb login`, or set WANDB_API_KEY")
+        print(f"next, with a key and the network: wandb sync {client.folder()}/offline-run-*")
     for run, reason in done.failed.items():
         print(f"failed: {run}: {reason}", file=sys.stderr)
     if done.failed:

@@ -36,14 +36,14 @@ def has_key() -> bool:
         return False
 
 
-def root() -> Path:
-    """The folder that has `wandb/`."""
-    return Path(os.environ.get("WANDB_DIR", "")).absolute()
+def folder() -> Path:
+    """`wandb/`, which has a folder for each run."""
+    return Path(os.environ.get("WANDB_DIR", "")) / "wandb"
 
 
 def folders(identity: str) -> list[Path]:
     """The folders of a run in `wandb/`, one for each time that this machine has sent it."""
-    return sorted(log.parent for log in (root() / "wandb").glob(f"*run-*/run-{identity}.wandb"))
+    return sorted(log.parent for log in folder().glob(f"*run-*/run-{identity}.wandb"))
 
 
 class WandbRun:
@@ -52,17 +52,17 @@ class WandbRun:
     It is never resumed: it starts with row 0, which replaces what was under its identifier.
     """
 
-    def __init__(self, settings: Tracking, row: Row, mode: Mode) -> None:
+    def __init__(self, settings: Tracking, row: Row, mode: Mode, stale: bool = False) -> None:
         import wandb
 
-        (root() / "wandb").mkdir(parents=True, exist_ok=True)
+        folder().mkdir(parents=True, exist_ok=True)
         self._sent = 0  # rows
         self._run: Any = wandb.init(
             mode=mode,
             project=view.project(settings, row["study"]),
             entity=settings.entity,
-            **view.about(row),
-            dir=root(),
+            **view.about(row, stale),
+            dir=folder().absolute().parent,
             settings=wandb.Settings(
                 silent=True,
                 console="off",
@@ -98,9 +98,9 @@ class WandbRun:
             self._log(matrices)
         summary = view.summary(row)
         self._run.summary.update(summary)
-        folder = Path(self._run.dir).parent
+        place = Path(self._run.dir).parent
         self._run.finish()
-        with atomic(folder / SENT) as partial:
+        with atomic(place / SENT) as partial:
             partial.write_text(json.dumps(summary))
 
     def abandon(self) -> None:

@@ -6,6 +6,8 @@ missing, and `history` and the accuracies hold what there is.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
@@ -14,9 +16,13 @@ from typing import Any
 from twf.learning.evaluation import metrics
 from twf.learning.evaluation.metrics import Matrix
 from twf.results import record
+from twf.study import Run
+from twf.study.methods import METHODS
 from twf.study.params import PROTOCOLS, Protocol, Tracking
 
 Row = Mapping[str, Any]
+
+STALE = "stale"  # the tag of a run with other parameters than the study's
 
 METRICS: dict[str, Callable[[Matrix], float | None]] = {
     "faa": metrics.final_average_accuracy,
@@ -38,18 +44,40 @@ def identity(row: Row) -> str:
     return f"{row['study']}.{row['run']}.{row['digest'][:8]}"
 
 
-def about(row: Row) -> dict[str, Any]:
+def planned(run: Run) -> str:
+    """The `identity` that its record will have."""
+    return identity({"study": run.study, "run": run.id, "digest": run.digest})
+
+
+def group(row: Row) -> str:
+    """The run's name with a digest in place of its seed, alike in runs that differ in it alone.
+
+    Or in what goes with a seed: which of the source's networks it starts from, and probes, which
+    some seeds of a cell may have, with the images that these need.
+    """
+    ignored = {"seed", "source", "probes"}
+    if not METHODS[row["method"]].source_data:
+        ignored |= {"source_data", "source_augmentation"}
+    parameters = record.provenance(dict(row))["parameters"]
+    parameters = {key: value for key, value in parameters.items() if key not in ignored}
+    digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()
+    return row["run"].removesuffix(f"s{row['seed']}") + digest[:8]
+
+
+def about(row: Row, stale: bool = False) -> dict[str, Any]:
     """What `wandb.init` takes to describe a run."""
     provenance = record.provenance(dict(row))
     parameters = provenance.pop("parameters")
     tags = [row["benchmark"], row["method"], f"from-{row['source']}"]
     if row["buffer"] is not None:
         tags.append(f"buffer-{row['buffer']}")
+    if stale:
+        tags.append(STALE)
     columns = {name: row[name] for name in ("study", "digest", "device", "host")}
     return {
         "id": identity(row),
         "name": row["run"],
-        "group": row["run"].removesuffix(f".s{row['seed']}"),  # a cell: its seeds together
+        "group": group(row),
         "job_type": "train" if parameters["held_out"] is None else "search",
         "tags": tags,
         "config": parameters | columns | provenance | {"started": row["started"].isoformat()},
