@@ -46,7 +46,7 @@ onerror:
 
 onsuccess:
     unless_refused(FROZEN.require_unchanged)
-    made.note(looked_at())
+    unless_refused(made.note, looked_at())
 
 
 include: "workflow/rules/data.smk"
