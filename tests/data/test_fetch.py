@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from twf.data import download, registry
-from twf.data.fetch import fetch, status, unreachable
+from twf.data.fetch import fetch, remaining, status, unreachable
 from twf.errors import UserError
 
 CONTENT = random.Random(0).randbytes(3 * 2**20 + 7)
@@ -352,10 +352,12 @@ def test_too_many_bytes_without_a_stated_length_are_noticed(server, root):
 @pytest.mark.parametrize("size", [SIZE, None])
 def test_a_call_stopped_before_its_check_fetches_nothing_again(server, root, monkeypatch, size):
     entry = described(server.address(), size=size)
+    assert remaining("some", entry, root) == (size or 0)
     with monkeypatch.context() as patch:
         patch.setattr(registry.File, "mismatch", lambda *_: sys.exit("stopped"))
         with pytest.raises(SystemExit):
             fetch("some", entry, root)
+    assert remaining("some", entry, root) == 0, "what has come is not still to be fetched"
     fetch("some", entry, root)
     assert_fetched(root)
     assert server.sent == [SIZE]
