@@ -30,14 +30,17 @@ def claims(samples: int) -> list[Texts]:
     """How often some claims are said to hold, and not to, in per cent, by seeds and true effect.
 
     `0` is the family-wise error: all cells alike. `d` is of a claim that holds, each mean being d,
-    `-d` of one that does not, as one of the means is -d and the others are d.
+    `-d` of one that does not, as one of the means is -d and the others are d. Where half of them
+    (the first) are -2 and the others 0: how many of that half are named as contradicting the claim,
+    and how often another is, which is the family-wise error.
     """
     families = {claim.name: claim.family([cell.key for cell in published()]) for claim in CLAIMS}
     rows = []
     for name in NAMES:
         means = claim_evaluation.weights(families[name], claim_evaluation.keys_of(families[name]))
         for seeds in SEEDS:
-            low, high = claim_evaluation.ends_by_chance(means, seeds, samples)
+            chance = claim_evaluation.by_chance(means, seeds, samples)
+            low, high = statistics.least_interval(chance, planned=len(means))
             row = {
                 "Claim": output.Markdown(f"`{name}`"),
                 "Means": str(len(means)),
@@ -48,8 +51,12 @@ def claims(samples: int) -> list[Texts]:
             row |= {f"{d}: holds": _share(low + d > 0) for d in claim_evaluation.EFFECTS}
             for d in claim_evaluation.EFFECTS:
                 shifts = np.where(np.arange(len(means)) == 0, -d, d)[:, None]
-                _, high = claim_evaluation.ends_by_chance(means, seeds, samples, shifts)
+                _, high = statistics.least_interval(chance + shifts, planned=len(means))
                 row[f"-{d}: does not"] = _share(high < 0)
+            half = np.arange(len(means)) < len(means) / 2
+            named = statistics.below_zero(chance - 2.0 * half[:, None], planned=len(means))
+            row["half -2: named"] = _share(named[:, half])
+            row["others 0: named"] = _share(named[:, ~half].any(-1))
             rows.append(row)
     return rows
 
@@ -66,7 +73,7 @@ def numbers() -> list[Texts]:
     return rows
 
 
-def _share(found: np.typing.NDArray[np.bool_]) -> str:
+def _share(found: np.typing.NDArray[np.bool_] | np.bool_) -> str:
     return f"{100 * np.mean(found):.1f}"
 
 

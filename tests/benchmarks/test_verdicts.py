@@ -25,6 +25,7 @@ def test_errors_stay_below_their_level_and_power_grows_with_seeds(simulated):
     for row in simulated:
         assert float(row["0: holds"]) <= 3.5  # 2.5 and twice the error of 2,000 samples
         assert float(row["0: does not"]) <= 3.5
+        assert float(row["others 0: named"]) <= 3.5
     for i in range(0, len(power), len(verdicts.SEEDS)):
         assert power[i] <= power[i + 1] <= power[i + 2]
 

@@ -120,6 +120,43 @@ def test_how_often_the_interval_of_the_least_mean_holds_it(count: int):
         assert np.mean(high < 0) <= 0.03
 
 
+def named(differences: np.ndarray, planned: int) -> list[bool]:
+    """Holm's procedure as its paper has it: p values in order, until one is not significant."""
+    p_values = stats.ttest_1samp(differences, 0.0, axis=-1, alternative="less").pvalue
+    found = [False] * len(differences)
+    for step, i in enumerate(np.argsort(p_values)):
+        if p_values[i] >= 0.025 / (planned - step):
+            break
+        found[i] = True
+    return found
+
+
+@pytest.mark.parametrize("planned", [6, 9])
+def test_means_below_zero_are_those_of_holms_procedure(planned: int):
+    generator = np.random.default_rng(0)
+    draws = generator.normal(size=(300, 6, 3)) - np.arange(6)[:, None]
+    found = statistics.below_zero(draws, planned)
+    assert found.tolist() == [named(differences, planned) for differences in draws]
+    some = statistics.least_interval(draws, planned)[1] < 0
+    assert found.any(-1).tolist() == some.tolist()  # it names where it does not hold, and no other
+    assert (found.sum(-1) > 1).any() and (~some).any()
+
+
+def test_differences_without_spread_are_below_zero_or_not():
+    differences = np.array([[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]])
+    assert statistics.below_zero(differences, planned=3).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("together", [0.0, 2.0])
+def test_how_often_a_mean_that_is_not_below_zero_is_named(together: float):
+    """Whether they depend on each other or not, and however clearly others are below."""
+    generator = np.random.default_rng(0)
+    draws = generator.normal(size=(4000, 12, 5)) + together * generator.normal(size=(4000, 1, 5))
+    found = statistics.below_zero(draws - 20.0 * (np.arange(12) < 8)[:, None], planned=12)
+    assert 0.005 <= found[:, 8:].any(-1).mean() <= 0.03
+    assert found[:, :8].mean() > 0.5
+
+
 def test_the_probability_within_is_that_of_students_interval():
     values = [60.0, 70.0, 82.0]
     low, high = statistics.student_interval(values) or (0.0, 0.0)

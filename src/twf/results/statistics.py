@@ -25,6 +25,7 @@ from scipy.special import chdtri, ndtr, stdtr, stdtrit
 
 RESAMPLES = 10_000
 LEVEL = 0.95
+TAIL = (1 - LEVEL) / 2  # of the interval of the least mean, at either end
 
 
 class Interval(NamedTuple):
@@ -123,13 +124,42 @@ def least_interval(
       `planned` (Bonferroni). It is below 0 where the first step of Holm's procedure (Scandinavian
       Journal of Statistics, 1979) rejects: some mean is below 0.
     """
-    count = differences.shape[-1]
-    centre = differences.mean(-1)
-    error = differences.std(-1, ddof=1) / math.sqrt(count)
-    tail = (1 - LEVEL) / 2
-    low = centre - stdtrit(count - 1, 1 - tail) * error
-    high = centre + stdtrit(count - 1, 1 - tail / planned) * error
+    freedom, centre, error = _students(differences)
+    low = centre - stdtrit(freedom, 1 - TAIL) * error
+    high = centre + stdtrit(freedom, 1 - TAIL / planned) * error
     return low.min(-1), high.min(-1)
+
+
+def below_zero(differences: NDArray[np.float64], planned: int) -> NDArray[np.bool_]:
+    """Which of several true means are found to be below 0: bool `[..., difference]`.
+
+    Of what `least_interval` takes, all steps of Holm's procedure, so that some mean is found where
+    the upper end is below 0, and none elsewhere. From the most significant mean on, each is held
+    against Student's one-sided level of 2.5 % divided by the number of means of the family that
+    have not been found yet, until one is not significant; those not measured are not.
+
+    In at most 2.5 % of samples a mean is found that is not below 0, whatever the true means and
+    however they depend on each other (Holm, Scandinavian Journal of Statistics, 1979). For of the
+    `m` means that are not, the first to be found must be significant at 2.5 % / m, as all of them
+    are left then; by Bonferroni's inequality, one of them is in at most m * 2.5 % / m.
+    """
+    freedom, centre, error = _students(differences)
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 is sorted to the end
+        order = np.argsort(centre / error, axis=-1)
+    left = planned - np.arange(order.shape[-1])
+    centre, error = (np.take_along_axis(values, order, -1) for values in (centre, error))
+    significant = centre + stdtrit(freedom, 1 - TAIL / left) * error < 0
+    found = np.zeros_like(significant)
+    np.put_along_axis(found, order, np.logical_and.accumulate(significant, axis=-1), -1)
+    return found
+
+
+def _students(
+    differences: NDArray[np.float64],
+) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
+    """Degrees of freedom; over the last axis, means and their standard errors."""
+    count = differences.shape[-1]
+    return count - 1, differences.mean(-1), differences.std(-1, ddof=1) / math.sqrt(count)
 
 
 def probability_within(values: Sequence[float], low: float, high: float) -> float | None:

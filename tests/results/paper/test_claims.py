@@ -184,6 +184,7 @@ def test_first_means_above_the_strongest_rival():
     assert found["weakest"] == ("twf over icarl, split-cifar10 from cifar100, buffer 500, class-il")
     found = evaluated("first-class-il", measured(twf=[70.0, 70.2, 70.4], icarl=[71.0, 71.2, 71.4]))
     assert (found["value"], found["verdict"]) == (pytest.approx(-1.0), "does not hold")
+    assert found["contradicted"] == found["weakest"]
 
 
 def test_first_needs_every_rival_to_be_clearly_below():
@@ -193,6 +194,27 @@ def test_first_needs_every_rival_to_be_clearly_below():
     )
     assert found["value"] == pytest.approx(1.0)
     assert found["verdict"] == "undecided"
+
+
+def test_a_claim_that_does_not_hold_names_where_it_is_contradicted():
+    """ER is clearly above with both buffers, iCaRL with one; DER++ is above, but nobody knows."""
+    faa = measured(twf=[70.0] * 3, er=[80.0, 80.1, 80.2], derpp=[60.0, 90.0, 70.0])
+    faa |= {key._replace(buffer=5120): dict(of_key) for key, of_key in faa.items()}
+    (icarl,) = (key for key in faa if (key.method, key.buffer) == ("icarl", 5120))
+    faa[icarl] = {0: 72.0, 1: 72.1, 2: 72.2}
+    found = evaluated("first-class-il", faa)
+    place = "split-cifar10 from cifar100, buffer"
+    assert found["verdict"] == "does not hold"
+    assert found["contradicted"].split("; ") == [
+        f"twf over er, {place} 500, class-il",
+        f"twf over er, {place} 5120, class-il",
+        f"twf over icarl, {place} 5120, class-il",
+    ]
+    means = evaluated("gain-over-each-class-il", faa)  # iCaRL's: 10 on average
+    assert means["contradicted"] == f"twf over er, {place} 500, class-il, and 1 more on average"
+    unsearched = {icarl: "its strength"}
+    undecided = claim_evaluation.evaluate(BY_NAME["first-class-il"], faa, unsearched)
+    assert "contradicted" not in undecided
 
 
 def test_one_seed_decides_nothing():
@@ -341,9 +363,9 @@ def test_a_studys_records_become_claims_in_files(make_plan, write_record, collec
     assert long.loc["anchor-helps"]["verdict"] == "not run"
     assert pd.read_csv(files["csv"])["verdict"].tolist() == long["verdict"].tolist()
     text = files["md"].read_text()
-    shown = "| holds, +4.81 | +9.50 | +3.15 to +15.85 | FAA | 4/4 | 2/2 | 2 | holds | — |"
+    shown = "| holds, +4.81 | +9.50 | +3.15 to +15.85 | FAA | 4/4 | 2/2 | 2 | holds | — | — |"
     assert shown in text
-    assert "| no numbers | — | — | CKA | 0/0 | 0/0 | 0 | not run | no such cell" in text
+    assert "| no numbers | — | — | CKA | 0/0 | 0/0 | 0 | not run | — | no such cell" in text
 
 
 def test_2000_records_give_tables_comparison_and_claims(make_plan, row_of):

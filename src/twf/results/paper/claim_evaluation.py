@@ -6,14 +6,16 @@ holds where the value is positive. On ours it is evaluated on the seeds that all
 finished, paired by seed, with the 95 % interval of `statistics.least_interval`:
 
     holds            the interval lies above 0, and no difference of the family is missing
-    does not hold    it lies below 0, and (where means are of several) none of theirs is missing
+    does not hold    it lies below 0, and (where means are of several) none of theirs is missing;
+                     `contradicted` are the means below 0, by `statistics.below_zero`
     undecided        anything else: also with a single seed, which has no interval, and where a
                      hyperparameter that the paper does not print has not been searched for
     not run          no difference has a finished seed in all its cells
 
 So with probability of at most 2.5 % a claim is said to hold that does not, and with at most 2.5 %
-not to hold though it does, whatever the number of its differences: the family is that of one claim,
-not of all claims together. The rival that is strongest is not chosen: the least mean is over all.
+not to hold though it does, or to be contradicted by a mean that is not below 0, whatever the number
+of its differences: the family is that of one claim, not of all claims together. The rival that is
+strongest is not chosen: the least mean is over all.
 
 The probability that a claim holds is the share of bootstrap samples of the seeds in which the
 value is positive. Few seeds make it too sure of itself (see `statistics`), so it decides nothing.
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +35,7 @@ from twf.files import claims_file
 from twf.results import output, search, statistics
 from twf.results.output import Row, Texts, number
 from twf.results.paper.claims import CLAIMS, Claim
-from twf.results.paper.differences import Difference, Key, ProbeKey, Quantity
+from twf.results.paper.differences import Difference, Key, ProbeKey, Quantity, in_words
 from twf.results.published import CellKey, planned, published
 from twf.results.record import LAYERS
 from twf.results.runs import Runs
@@ -62,6 +65,7 @@ SCHEMA = pa.schema(
         ("n_cells_run", pa.int64()),
         ("n_seeds", pa.int64()),  # that all cells of the differences run have in common
         ("verdict", pa.string()),
+        ("contradicted", pa.string()),  # the means below 0 of one that does not hold; else null
         ("missing", pa.string()),  # for a verdict; null where there is nothing
         ("weakest", pa.string()),  # the least difference
         ("weakest_difference", pa.float64()),
@@ -132,29 +136,30 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Ro
         return row
     low, high = statistics.least_interval(by_seed, planned=len(family))
     whole = all(len(group) == len(ran) for group, ran in zip(family, run, strict=True) if ran)
-    chance, _ = ends_by_chance(means, len(seeds), SAMPLES)
+    chance, _ = statistics.least_interval(by_chance(means, len(seeds), SAMPLES), len(means))
     row |= {"low": float(low), "high": float(high)}
     row |= {f"power_{effect}": float(np.mean(chance + effect > 0)) for effect in EFFECTS}
     row["probability"] = _probability(by_seed)
     if not names and low > 0 and len(done) == len(differences):
         row["verdict"] = "holds"
     elif not names and high < 0 and whole:
+        below = statistics.below_zero(by_seed, planned=len(family))
+        found = compress((group for group in run if group), below)
         row |= {"verdict": "does not hold", "missing": None}
+        row["contradicted"] = "; ".join(map(in_words, found))
     elif not missing:
         row["missing"] = "more seeds"
     return row
 
 
-def ends_by_chance(
-    means: NDArray[np.float64], seeds: int, samples: int, shifts: NDArray[np.float64] | float = 0.0
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Both ends of the interval, `[sample]` each, where cells are alike but for chance.
+def by_chance(means: NDArray[np.float64], seeds: int, samples: int) -> NDArray[np.float64]:
+    """A family's means where cells are alike but for chance, `[sample, mean, seed]`.
 
-    `means` are a family's weights `[mean, key]`. The values of cells are normal and independent
-    with a standard deviation of 1; `shifts` `[mean, 1]` are the true means.
+    `means` are its weights `[mean, key]`. The values of cells are normal and independent with a
+    standard deviation of 1.
     """
     noise = np.random.default_rng(0).standard_normal((samples, means.shape[1], seeds))
-    return statistics.least_interval(means @ noise + shifts, planned=len(means))
+    return means @ noise
 
 
 def _seeds(differences: Sequence[Difference], values: Values) -> set[int]:
@@ -249,6 +254,7 @@ def entry(row: Row) -> Texts:
         "Differences": f"{row['n_differences_run']}/{row['n_differences']}",
         "Seeds": str(row["n_seeds"]),
         "Verdict": row["verdict"],
+        "Contradicted in": row["contradicted"] or "—",
         "Missing": row["missing"] or "—",
         "Power, 1 and 2 SD": "—"
         if power[0] is None

@@ -6,7 +6,7 @@ a cell that it needs is not among them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -51,6 +51,12 @@ class Difference(NamedTuple):
         """In words, with the first cell's place."""
         above, below = (" and ".join(key.row for key in keys) for keys in self)
         return f"{above} over {below}, {self.cell.place}"
+
+
+def in_words(group: Sequence[Difference]) -> str:
+    """A mean of differences, by the first of them."""
+    more = f", and {len(group) - 1} more on average" if len(group) > 1 else ""
+    return f"{group[0]}{more}"
 
 
 REHEARSAL = ("er", "co2l", "icarl", "derpp", "er-ace")  # those in Tables 1-3 beside TwF
