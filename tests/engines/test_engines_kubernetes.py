@@ -28,7 +28,7 @@ from miniature import REPORT as TARGET
 from processes import TIMEOUT, environment, until
 from remote_servers import BUCKET, KEYS
 
-from twf.files import data_file, log_file, record_file, state_file
+from twf.files import checkpoint_file, data_file, log_file, state_file
 
 PLUGIN = "snakemake-storage-plugin-s3"
 PACKAGES = ("snakemake_executor_plugin_kubernetes", PLUGIN.replace("-", "_"), "kubernetes_validate")
@@ -118,7 +118,7 @@ def test_the_cluster_of_these_tests_refuses_what_kubernetes_does(
 
 def test_a_dry_run_shows_the_jobs_with_their_resources(project: Path) -> None:
     said = call(project, *WORDS, "--dry-run")
-    job = said.partition(f"output: {PREFIX}/{record_file('demo', ER)}")[2].partition("\n\n")[0]
+    job = said.partition(f"output: {PREFIX}/{checkpoint_file('letters')}")[2].partition("\n\n")[0]
     (resources,) = [line for line in job.splitlines()[:12] if "resources:" in line]
     for part in ("gpu=1", "gpu_manufacturer=nvidia", "mem_mb=16000", "scale=0", "attempt=1"):
         assert f"{part}," in f"{resources},", resources

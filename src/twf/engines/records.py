@@ -20,6 +20,8 @@ class Records:
 
     def __init__(self, workflow: Any) -> None:
         self.workflow = workflow
+        # then files lie there, and that none is here, or one without notes, says nothing
+        self.in_storage = workflow.storage_registry.default_storage_provider is not None
         self.files: set[str] = set()  # that decided which runs are made
         self.why: dict[str, str] = {}  # records that are made -> ": " and what is not as planned
 
@@ -32,8 +34,8 @@ class Records:
         """
         from snakemake.io import IOFile, ancient
 
-        if self.workflow.storage_registry.default_storage_provider is not None:
-            return made_from  # records lie there; that none is here says nothing
+        if self.in_storage:
+            return made_from
         record = files.record_file(run.study, run.id)
         self.files |= {str(record), *made_from}
         state, why = status.of_run(run)
@@ -61,4 +63,6 @@ class Records:
         """Whether a file is there that Snakemake has no notes of: it was imported, for example."""
         from snakemake.io import IOFile
 
-        return path.exists() and self.workflow.persistence.metadata(IOFile(str(path))) is None
+        if self.in_storage or not path.exists():
+            return False
+        return self.workflow.persistence.metadata(IOFile(str(path))) is None
