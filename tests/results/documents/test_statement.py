@@ -15,7 +15,6 @@ import pytest
 from safetensors.numpy import save_file
 
 from twf.data import registry
-from twf.errors import UserError
 from twf.files import PARAMS, checkpoint_file, model_card_file, statement_file
 from twf.results.documents import statement
 from twf.results.runs import Runs
@@ -245,11 +244,6 @@ def test_same_records_give_the_same_bytes(plan, write_record, collect):
     for run in plan.runs:
         write_record(plan, run)
     assert made(collect(plan)) == made(collect(plan))
-
-
-def test_uncollected_records_are_named_with_their_command(plan):
-    with pytest.raises(UserError, match="twf collect small"):
-        Runs.collected(plan)
 
 
 def test_describing_needs_no_torch():

@@ -24,6 +24,16 @@ from twf.study.methods import METHODS
 HOSTILE = "<script>alert(1)</script> $x_{$ & \"'"
 
 ONE = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"]}
+STARTS = {
+    "pretrained": {"title": "from pretraining"},
+    "scratch": {"title": "from scratch", "pretrained": False},
+}
+SHARES = {
+    "none": {"title": "0 %", "methods": ["derpp"]},
+    "half": {"title": "50 %", "methods": ["derpp-pretraining"], "hyperparameters": {"share": 0.5}},
+    "twf": {"title": "TwF", "methods": ["twf"]},
+}
+OF_SHARES = {"benchmarks": ["split-digits"], "methods": ["derpp", "derpp-pretraining", "twf"]}
 
 
 def matrix(*seen: float, unseen: float = 7.0) -> list[list[float]]:
@@ -138,10 +148,8 @@ PROBED = {
 
 @pytest.fixture
 def probed(make_plan) -> Plan:
-    variants = {"pretrained": {"title": "from pretraining"}, "scratch": {"title": "from scratch"}}
-    variants["scratch"]["pretrained"] = False
     return make_plan(
-        [0, 1], **ONE | {"protocols": ["class-il", "task-il"]}, variants=variants, probes=True
+        [0, 1], **ONE | {"protocols": ["class-il", "task-il"]}, variants=STARTS, probes=True
     )
 
 
@@ -161,29 +169,11 @@ def test_initialization_has_each_layer_once_for_both_protocols(probed, write_rec
 
 
 def test_shares_have_the_level_of_twf_as_it_is(make_plan, write_record, collect):
-    variants = {
-        "none": {"title": "0 %", "methods": ["derpp"]},
-        "control": {
-            "title": "0 %, head as with images",
-            "methods": ["derpp-pretraining"],
-            "hyperparameters": {"share": 0.0},
-        },
-        "half": {
-            "title": "50 %",
-            "methods": ["derpp-pretraining"],
-            "hyperparameters": {"share": 0.5},
-        },
-        "level": {"title": "TwF", "methods": ["twf"]},
-        "other": {"title": "other", "methods": ["twf"], "hyperparameters": {"beta": 9.0}},
-    }
-    plan = make_plan(
-        [0],
-        benchmarks=["split-digits"],
-        methods=["derpp", "derpp-pretraining", "twf"],
-        buffers=[200],
-        protocols=["class-il"],
-        variants=variants,
-    )
+    control = SHARES["half"] | {"title": "0 %, head", "hyperparameters": {"share": 0.0}}
+    other = SHARES["twf"] | {"title": "other", "hyperparameters": {"beta": 9.0}}
+    variants = {"none": SHARES["none"], "control": control} | SHARES | {"other": other}
+    one = {"buffers": [200], "protocols": ["class-il"], "variants": variants}
+    plan = make_plan([0], **OF_SHARES, **one)
     for run in plan.runs.values():
         level = {"derpp": 50.0, "derpp-pretraining": 40.0, "twf": 60.0}[run.method]
         write_record(plan, run.id, accuracy_class_il=[[level] * 5] * 5)
@@ -303,23 +293,8 @@ EXPERIMENTS = {
             "f6": {"title": "F6", "methods": ["twf"], "fidelity": {"F6": "paper"}},
         },
     },
-    "probes": {
-        "methods": ["er"],
-        "probes": True,
-        "variants": {
-            "pretrained": {"title": "from pretraining"},
-            "scratch": {"title": "from scratch", "pretrained": False},
-        },
-    },
-    "shares": {
-        "benchmarks": ["split-digits"],
-        "methods": ["derpp", "derpp-pretraining", "twf"],
-        "variants": {
-            "none": {"title": "0 %", "methods": ["derpp"]},
-            "half": {"title": "50 %", "methods": ["derpp-pretraining"]},
-            "twf": {"title": "TwF", "methods": ["twf"]},
-        },
-    },
+    "probes": {"methods": ["er"], "probes": True, "variants": STARTS},
+    "shares": OF_SHARES | {"variants": SHARES},
 }
 
 

@@ -50,10 +50,7 @@ ER = {"benchmark": "split-cifar10", "method": "er", "buffer": 500, "protocol": "
 )
 def test_the_verdict_is_where_the_interval_lies(low: float, high: float, expected: str):
     assert comparison.verdict(70.0, 3, 0, Interval(low, high)) == expected
-
-
-def test_a_verdict_needs_two_seeds_and_a_run():
-    assert comparison.verdict(70.0, 1, 0, None) == "undecided"
+    assert comparison.verdict(70.0, 1, 0, None) == "undecided"  # one seed has no interval
     assert comparison.verdict(70.0, 0, 3, None) == "undecided"
     assert comparison.verdict(70.0, 0, 0, None) == "not run"
 
