@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce pull test services test-all bench lint format constraints
+.PHONY: help setup demo reproduce overnight pull test services test-all bench lint format constraints
 
 PYTHON ?= python3
 VENV := .venv
@@ -33,6 +33,11 @@ demo: setup ## The demo study: data, pretraining, runs, tables and a report, on 
 
 reproduce: setup ## The paper's whole study (needs its data; see README)
 	snakemake --cores $(CORES) results/paper/report.html
+
+overnight: setup ## Real CIFAR at reduced scale: what git does not have of it, after a forecast, and the report
+	snakemake --cores $(CORES) results/overnight-search/tables/best-hyperparameters.yaml
+	twf plan overnight --forecast
+	snakemake --cores $(CORES) results/overnight/report.html
 
 pull: setup ## A study's data, checkpoints and results from the DVC remote; make pull STUDY=demo
 	twf pull $(STUDY)
