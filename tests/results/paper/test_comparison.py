@@ -16,7 +16,6 @@ from twf.results import record
 from twf.results.output import Row
 from twf.results.paper import comparison, order
 from twf.results.runs import Runs
-from twf.results.statistics import Interval
 from twf.study import reading
 
 PARAMS = reading.load(PROJECT / "params.yaml")
@@ -49,7 +48,7 @@ ER = {"benchmark": "split-cifar10", "method": "er", "buffer": 500, "protocol": "
     ],
 )
 def test_the_verdict_is_where_the_interval_lies(low: float, high: float, expected: str):
-    assert comparison.verdict(70.0, 3, 0, Interval(low, high)) == expected
+    assert comparison.verdict(70.0, 3, 0, (low, high)) == expected
     assert comparison.verdict(70.0, 1, 0, None) == "undecided"  # one seed has no interval
     assert comparison.verdict(70.0, 0, 3, None) == "undecided"
     assert comparison.verdict(70.0, 0, 0, None) == "not run"

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import compress
+from itertools import chain, compress
 
 import numpy as np
 import pyarrow as pa
@@ -73,23 +73,19 @@ SCHEMA = pa.schema(
 )
 
 
-def weights(family: Sequence[Sequence[Difference]], keys: Sequence[Key]) -> NDArray[np.float64]:
-    """The means of a family as weights of cells: `[mean, key]`."""
-    place = {key: i for i, key in enumerate(keys)}
-    found = np.zeros((len(family), len(keys)))
+def weights(family: Sequence[Sequence[Difference]]) -> tuple[NDArray[np.float64], list[Key]]:
+    """The means of a family as weights of its keys, `[mean, key]`, and these keys, each once."""
+    place: dict[Key, int] = {}
+    for difference in chain(*family):
+        for key in chain(*difference):
+            place.setdefault(key, len(place))
+    found = np.zeros((len(family), len(place)))
     for row, group in zip(found, family, strict=True):
         for difference in group:
             for sign, side in zip((1, -1), difference, strict=True):
                 for key in side:
                     row[place[key]] += sign / len(group)
-    return found
-
-
-def keys_of(family: Sequence[Sequence[Difference]]) -> list[Key]:
-    """The keys of a family, each once."""
-    return list(
-        dict.fromkeys(key for group in family for of in group for side in of for key in side)
-    )
+    return found, list(place)
 
 
 def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Row:
@@ -99,8 +95,7 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Ro
     """
     family = claim.family(values.keys())
     run = [[d for d in group if _seeds([d], values)] for group in family]
-    differences = [difference for group in family for difference in group]
-    done = [difference for group in run for difference in group]
+    differences, done = list(chain(*family)), list(chain(*run))
     row: Row = {
         "n_means": len(family),
         "n_differences": len(differences),
@@ -122,11 +117,10 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Ro
     row |= {"verdict": "undecided", "missing": "; ".join(missing) or None, "n_seeds": len(seeds)}
     if not seeds:
         return row
-    keys = keys_of(run)
+    means, keys = weights([group for group in run if group])
     measured = np.array([[values[key][seed] for seed in seeds] for key in keys])  # [key, seed]
-    means = weights([group for group in run if group], keys)
     by_seed = np.round(means @ measured, 9)  # [mean, seed]: cells that are alike differ by 0
-    least = weights([[d] for d in done], keys) @ measured.mean(1)
+    least = weights([[d] for d in done])[0] @ measured.mean(1)  # of the same keys
     row |= {
         "value": float(by_seed.mean(1).min()),
         "weakest": str(done[least.argmin()]),
@@ -164,11 +158,11 @@ def by_chance(means: NDArray[np.float64], seeds: int, samples: int) -> NDArray[n
 
 def _seeds(differences: Sequence[Difference], values: Values) -> set[int]:
     """The seeds that all cells of some differences have."""
-    return set.intersection(*(set(values[key]) for d in differences for side in d for key in side))
+    return set.intersection(*(set(values[key]) for d in differences for key in chain(*d)))
 
 
 def _cells(differences: Sequence[Difference]) -> set[CellKey]:
-    keys = (key for difference in differences for side in difference for key in side)
+    keys = (key for difference in differences for key in chain(*difference))
     return {key if isinstance(key, CellKey) else key.cell for key in keys}
 
 
@@ -185,8 +179,8 @@ def on_published(claim: Claim) -> Row:
     family = claim.family(faa.keys())
     if not family:
         return {"published_verdict": "no numbers"}
-    keys = keys_of(family)
-    value = float((weights(family, keys) @ [faa[key] for key in keys]).min())
+    means, keys = weights(family)
+    value = float((means @ [faa[key] for key in keys]).min())
     verdict = "holds" if value > 0 else "does not hold"
     return {"published_value": value, "published_verdict": verdict}
 
