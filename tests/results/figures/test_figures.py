@@ -250,8 +250,8 @@ def test_a_table_has_the_figures_of_what_it_is_about(make_plan, switches, probed
 
 
 def test_no_two_methods_look_alike():
-    assert list(style.METHOD_STYLES) == list(METHODS)
-    markers = {each.marker for each in style.METHOD_STYLES.values()}
+    assert list(style.LOOKS) == list(METHODS)
+    markers = {look["marker"] for look in style.LOOKS.values()}
     assert len(markers) == len(METHODS)  # they alone tell methods apart in grey
 
 

@@ -24,7 +24,7 @@ def accuracy(frame: pd.DataFrame) -> Figure:
     figure, axes = style.panels_by_place(frame, 2.0, *names, sharex=True, sharey="row")
     for panel, rows in axes:
         for method, group in rows.groupby("method", sort=False):
-            style.line(panel, "tasks", group, **style.method_line(str(method)))
+            style.line(panel, "tasks", group, **style.LOOKS[str(method)])
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(axis="y")
         style.no_more_than_all(panel)
@@ -77,7 +77,7 @@ def costs(frame: pd.DataFrame) -> Figure:
     for (protocol, column), panel in axes.items():
         rows = frame[(frame["protocol"] == protocol) & frame[column].notna()]
         for method, group in rows.groupby("method", sort=False):
-            look = style.method_line(str(method))
+            look = style.LOOKS[str(method)]
             at = group[column].to_numpy(dtype=float)
             panel.plot(at, group["mean"].to_numpy(), label=group["label"].iloc[0], **look)
             panel.vlines(at, group["low"], group["high"], color=look["color"], linewidth=0.8)
