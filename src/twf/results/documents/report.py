@@ -11,7 +11,6 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from twf.errors import UserError
@@ -68,14 +67,7 @@ def _longer(text: str) -> bool:
     return not isinstance(text, Markup) and len(text) > TEXT
 
 
-_environment = Environment(
-    loader=PackageLoader("twf.results"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+_environment = output.environment(html=True)
 _environment.filters["columns"] = columns
 
 
