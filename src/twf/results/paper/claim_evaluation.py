@@ -35,9 +35,9 @@ from twf.files import claims_file
 from twf.results import output, search, statistics
 from twf.results.output import Row, Texts, number
 from twf.results.paper.claims import CLAIMS, Claim
-from twf.results.paper.differences import Difference, Key, ProbeKey, Quantity, in_words
+from twf.results.paper.differences import Difference, Key, ProbeKey, in_words
 from twf.results.published import CellKey, planned, published
-from twf.results.record import LAYERS
+from twf.results.record import PROBED
 from twf.results.runs import Runs
 
 Values = Mapping[Key, Mapping[int, float]]  # by cell and seed, empty where none is
@@ -133,7 +133,8 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Ro
     chance, _ = statistics.least_interval(by_chance(means, len(seeds), SAMPLES), len(means))
     row |= {"low": float(low), "high": float(high)}
     row |= {f"power_{effect}": float(np.mean(chance + effect > 0)) for effect in EFFECTS}
-    row["probability"] = _probability(by_seed)
+    sampled = by_seed[:, statistics.resamples(len(seeds))].mean(-1).min(0)
+    row["probability"] = float(np.mean((sampled > 0) + (sampled == 0) / 2))  # ties half
     if not names and low > 0 and len(done) == len(differences):
         row["verdict"] = "holds"
     elif not names and high < 0 and whole:
@@ -166,13 +167,6 @@ def _cells(differences: Sequence[Difference]) -> set[CellKey]:
     return {key if isinstance(key, CellKey) else key.cell for key in keys}
 
 
-def _probability(differences: NDArray[np.float64]) -> float:
-    """The share of bootstrap samples of the seeds with a positive least mean, ties half."""
-    samples = statistics.resamples(differences.shape[1])
-    least = differences[:, samples].mean(-1).min(0)
-    return float(np.mean((least > 0) + (least == 0) / 2))
-
-
 def on_published(claim: Claim) -> Row:
     """A claim on the paper's own numbers: the published columns of `SCHEMA`."""
     faa: dict[Key, float] = {cell.key: cell.faa for cell in published()}
@@ -200,13 +194,12 @@ def _probed(runs: Runs, cell: CellKey, of_cell: Mapping[int, str]) -> Values:
     """What was probed of a cell's runs, by layer, tasks and seed."""
     tasks = runs.plan.runs[next(iter(of_cell.values()))].tasks
     rows = {seed: outcome.row for seed, outcome in runs.finished(of_cell).items()}
-    layers: dict[Quantity, Sequence[str]] = {"cka": LAYERS, "nearest_neighbours": LAYERS[-2:]}
     return {
         ProbeKey(cell, quantity, layer, done): {
             seed: row[quantity][done][i] for seed, row in rows.items()
         }
-        for quantity, of_quantity in layers.items()
-        for i, layer in enumerate(of_quantity)
+        for quantity, layers in PROBED.items()
+        for i, layer in enumerate(layers)
         for done in range(tasks + 1)
     }
 

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from twf.results.published import CellKey
 from twf.results.record import LAYERS
 from twf.study.params import Protocol
-
-Quantity = Literal["cka", "nearest_neighbours"]
 
 
 class ProbeKey(NamedTuple):
     """What a number of a probed cell is of: `cka` from 0 to 1, `nearest_neighbours` in per cent."""
 
     cell: CellKey
-    quantity: Quantity
+    quantity: str  # one of `record.PROBED`
     layer: str  # one of `record.LAYERS`
     tasks: int  # how many have been trained, 0 before the first
 
@@ -211,7 +209,7 @@ def from_dissimilar_source(keys: Keys, method: str, *rivals: str) -> list[Differ
     return above(keys, cells, *({"method": rival} for rival in rivals))
 
 
-def probed(keys: Keys, quantity: Quantity) -> list[list[ProbeKey]]:
+def probed(keys: Keys, quantity: str) -> list[list[ProbeKey]]:
     """What was probed of ER's runs from pretraining: of each layer, in the order of tasks."""
     found: dict[tuple[CellKey, str], list[ProbeKey]] = {}
     for key in keys:
