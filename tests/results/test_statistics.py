@@ -9,11 +9,6 @@ from scipy import stats
 from twf.results import statistics
 
 
-def test_mean_and_standard_deviation_of_three():
-    assert statistics.mean([60.0, 70.0, 80.0]) == 70.0
-    assert statistics.standard_deviation([60.0, 70.0, 80.0]) == pytest.approx(10.0)  # sqrt(200 / 2)
-
-
 def test_too_few_values_have_no_mean_or_no_spread():
     for of_one in (statistics.mean, statistics.interquartile_mean):
         assert (of_one([]), of_one([70.0])) == (None, 70.0)

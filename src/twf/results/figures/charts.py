@@ -99,7 +99,14 @@ def losses(frame: pd.DataFrame) -> Figure:
     across = min(3, len(cells))
     figure, grid = style.panels(range(-(-len(cells) // across)), range(across), 1.35, sharey=True)
     panels = list(grid.values())
-    looks = _term_looks(frame)
+    terms = [term for term in frame["term"].unique() if term != "loss"]  # no two look alike
+    looks: dict[Any, dict[str, Any]] = {
+        term: {"color": colour, "linestyle": line, "linewidth": 1}
+        for term, colour, line in zip(
+            terms, cycle(style.COLOURS[1:]), cycle(style.LINES), strict=False
+        )
+    }
+    looks["loss"] = {"color": style.BLACK, "linewidth": 0.7}
     for ((label, buffer), rows), panel in zip(cells, panels, strict=False):
         for term, group in rows.groupby("term", sort=False):
             name = "loss, the sum" if term == "loss" else str(term).replace("_", " ")
@@ -119,14 +126,6 @@ def losses(frame: pd.DataFrame) -> Figure:
         panel.set_ylabel("loss")
     style.legend(figure, 4)
     return figure
-
-
-def _term_looks(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
-    """What each term is drawn with: no two alike, and their sum in black."""
-    terms = [term for term in dict.fromkeys(frame["term"]) if term != "loss"]
-    looks = zip(terms, cycle(style.COLOURS[1:]), cycle(style.LINES), strict=False)
-    found = {term: {"color": c, "linestyle": line, "linewidth": 1} for term, c, line in looks}
-    return found | {"loss": {"color": style.BLACK, "linewidth": 0.7}}
 
 
 def _scale_losses(panel: Axes, low: float, high: float) -> None:

@@ -126,6 +126,7 @@ def compare(params: Params, runs: Runs) -> list[Row]:
             ((name, cells[cell.key]) for name, cells in studies if cell.key in cells), (None, {})
         )
         mine = of_cell if study == own else {}
+        files = " ".join(str(record_file(study, run)) for run in of_cell.values()) if study else ""
         row = tables.measured(runs, mine, cell.key.protocol)
         row |= cell.key._asdict() | _cost(runs.outcomes[run] for run in mine.values())
         ours = list(runs.faa(mine, cell.key.protocol).values())
@@ -144,7 +145,7 @@ def compare(params: Params, runs: Runs) -> list[Row]:
             "n_planned": len(of_cell),
             "study": study,
             "runs": list(of_cell.values()),
-            "command": study and _command(study, of_cell.values()),
+            "command": f"snakemake --cores all {files}" if study else None,
         }
         long.append(output.complete(row, SCHEMA))
     return long
@@ -161,11 +162,6 @@ def _cost(outcomes: Iterable[Outcome]) -> Row:
         "gpu_hours": sum(row["seconds"] for row in on_gpu) / 3600 if on_gpu else None,
         "devices": sorted({row["device"] for row in on_gpu}),
     }
-
-
-def _command(study: str, runs: Iterable[str]) -> str:
-    paths = " ".join(str(record_file(study, run)) for run in runs)
-    return f"snakemake --cores all {paths}"
 
 
 def write(params: Params, runs: Runs) -> None:
