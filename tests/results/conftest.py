@@ -20,12 +20,12 @@ from twf.results.runs import Runs
 from twf.study import Plan, reading
 
 Write = Callable[..., None]
+PROJECT_VALUES = yaml.safe_load((PROJECT / PARAMS).read_text())
 
 
 @pytest.fixture
 def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
     """Expand params.yaml with one study of one experiment, and put it into an empty folder."""
-    values = yaml.safe_load((PROJECT / "params.yaml").read_text())
     monkeypatch.chdir(tmp_path)
     PUBLISHED.parent.mkdir()
     shutil.copy(PROJECT / PUBLISHED, PUBLISHED)
@@ -36,14 +36,8 @@ def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
             "benchmarks": ["split-cifar10"],
             "methods": ["joint", "finetune", "er", "derpp", "twf"],
         }
-        values["study"] = "small"
-        values["studies"] = {
-            "small": {
-                "title": study_title,
-                "seeds": seeds,
-                "experiments": {"main": main | experiment},
-            }
-        }
+        small = {"title": study_title, "seeds": seeds, "experiments": {"main": main | experiment}}
+        values = PROJECT_VALUES | {"study": "small", "studies": {"small": small}}
         PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
         return study.expand(reading.load(PARAMS), "small")
 
