@@ -37,7 +37,7 @@ def claims(samples: int) -> list[Texts]:
     families = {claim.name: claim.family([cell.key for cell in published()]) for claim in CLAIMS}
     rows = []
     for name in NAMES:
-        means = claim_evaluation.weights(families[name], claim_evaluation.keys_of(families[name]))
+        means, _ = claim_evaluation.weights(families[name])
         for seeds in SEEDS:
             chance = claim_evaluation.by_chance(means, seeds, samples)
             low, high = statistics.least_interval(chance, planned=len(means))

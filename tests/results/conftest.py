@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,12 @@ from twf.results.runs import Runs
 from twf.study import Plan, reading
 
 Write = Callable[..., None]
+PROJECT_VALUES = yaml.safe_load((PROJECT / PARAMS).read_text())
 
 
 @pytest.fixture
 def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
     """Expand params.yaml with one study of one experiment, and put it into an empty folder."""
-    values = yaml.safe_load((PROJECT / "params.yaml").read_text())
     monkeypatch.chdir(tmp_path)
     PUBLISHED.parent.mkdir()
     shutil.copy(PROJECT / PUBLISHED, PUBLISHED)
@@ -36,14 +36,8 @@ def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
             "benchmarks": ["split-cifar10"],
             "methods": ["joint", "finetune", "er", "derpp", "twf"],
         }
-        values["study"] = "small"
-        values["studies"] = {
-            "small": {
-                "title": study_title,
-                "seeds": seeds,
-                "experiments": {"main": main | experiment},
-            }
-        }
+        small = {"title": study_title, "seeds": seeds, "experiments": {"main": main | experiment}}
+        values = PROJECT_VALUES | {"study": "small", "studies": {"small": small}}
         PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
         return study.expand(reading.load(PARAMS), "small")
 
@@ -52,11 +46,16 @@ def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
 @pytest.fixture
 def row_of() -> Callable[..., dict[str, Any]]:
-    """The record of a planned run as a row; keywords replace columns."""
+    """The record of a planned run as a row; keywords replace columns.
 
-    def make(plan: Plan, run_id: str, **columns: Any) -> dict[str, Any]:
+    One that finished has the same accuracy, `level`, on all tasks after each phase; one that
+    diverged has none.
+    """
+
+    def make(plan: Plan, run_id: str, level: float = 80.0, **columns: Any) -> dict[str, Any]:
         run = plan.runs[run_id]
-        matrix = [[80.0] * run.tasks] * (1 if run.method == "joint" else run.tasks)
+        finished = columns.get("status", "finished") == "finished"
+        matrix = [[level] * run.tasks] * run.phases if finished else []
         provenance = {
             "parameters": json.loads(run.parameters),
             "code": {"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
@@ -95,10 +94,10 @@ def row_of() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def write_record(row_of: Callable[..., dict[str, Any]]) -> Write:
-    """Write the record of a planned run; keywords replace columns."""
+    """Write the record of a planned run, of a level; keywords replace columns."""
 
-    def write(plan: Plan, run_id: str, **columns: Any) -> None:
-        record.write(record_file(plan.study, run_id), row_of(plan, run_id, **columns))
+    def write(plan: Plan, run_id: str, level: float = 80.0, **columns: Any) -> None:
+        record.write(record_file(plan.study, run_id), row_of(plan, run_id, level, **columns))
 
     return write
 
@@ -113,3 +112,18 @@ def collect() -> Callable[[Plan], Runs]:
         return Runs.collected(plan, history=True)
 
     return gather
+
+
+@pytest.fixture
+def recorded(write_record: Write, collect: Callable[[Plan], Runs]) -> Callable[..., Runs]:
+    """Write records of a plan and collect them: by run the level of its accuracies, or columns.
+
+    Without any, each run's, of the level 80.
+    """
+
+    def make(plan: Plan, records: Mapping[str, float | dict[str, Any]] | None = None) -> Runs:
+        for run, found in (dict.fromkeys(plan.runs, 80.0) if records is None else records).items():
+            write_record(plan, run, **(found if isinstance(found, dict) else {"level": found}))
+        return collect(plan)
+
+    return make

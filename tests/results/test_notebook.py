@@ -24,14 +24,11 @@ HISTORY = [
 ]
 
 
-def test_a_runs_variant_tells_it_from_the_method_as_it_is(make_plan, write_record, collect):
+def test_a_runs_variant_tells_it_from_the_method_as_it_is(make_plan, recorded):
     f11 = {"title": "F11", "fidelity": {"F11": "paper"}}
     variants = {"same": {"title": "as set"}, "f11": f11}
     plan = make_plan([0, 1], methods=["co2l", "joint"], variants=variants, buffers=[500])
-    for run in plan.runs.values():
-        matrix = [[90.0 - 20 * ("f11" in run.id)] * 5] * run.phases
-        write_record(plan, run.id, accuracy_class_il=matrix, history=HISTORY[: run.phases])
-    collect(plan)
+    recorded(plan, {run: 70.0 if "f11" in run else 90.0 for run in plan.runs})
     runs = twf.results.load("small").runs
     means = runs.groupby(["method", "variant", "buffer"]).faa_class_il.agg(["mean", "count"])
     assert means.to_dict("index") == {
@@ -62,12 +59,10 @@ def test_accuracies_and_losses_have_a_row_for_each_number(make_plan, write_recor
     assert twf_losses.trained.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
 
 
-def test_what_has_not_finished_is_named_and_has_no_accuracy(make_plan, write_record, collect):
+def test_what_has_not_finished_is_named_and_has_no_accuracy(make_plan, recorded):
     plan = make_plan([0, 1, 2], methods=["er"], buffers=[500])
     first, second, _ = plan.runs
-    write_record(plan, first)
-    write_record(plan, second, status="diverged", reason="NaN")
-    collect(plan)
+    recorded(plan, {first: 80.0, second: {"status": "diverged", "reason": "NaN"}})
     frames = twf.results.load("small")
     assert frames.runs.status.tolist() == ["finished", "diverged", "missing"]
     assert frames.runs.faa_class_il.notna().tolist() == [True, False, False]
@@ -87,7 +82,7 @@ def test_runs_alike_in_their_place_differ_in_seed_or_protocol(name):
     assert runs[[*PLACE, "seed", "protocol"]].notna().all(axis=None)
 
 
-def test_the_examples_of_the_documentation(monkeypatch, tmp_path, write_record, collect, capsys):
+def test_the_examples_of_the_documentation(monkeypatch, tmp_path, recorded, capsys):
     page = (PROJECT / "docs/results.md").read_text(encoding="utf-8")
     _, _, section = page.partition("\n## In a notebook\n")
     examples = re.findall(r"^```python\n(.*?)^```", section.partition("\n## ")[0], re.M | re.S)
@@ -95,9 +90,7 @@ def test_the_examples_of_the_documentation(monkeypatch, tmp_path, write_record, 
     monkeypatch.chdir(tmp_path)
     files.PARAMS.symlink_to(PROJECT / files.PARAMS)
     plan = study.expand(reading.load(files.PARAMS), "demo")
-    for name in plan.runs:
-        write_record(plan, name, history=HISTORY)
-    collect(plan)
+    recorded(plan, {run: {"history": HISTORY} for run in plan.runs})
     names: dict[str, object] = {}
     for example in examples:
         exec(example, names)

@@ -25,13 +25,15 @@ def plan(make_plan):
     )
 
 
-def write_trials(plan, write_record, method, accuracies, status="finished"):
-    """Give each trial of a method its accuracies, by seed."""
-    (cell,) = [cell for cell in plan.search if cell.method == method]
-    for trial, of_trial in zip(cell.trials, accuracies, strict=True):
-        for run, accuracy in zip(trial.runs.values(), of_trial, strict=True):
-            matrix = [[accuracy] * 5] * 5
-            write_record(plan, run, accuracy_class_il=matrix, status=status)
+def of_trials(plan, **levels):
+    """Records of trials: of a method, the accuracies of each trial by seed."""
+    return {
+        run: level
+        for cell in plan.search
+        if cell.method in levels
+        for trial, of_trial in zip(cell.trials, levels[cell.method], strict=True)
+        for run, level in zip(trial.runs.values(), of_trial, strict=True)
+    }
 
 
 def best_of(plan, method):
@@ -39,10 +41,9 @@ def best_of(plan, method):
     return table[(table["method"] == method) & table["best"]].to_dict("records")
 
 
-def test_the_highest_mean_over_seeds_is_the_best(plan, write_record, collect):
-    write_trials(plan, write_record, "er", [[90.0, 10.0], [60.0, 50.0]])
-    write_trials(plan, write_record, "derpp", [[70.0, 70.0], [60.0, 50.0]])
-    search.write(collect(plan))
+def test_the_highest_mean_over_seeds_is_the_best(plan, recorded):
+    er, derpp = [[90.0, 10.0], [60.0, 50.0]], [[70.0, 70.0], [60.0, 50.0]]
+    search.write(recorded(plan, of_trials(plan, er=er, derpp=derpp)))
     (er,) = best_of(plan, "er")
     assert er["hyperparameters"] == '{"lr": 0.1}'
     assert (er["accuracy_mean"], er["n"], er["as_set"]) == (55.0, 2, True)
@@ -50,19 +51,17 @@ def test_the_highest_mean_over_seeds_is_the_best(plan, write_record, collect):
     assert derpp["hyperparameters"] == '{"lr": 0.03, "alpha": 0.2, "beta": 0.5}'
 
 
-def test_equals_leave_the_hyperparameters_as_they_are(plan, write_record, collect):
-    write_trials(plan, write_record, "er", [[50.0, 50.0], [50.0, 50.0]])
-    search.write(collect(plan))
+def test_equals_leave_the_hyperparameters_as_they_are(plan, recorded):
+    search.write(recorded(plan, of_trials(plan, er=[[50.0, 50.0]] * 2)))
     (er,) = best_of(plan, "er")
     assert er["as_set"]
     assert best_of(plan, "derpp") == []  # nothing has run
 
 
-def test_a_trial_that_diverged_once_is_not_the_best(plan, write_record, collect):
-    (cell,) = [cell for cell in plan.search if cell.method == "er"]
-    write_trials(plan, write_record, "er", [[90.0, 90.0], [60.0, 50.0]])
-    write_record(plan, cell.trials[0].runs[1], status="diverged", accuracy_class_il=[])
-    search.write(collect(plan))
+def test_a_trial_that_diverged_once_is_not_the_best(plan, recorded):
+    records = of_trials(plan, er=[[90.0, 90.0], [60.0, 50.0]])
+    records[list(records)[1]] = {"status": "diverged"}
+    search.write(recorded(plan, records))
     (er,) = best_of(plan, "er")
     assert er["hyperparameters"] == '{"lr": 0.1}'
     table = pd.read_csv(search_files(plan.study)[0])
@@ -70,9 +69,8 @@ def test_a_trial_that_diverged_once_is_not_the_best(plan, write_record, collect)
     assert (lost[0]["n"], lost[0]["n_diverged"], lost[0]["accuracy_mean"]) == (1, 1, 90.0)
 
 
-def test_the_best_are_input_of_another_study(plan, write_record, collect):
-    write_trials(plan, write_record, "er", [[70.0, 70.0], [60.0, 50.0]])
-    search.write(collect(plan))
+def test_the_best_are_input_of_another_study(plan, recorded):
+    search.write(recorded(plan, of_trials(plan, er=[[70.0, 70.0], [60.0, 50.0]])))
     _, page, study = search_files(plan.study)
     found = searching.load_best_hyperparameters(str(study), "another")
     (place,) = found.cells
@@ -82,7 +80,6 @@ def test_the_best_are_input_of_another_study(plan, write_record, collect):
     assert "| split-cifar10 | ER | 500 | Class-IL | 2 | lr=0.01 | 70.00 | lr=0.1 | 55.00 |" in (
         page.read_text().replace("\\", "")
     )
-    assert isinstance(yaml.safe_load(Path(study).read_text()), list)
 
 
 @pytest.fixture
@@ -105,24 +102,22 @@ def make_anchor(make_plan) -> Callable[..., Plan]:
     return make
 
 
-def test_the_anchor_is_untuned_until_its_search_has_chosen_it(make_anchor, write_record, collect):
+def test_the_anchor_is_untuned_until_its_search_has_chosen_it(make_anchor, recorded, collect):
     plan = make_anchor(grids={"derpp-ewc": {"lambda_ewc": [1.0, 100.0]}})
     assert list(search.untuned(collect(plan)).values()) == ["lambda_ewc of DER++ with EWC"]
     trials = plan.search[0].trials
     for trial, level in zip(trials, (70.0, 60.0), strict=True):
         assert search.untuned(collect(plan))  # while a trial is missing
-        write_record(plan, *trial.runs.values(), accuracy_class_il=[[level] * 10] * 10)
-    assert not search.untuned(collect(plan))
-    better = {"accuracy_class_il": [[80.0] * 10] * 10}
-    write_record(plan, *trials[1].runs.values(), **better)
-    assert search.untuned(collect(plan)), "its search has found another value"
+        runs = recorded(plan, dict.fromkeys(trial.runs.values(), level))
+    assert not search.untuned(runs)
+    runs = recorded(plan, dict.fromkeys(trials[1].runs.values(), 80.0))
+    assert search.untuned(runs), "its search has found another value"
 
 
-def test_a_search_for_something_else_leaves_the_anchor_untuned(make_anchor, write_record, collect):
+def test_a_search_for_something_else_leaves_the_anchor_untuned(make_anchor, recorded):
     plan = make_anchor(factors={"lr": [0.5, 1.0]})
-    for trial, level in zip(plan.search[0].trials, (60.0, 70.0), strict=True):
-        write_record(plan, *trial.runs.values(), accuracy_class_il=[[level] * 10] * 10)
-    assert search.untuned(collect(plan))
+    levels = {"derpp-ewc": [[60.0], [70.0]]}
+    assert search.untuned(recorded(plan, of_trials(plan, **levels)))
 
 
 @pytest.mark.parametrize("tuned", [True, False])
@@ -138,15 +133,10 @@ def test_the_anchor_may_be_tuned_by_another_study(make_anchor, collect, tuned):
     assert bool(search.untuned(collect(make_anchor(best="best.yaml")))) != tuned
 
 
-def test_the_best_factor_is_input_of_another_study(make_plan, write_record, collect):
-    plan = make_plan(
-        [0],
-        methods=["er"],
-        buffers=[500],
-        protocols=["class-il"],
-        search={"held_out": 0.1, "factors": {"lr": [0.333333, 1.0, 3.0]}},
-    )
-    write_trials(plan, write_record, "er", [[70.0], [60.0], [50.0]])
-    search.write(collect(plan))
+def test_the_best_factor_is_input_of_another_study(make_plan, recorded):
+    one = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"]}
+    factors = {"held_out": 0.1, "factors": {"lr": [0.333333, 1.0, 3.0]}}
+    plan = make_plan([0], **one, search=factors)
+    search.write(recorded(plan, of_trials(plan, er=[[70.0], [60.0], [50.0]])))
     found = searching.load_best_hyperparameters(str(search_files(plan.study)[2]), "another")
     assert (found.cells, found.factors) == ({}, {("split-cifar10", "er"): {"lr": 0.333333}})

@@ -49,18 +49,16 @@ def markdown_row(text: str, title: str) -> list[str]:
 
 
 @pytest.fixture
-def three_seeds(make_plan, write_record, collect) -> Runs:
+def three_seeds(make_plan, recorded) -> Runs:
     """With 500, ER's seeds at 60, 70 and 80; of DER++ one diverged, one missing; TwF diverged."""
-    plan = make_plan([0, 1, 2])
+    records: dict[str, Any] = {f"split-cifar10.joint.s{seed}": 80.0 for seed in range(3)}
     for seed, final in enumerate((60.0, 70.0, 80.0)):
         matrix = stream(final, 10.0 + seed)
-        write_record(plan, f"split-cifar10.er.500.s{seed}", accuracy_class_il=matrix)
-        write_record(plan, f"split-cifar10.joint.s{seed}")
-    write_record(plan, "split-cifar10.derpp.500.s0", accuracy_class_il=stream(90.0, 5.0))
-    none = {"accuracy_class_il": [], "accuracy_task_il": []}
+        records[f"split-cifar10.er.500.s{seed}"] = {"accuracy_class_il": matrix}
+    records["split-cifar10.derpp.500.s0"] = {"accuracy_class_il": stream(90.0, 5.0)}
     for run in ("derpp.500.s1", "twf.500.s0"):
-        write_record(plan, f"split-cifar10.{run}", status="diverged", reason="nan", **none)
-    return collect(plan)
+        records[f"split-cifar10.{run}"] = {"status": "diverged", "reason": "nan"}
+    return recorded(make_plan([0, 1, 2]), records)
 
 
 def test_means_and_spreads_over_seeds(three_seeds):
@@ -78,24 +76,22 @@ def test_means_and_spreads_over_seeds(three_seeds):
     assert (row["published_faa"], row["published_ff"]) == (67.24, 38.24)
 
 
-def test_the_other_means_are_those_of_their_definitions(make_plan, write_record, collect):
+def test_the_other_means_are_those_of_their_definitions(make_plan, recorded):
     """Learning accuracy, incremental accuracy and transfers of one stream, by hand."""
-    plan = make_plan([0], methods=["er"], buffers=[500])
     matrix = [[90.0 - 10 * t if i <= t else 20.0 for i in range(5)] for t in range(5)]
     columns = {"accuracy_class_il": matrix, "initial_class_il": [15.0] * 5}
-    write_record(plan, "split-cifar10.er.500.s0", **columns)
-    row = cell(collect(plan), "er", 500)
+    plan = make_plan([0], methods=["er"], buffers=[500])
+    row = cell(recorded(plan, {"split-cifar10.er.500.s0": columns}), "er", 500)
     assert row["learning_accuracy_mean"] == row["average_incremental_accuracy_mean"] == 70.0
     assert row["backward_transfer_mean"] == -25.0  # 50 in the end, after 90, 80, 70 and 60
     assert row["forward_transfer_mean"] == 5.0  # 20 before a task, 15 before any
 
 
-def test_each_definition_of_forgetting_has_its_mean_and_spread(make_plan, write_record, collect):
-    plan = make_plan([0, 1], methods=["er"], buffers=[500])
-    for seed, gain in enumerate((4.0, 10.0)):  # at the end: nothing forgotten, or minus the gain
-        matrix = [[50.0] * 5] * 4 + [[50.0 + gain] * 5]
-        write_record(plan, f"split-cifar10.er.500.s{seed}", accuracy_class_il=matrix)
-    row = cell(collect(plan), "er", 500)
+def test_each_definition_of_forgetting_has_its_mean_and_spread(make_plan, recorded):
+    """The accuracy rises at the end: nothing is forgotten, or minus the gain."""
+    gains = {f"split-cifar10.er.500.s{seed}": gain for seed, gain in enumerate((4.0, 10.0))}
+    records = {run: {"accuracy_class_il": stream(50 + g, -g)} for run, g in gains.items()}
+    row = cell(recorded(make_plan([0, 1], methods=["er"], buffers=[500]), records), "er", 500)
     assert (row["ff_mean"], row["ff_paper_mean"]) == (0.0, -7.0)
     assert (row["ff_std"], row["ff_paper_std"]) == (0.0, pytest.approx(18**0.5))
 
@@ -122,11 +118,10 @@ def test_unfinished_runs_are_counted_and_not_averaged(three_seeds):
     assert "n=a/b" in text
 
 
-def test_a_record_of_other_parameters_is_stale(make_plan, write_record, collect):
+def test_a_record_of_other_parameters_is_stale(make_plan, recorded):
+    other = {"digest": "of something else"}
     plan = make_plan([0, 1])
-    write_record(plan, "split-cifar10.er.500.s0", digest="of something else")
-    write_record(plan, "split-cifar10.er.500.s1")
-    runs = collect(plan)
+    runs = recorded(plan, {"split-cifar10.er.500.s0": other, "split-cifar10.er.500.s1": 80.0})
     row = cell(runs, "er", 500)
     assert (row["n"], row["n_planned"]) == (1, 2)
     assert row["runs"] == ["split-cifar10.er.500.s1"]
@@ -134,11 +129,8 @@ def test_a_record_of_other_parameters_is_stale(make_plan, write_record, collect)
     assert runs.counts(plan.runs) == counts
 
 
-def test_one_seed_has_no_spread(make_plan, write_record, collect):
-    plan = make_plan([0])
-    for run in plan.runs:
-        write_record(plan, run)
-    text = write(collect(plan))
+def test_one_seed_has_no_spread(make_plan, recorded):
+    text = write(recorded(make_plan([0])))
     assert "one seed" in text
     assert "±" not in text
     assert "n=a/b" not in text
@@ -146,13 +138,10 @@ def test_one_seed_has_no_spread(make_plan, write_record, collect):
     assert markdown_row(text, "Finetune") == ["80.00 (0.00)"] * 4
 
 
-def test_rows_are_ordered_and_the_best_rehearsal_method_is_bold(make_plan, write_record, collect):
-    plan = make_plan([0], methods=["twf", "derpp", "er", "finetune", "joint"])
-    for run_id, run in plan.runs.items():
-        final = {"joint": 99.0, "er": 60.0, "derpp": 70.0, "twf": 70.004}.get(run.method, 20.0)
-        matrix = [[final] * 5] * (1 if run.method == "joint" else 5)
-        write_record(plan, run_id, accuracy_class_il=matrix)
-    text = write(collect(plan))
+def test_rows_are_ordered_and_the_best_rehearsal_method_is_bold(make_plan, recorded):
+    levels = {"twf": 70.004, "derpp": 70.0, "er": 60.0, "finetune": 20.0, "joint": 99.0}
+    plan = make_plan([0], methods=list(levels))
+    text = write(recorded(plan, {name: levels[run.method] for name, run in plan.runs.items()}))
     lines = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
     assert lines[2:] == ["| Joint (UB)", "| Finetune", "| ER", "| DER++", "| TwF"]
     assert markdown_row(text, "Joint (UB)")[0] == "99.00"  # not among those compared
@@ -163,25 +152,18 @@ def test_rows_are_ordered_and_the_best_rehearsal_method_is_bold(make_plan, write
 
 def test_an_untuned_hyperparameter_is_said_in_cell_caption_and_file(make_plan, collect):
     """The paper does not print how strong the EWC anchor is; no search has chosen it here."""
-    plan = make_plan(
-        [0], methods=["derpp", "derpp-ewc"], benchmarks=["split-cifar100"], buffers=[500]
-    )
-    (table,) = plan.tables.values()
-    runs = collect(plan)
-    tables.write(runs, table)
-    text = table_file("small", table.name, "md").read_text()
+    of = {"benchmarks": ["split-cifar100"], "methods": ["derpp", "derpp-ewc"], "buffers": [500]}
+    runs = collect(make_plan([0], **of))
+    text = write(runs)
     assert markdown_row(text, "DER++ with EWC") == ["— untuned"] * 2
     assert "Untuned: the paper does not print lambda\\_ewc of DER++ with EWC" in text
-    rows = {row["method"]: row["untuned"] for row in tables.cells(runs, table)}
-    assert rows == {"derpp": None, "derpp-ewc": "lambda_ewc of DER++ with EWC"}
+    assert cell(runs, "derpp", 500)["untuned"] is None
+    assert cell(runs, "derpp-ewc", 500)["untuned"] == "lambda_ewc of DER++ with EWC"
 
 
-def test_a_run_stands_under_the_protocol_it_was_tuned_for(make_plan, write_record, collect):
-    plan = make_plan([0], benchmarks=["split-cifar100"])
-    for name, level in (("finetune.s0", 30.0), ("finetune.task-il.s0", 90.0)):
-        both = dict.fromkeys(("accuracy_class_il", "accuracy_task_il"), [[level] * 10] * 10)
-        write_record(plan, f"split-cifar100.{name}", **both)
-    runs = collect(plan)
+def test_a_run_stands_under_the_protocol_it_was_tuned_for(make_plan, recorded):
+    levels = {"split-cifar100.finetune.s0": 30.0, "split-cifar100.finetune.task-il.s0": 90.0}
+    runs = recorded(make_plan([0], benchmarks=["split-cifar100"]), levels)
     assert cell(runs, "finetune", None, "class-il")["faa_mean"] == 30.0
     assert cell(runs, "finetune", None, "task-il")["faa_mean"] == 90.0
 
@@ -201,13 +183,10 @@ def test_files_hold_the_same_numbers_and_types(three_seeds):
     assert flat["runs"].fillna("").str.split().tolist() == [list(runs) for runs in long["runs"]]
 
 
-def test_latex_escapes_the_title_and_spans_the_buffers(make_plan, write_record, collect):
+def test_latex_escapes_the_title_and_spans_the_buffers(make_plan, recorded):
     plan = make_plan([0, 1], title=r"50% of A & B_1 #2 $x$ ~ ^ {\rm}")
-    for seed in (0, 1):
-        write_record(plan, f"split-cifar10.finetune.s{seed}")
-        write_record(plan, f"split-cifar10.er.500.s{seed}")
-    write_record(plan, "split-cifar10.er.5120.s0")
-    write(collect(plan))
+    names = ("finetune.s0", "finetune.s1", "er.500.s0", "er.500.s1", "er.5120.s0")
+    write(recorded(plan, {f"split-cifar10.{name}": 80.0 for name in names}))
     text = table_file("small", TABLE, "tex").read_text()
     escaped = (
         r"50\% of A \& B\_1 \#2 \$x\$ \textasciitilde{} \textasciicircum{} "
@@ -286,13 +265,12 @@ def test_missing_published_numbers_are_named(three_seeds):
 
 
 @pytest.mark.parametrize(("switch", "shown"), [("published", "(0.00)"), ("paper", "(-20.00)")])
-def test_f8_says_which_forgetting_is_shown(make_plan, write_record, collect, switch, shown):
+def test_f8_says_which_forgetting_is_shown(make_plan, recorded, switch, shown):
     """Accuracy that rises by 20 points in the last phase: forgotten is nothing, or minus 20."""
     plan = make_plan([0], methods=["finetune"])
     table = plan.tables[TABLE].model_copy(update={"forgetting": switch})
     plan = plan.model_copy(update={"tables": {TABLE: table}})
-    rising = [[50.0] * 5] * 4 + [[70.0] * 5]
-    write_record(plan, "split-cifar10.finetune.s0", accuracy_class_il=rising)
-    text = write(collect(plan))
+    rising = {"accuracy_class_il": stream(70.0, -20.0)}
+    text = write(recorded(plan, {"split-cifar10.finetune.s0": rising}))
     assert markdown_row(text, "Finetune")[0] == f"70.00 {shown}"
     assert tables.FORGETTING[switch].split(" (")[0][:40] in text

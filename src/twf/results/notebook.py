@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from twf.learning.evaluation import metrics
 from twf.results.runs import Outcome, Runs
 from twf.study import Plan
 from twf.study.params import Protocol
@@ -43,11 +42,7 @@ class Frames:
         rows = []
         for name, outcome in self._runs.outcomes.items():
             row = self._place(outcome) | {"status": outcome.status}
-            for protocol in ("class-il", "task-il"):
-                matrix = self._matrices(name, outcome).get(protocol)
-                suffix = protocol.replace("-", "_")
-                row[f"faa_{suffix}"] = matrix and metrics.final_average_accuracy(matrix)
-                row[f"ff_{suffix}"] = matrix and metrics.forgetting(matrix)
+            row |= outcome.results(self._protocols[name])
             row |= {key: outcome.row[key] for key in ("seconds", "peak_memory_mib", "device")}
             values = outcome.run.hyperparameters.model_dump()
             rows.append(row | {f"hyperparameters.{key}": value for key, value in values.items()})
@@ -62,7 +57,8 @@ class Frames:
         """
         rows = []
         for name, outcome in self._runs.outcomes.items():
-            for protocol, matrix in self._matrices(name, outcome).items():
+            for protocol in self._protocols[name] if outcome.status == "finished" else ():
+                matrix = outcome.accuracy(protocol)
                 tasks = len(matrix[0])
                 after = {0: outcome.initial(protocol)}
                 after |= dict(enumerate(matrix, start=tasks - len(matrix) + 1))
@@ -92,12 +88,6 @@ class Frames:
         place = run.model_dump(include={"benchmark", "source", "method", "seed"})
         place |= {"run": run.id, "variant": self._variants[run.id], "buffer": run.buffer or 0}
         return {key: place[key] for key in _PLACE}
-
-    def _matrices(self, name: str, outcome: Outcome) -> dict[Protocol, list[list[float]]]:
-        """The accuracies of a finished run under the protocols of its cells."""
-        if outcome.status != "finished":
-            return {}
-        return {protocol: outcome.accuracy(protocol) for protocol in self._protocols[name]}
 
     def _placed(self, rows: list[tuple[Any, ...]], columns: list[str]) -> pd.DataFrame:
         """Rows that begin with a run's name, with the run's place before them."""

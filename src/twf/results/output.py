@@ -105,13 +105,19 @@ def _no_formula(value: Any) -> Any:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-_markdown = Environment(  # noqa: S701 - it makes no HTML: filters escape
-    loader=PackageLoader("twf.results"),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+def environment(html: bool = False) -> Environment:
+    """What fills the templates of this package."""
+    return Environment(
+        loader=PackageLoader("twf.results"),
+        autoescape=html,  # noqa: S701 - in Markdown and LaTeX, filters escape
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+_markdown = environment()
 _markdown.filters |= {
     "md": escape_markdown,
     "tex": escape_tex,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -71,27 +71,22 @@ def published() -> list[Published]:
     the second has the variant `all`, as each cell of Table 4 has one.
     """
     try:
-        frame = pd.read_csv(PUBLISHED)
+        frame = pd.read_csv(PUBLISHED, dtype={"buffer_size": "Int64"}).astype("object")
     except FileNotFoundError:
         raise UserError(f"no {PUBLISHED}: it is part of the project; take it from there") from None
     variants = {printed: name for name, printed in PUBLISHED_VARIANTS.items()}
     found = []
-    for row in frame.to_dict("records"):
+    for row in frame.where(frame.notna(), None).to_dict("records"):
         key = CellKey(
             *_BENCHMARKS[row["benchmark"]],
             method=row["method"],
-            variant=None if pd.isna(row["variant"]) else variants[row["variant"]],
-            buffer=_integer(row["buffer_size"]) or None,  # Table 4 has 0 for none
+            variant=row["variant"] and variants[row["variant"]],
+            buffer=row["buffer_size"] or None,  # Table 4 has 0 for none
             protocol=row["protocol"],
         )
-        ff = row["final_forgetting"]
-        faa = float(row["final_average_accuracy"])
-        found.append(Published(int(row["table"]), key, faa, None if pd.isna(ff) else float(ff)))
+        numbers = row["final_average_accuracy"], row["final_forgetting"]
+        found.append(Published(row["table"], key, *numbers))
     return found
-
-
-def _integer(value: Any) -> int | None:
-    return None if pd.isna(value) else int(value)
 
 
 def key_of(table: Table, cell: Cell) -> CellKey:

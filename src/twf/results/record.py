@@ -16,10 +16,8 @@ from twf.files import atomic, runs_file
 
 VERSION = 2  # of the schema below; raised by each change of it
 
-LAYERS = (
-    "stem",
-    *(f"Layer {i}" for i in range(1, 5)),
-)  # of `cka`; the last two of the probes' k-NN
+LAYERS = ("stem", "Layer 1", "Layer 2", "Layer 3", "Layer 4")
+PROBED = {"cka": LAYERS, "nearest_neighbours": LAYERS[-2:]}  # the layers of each column
 
 _matrix = pa.list_(pa.list_(pa.float64()))
 _epoch = pa.struct(

@@ -7,7 +7,7 @@ missing, diverged, or made with other parameters than the plan's is counted, and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -19,7 +19,7 @@ from twf.files import record_file
 from twf.learning.evaluation import metrics
 from twf.results import record
 from twf.study import Plan, Run
-from twf.study.params import Protocol
+from twf.study.params import PROTOCOLS, Protocol
 
 Status = Literal["finished", "diverged", "stale", "unreadable", "missing"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -50,6 +50,19 @@ class Outcome:
     def faa(self, protocol: Protocol) -> float:
         """Final average accuracy, per cent, of a finished run."""
         return metrics.final_average_accuracy(self.accuracy(protocol))
+
+    def results(self, protocols: Collection[Protocol] = PROTOCOLS) -> dict[str, float | None]:
+        """`faa_*` and `ff_*` (as published; None for Joint) by protocol, per cent.
+
+        None under other protocols than these, and where it has not finished.
+        """
+        found: dict[str, float | None] = {}
+        for protocol in PROTOCOLS:
+            known = self.status == "finished" and protocol in protocols
+            name = protocol.replace("-", "_")
+            found[f"faa_{name}"] = self.faa(protocol) if known else None
+            found[f"ff_{name}"] = metrics.forgetting(self.accuracy(protocol)) if known else None
+        return found
 
     @property
     def ended(self) -> bool:

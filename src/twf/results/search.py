@@ -138,12 +138,10 @@ def entry(result: CellResult) -> Texts:
     return texts
 
 
-def best(found: list[CellResult]) -> list[BestHyperparameters | BestFactors]:
-    """Those of each cell that has a complete trial, as another study takes them."""
-    return [_best(r.cell, r.best.trial.hyperparameters) for r in found if r.best is not None]
-
-
-def _best(cell: SearchCell, values: Hyperparameters) -> BestHyperparameters | BestFactors:
+def _for_another_study(
+    cell: SearchCell, values: Hyperparameters
+) -> BestHyperparameters | BestFactors:
+    """The hyperparameters that were found best of a cell, as another study takes them."""
     if cell.factors:
         factors = {
             key: next(f for f in tried if times(cell.as_set, key, f) == getattr(values, key))
@@ -164,9 +162,10 @@ def write(runs: Runs) -> None:
         partial.write_text(output.csv(trials(found)))
     values = {"entries": [entry(result) for result in found]}
     output.write_text("best_hyperparameters.md.j2", values, page)
+    best = [_for_another_study(r.cell, r.best.trial.hyperparameters) for r in found if r.best]
     with atomic(study) as partial:
         partial.write_text(
             f"# Found by the searches of the study {runs.plan.study}; input of another study's\n"
             "# `best_hyperparameters`.\n"
-            + yaml.safe_dump([place.model_dump() for place in best(found)], sort_keys=False)
+            + yaml.safe_dump([place.model_dump() for place in best], sort_keys=False)
         )

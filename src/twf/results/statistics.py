@@ -17,7 +17,6 @@ import statistics
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +27,7 @@ LEVEL = 0.95
 TAIL = (1 - LEVEL) / 2  # of the interval of the least mean, at either end
 
 
-class Interval(NamedTuple):
-    """The two ends of an interval, in the unit of the values."""
-
-    low: float
-    high: float
+Interval = tuple[float, float]  # its low and its high end, in the unit of the values
 
 
 def described(name: str, values: Sequence[float]) -> dict[str, float | None]:
@@ -41,18 +36,11 @@ def described(name: str, values: Sequence[float]) -> dict[str, float | None]:
     `NAME_low` and `NAME_high` are the bootstrap's, `NAME_student_low` and `_high` Student's; None
     where there are too few values.
     """
-    return {
-        f"{name}_mean": mean(values),
-        f"{name}_std": standard_deviation(values),
-        **ends(name, bootstrap_interval(values)),
-        **ends(f"{name}_student", student_interval(values)),
-    }
-
-
-def ends(name: str, interval: Interval | None) -> dict[str, float | None]:
-    """The columns `NAME_low` and `NAME_high` of an interval; None where there is none."""
-    low, high = interval or (None, None)
-    return {f"{name}_low": low, f"{name}_high": high}
+    found = {f"{name}_mean": mean(values), f"{name}_std": standard_deviation(values)}
+    intervals = {name: bootstrap_interval(values), f"{name}_student": student_interval(values)}
+    for kind, interval in intervals.items():
+        found[f"{kind}_low"], found[f"{kind}_high"] = interval or (None, None)
+    return found
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -95,7 +83,7 @@ def bootstrap_interval(values: Sequence[float]) -> Interval | None:
         return None
     means = np.asarray(values, np.float64)[resamples(len(values))].mean(axis=1)
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(low), float(high))
+    return float(low), float(high)
 
 
 def student_interval(values: Sequence[float]) -> Interval | None:
@@ -105,7 +93,7 @@ def student_interval(values: Sequence[float]) -> Interval | None:
     centre = statistics.fmean(values)
     quantile = float(stdtrit(len(values) - 1, (1 + LEVEL) / 2))
     half = quantile * statistics.stdev(values) / math.sqrt(len(values))
-    return Interval(centre - half, centre + half)
+    return centre - half, centre + half
 
 
 def least_interval(

@@ -177,18 +177,13 @@ def show(status: dict[str, Any]) -> None:
         f"tables{searched}"
     )
     if status["seeds"]:
-        console.print(_decidable(status["seeds"]))
+        counted = ", ".join(f"{cells} with {count}" for count, cells in status["seeds"].items())
+        console.print(
+            f"cells by seeds: {counted}; a verdict on the paper takes 2 at least, on agreement "
+            f"within 1 point about {SEEDS_FOR_AGREEMENT} (docs/results.md)"
+        )
     if set(counts) != {"done"}:
         console.print(f"next: snakemake --cores all {' '.join(status['targets'])}")
-
-
-def _decidable(seeds: dict[int, int]) -> str:
-    """What the study can decide, by how many cells have how many seeds."""
-    counts = ", ".join(f"{cells} with {count}" for count, cells in seeds.items())
-    return (
-        f"cells by seeds: {counts}; a verdict on the paper takes 2 at least, "
-        f"on agreement within 1 point about {SEEDS_FOR_AGREEMENT} (docs/results.md)"
-    )
 
 
 def _coloured(state: str) -> str:

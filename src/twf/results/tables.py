@@ -17,7 +17,7 @@ from twf.files import table_file
 from twf.learning.evaluation import metrics
 from twf.results import output, search, statistics
 from twf.results.output import PROTOCOL_TITLES, Row, number
-from twf.results.published import PUBLISHED_VARIANTS, CellKey, Published, key_of, published
+from twf.results.published import PUBLISHED_VARIANTS, key_of, published
 from twf.results.runs import Runs
 from twf.study import Cell, SearchCell, Table
 from twf.study.methods import METHODS
@@ -88,8 +88,12 @@ def cells(runs: Runs, table: Table) -> list[Row]:
         row = {"table": table.name, **key._asdict(), **measured(runs, cell.runs, cell.protocol)}
         row["source"] = table.source
         row["untuned"] = untuned.get(key)
-        if all(runs.plan.runs[run].pretrained for run in cell.runs.values()):
-            row |= _published(key, numbers)
+        # Table 4's for its variants, and Tables 1-3's for others
+        printed = numbers.get(
+            key if key.variant in PUBLISHED_VARIANTS else key._replace(variant=None)
+        )
+        if printed and all(runs.plan.runs[run].pretrained for run in cell.runs.values()):
+            row |= {"published_faa": printed.faa, "published_ff": printed.ff}
         long.append(output.complete(row, SCHEMA))
     return long
 
@@ -103,10 +107,11 @@ def measured(runs: Runs, of_cell: Mapping[int, str], protocol: Protocol) -> Row:
         return [value for value in values if value is not None]
 
     faa = each(metrics.final_average_accuracy)
-    forward = [
+    transfers = (
         metrics.forward_transfer(outcome.accuracy(protocol), outcome.initial(protocol))
         for outcome in finished
-    ]
+    )
+    forward = [value for value in transfers if value is not None]
     return {
         "n": len(finished),
         "n_planned": len(of_cell),
@@ -120,17 +125,9 @@ def measured(runs: Runs, of_cell: Mapping[int, str], protocol: Protocol) -> Row:
             each(metrics.average_incremental_accuracy)
         ),
         "backward_transfer_mean": statistics.mean(each(metrics.backward_transfer)),
-        "forward_transfer_mean": statistics.mean([value for value in forward if value is not None]),
+        "forward_transfer_mean": statistics.mean(forward),
         "runs": [outcome.run.id for outcome in finished],
     }
-
-
-def _published(key: CellKey, numbers: Mapping[CellKey, Published]) -> Row:
-    """The paper's numbers for a cell: Table 4's for its variants, and Tables 1-3's for others."""
-    if key.variant not in PUBLISHED_VARIANTS:
-        key = key._replace(variant=None)
-    found = numbers.get(key)
-    return {} if found is None else {"published_faa": found.faa, "published_ff": found.ff}
 
 
 @dataclass(frozen=True)
@@ -146,19 +143,13 @@ class Entry:
     name: str = ""  # of the cell, by `cell_name`
 
 
-@dataclass(frozen=True)
-class MethodRow:
-    """A row of the wide form: Class-IL's entries, then Task-IL's."""
-
-    title: str
-    entries: list[Entry]
-
-
-def method_rows(table: Table, long: Sequence[Row], rehearsal: bool) -> list[MethodRow]:
+def method_rows(
+    table: Table, long: Sequence[Row], rehearsal: bool
+) -> list[tuple[str, list[Entry]]]:
     """The wide form's rows with or without rehearsal, in the order of the plan.
 
-    An entry of a method without rehearsal spans the columns of all buffers; one that was not
-    planned is blank.
+    Each a title, and Class-IL's entries, then Task-IL's. An entry of a method without rehearsal
+    spans the columns of all buffers; one that was not planned is blank.
     """
     found = {
         (cell.method, cell.variant, cell.protocol, cell.buffer): (cell, row)
@@ -181,7 +172,7 @@ def method_rows(table: Table, long: Sequence[Row], rehearsal: bool) -> list[Meth
             return Entry(span)
         return _entry(table, *found[*key, *place], best.get(place), span)
 
-    return [MethodRow(title, [entry(key, p) for p in places]) for key, title in rows.items()]
+    return [(title, [entry(key, place) for place in places]) for key, title in rows.items()]
 
 
 def columns(table: Table) -> list[str]:

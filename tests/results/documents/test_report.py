@@ -60,9 +60,11 @@ def make_report(runs: Runs) -> str:
     return report_file("small").read_text()
 
 
-def describe(runs: Runs) -> None:
-    """Write the statement and the model cards."""
+def whole_report(runs: Runs) -> str:
+    """Make figures and descriptions, and the report of all; the page."""
+    figures.write(runs.plan)
     statement.write(reading.load(PARAMS), runs)
+    return make_report(runs)
 
 
 def files_in(page: str) -> dict[str, bytes]:
@@ -78,23 +80,18 @@ def one_kind_of_figure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def runs(make_plan, write_record, collect) -> Runs:
+def runs(make_plan, recorded) -> Runs:
     """Two seeds: ER's second with 500 diverged, all of TwF's missing, the rest finished."""
     plan = make_plan([0, 1], study_title=f"Study {HOSTILE}")
-    for run_id, run in plan.runs.items():
-        if run_id == "split-cifar10.er.500.s1":
-            write_record(plan, run_id, status="diverged", reason=f"loss is nan {HOSTILE}")
-        elif run.method != "twf":
-            write_record(plan, run_id)
-    return collect(plan)
+    finished = {name: 80.0 for name, run in plan.runs.items() if run.method != "twf"}
+    diverged = {"status": "diverged", "reason": f"loss is nan {HOSTILE}"}
+    return recorded(plan, finished | {"split-cifar10.er.500.s1": diverged})
 
 
 @pytest.fixture
 def page(runs) -> str:
     """The report of these runs, with figures and descriptions."""
-    figures.write(runs.plan)
-    describe(runs)
-    return make_report(runs)
+    return whole_report(runs)
 
 
 def test_the_page_says_what_the_records_do(page):
@@ -117,31 +114,26 @@ def test_the_page_says_what_the_records_do(page):
     levels = [int(name[1]) for name in Elements(page).names if name in HEADINGS]
     assert levels[0] == 1
     assert all(below <= above + 1 for above, below in pairwise(levels))
+    order = ("main-section", "claims", "comparison", "tables", "cells", "runs")  # folded ones last
+    places = [page.index(f'id="{name}"') for name in order]
+    assert places == sorted(places)
 
 
-def test_hostile_text_is_escaped(make_plan, write_record, collect):
+def test_hostile_text_is_escaped(make_plan, recorded):
     plan = make_plan([0], study_title=f"Study {HOSTILE}", title=f"Experiment {HOSTILE}")
     provenance = {
         "parameters": {HOSTILE: HOSTILE},
         "code": {"version": HOSTILE, "commit": HOSTILE},
         "versions": {"torch": HOSTILE},
     }
-    for run_id in plan.runs:
-        write_record(
-            plan,
-            run_id,
-            status="finished" if "joint" in run_id else "diverged",
-            reason=f"loss is nan {HOSTILE}",
-            device=HOSTILE,
-            provenance=json.dumps(provenance),
-        )
-    runs = collect(plan)
+    said = {"reason": f"loss is nan {HOSTILE}", "device": HOSTILE}
+    said["provenance"] = json.dumps(provenance)
+    states = {run: "finished" if "joint" in run else "diverged" for run in plan.runs}
+    runs = recorded(plan, {run: said | {"status": state} for run, state in states.items()})
     for table in plan.tables.values():
         tables.write(runs, table)
     comparison.write(reading.load(PARAMS), runs)
-    figures.write(plan)
-    describe(runs)
-    page = make_report(runs)
+    page = whole_report(runs)
     elements = Elements(page)
     assert elements.names.count("script") == 1  # the report's own, of which the policy has the hash
     assert not {"img", "iframe", "object"} & set(elements.names)
@@ -255,16 +247,12 @@ def test_curve_goes_over_all_epochs():
     assert (points[0], points[-1][:4]) == ("0,0", "240,")
 
 
-def test_losses_are_those_of_each_run(make_plan, write_record, collect):
+def test_losses_are_those_of_each_run(make_plan, recorded):
     plan = make_plan([0], methods=["er"])
     losses = {run: [float(i), 2.0 + i] if i else [] for i, run in enumerate(plan.runs)}
-    for run, values in losses.items():
-        history = [
-            {"phase": 0, "epoch": i, "seconds": 1.0, "loss": loss, "terms": {"stream": loss}}
-            for i, loss in enumerate(values)
-        ]
-        write_record(plan, run, history=history)
-    runs = collect(plan)
+    epoch = {"phase": 0, "epoch": 0, "seconds": 1.0, "terms": {}}
+    histories = {run: [epoch | {"loss": loss} for loss in of_run] for run, of_run in losses.items()}
+    runs = recorded(plan, {run: {"history": history} for run, history in histories.items()})
     assert record.read_losses(plan.study) == losses
     assert '<polyline points="0,32 240,0"' in make_report(runs)
 
@@ -282,14 +270,14 @@ def test_same_records_give_the_same_bytes(runs, page):
     assert make_report(runs) == page
 
 
-def test_records_of_different_code_are_named(make_plan, write_record, collect):
+def test_records_of_different_code_are_named(make_plan, recorded):
     plan = make_plan([0, 1], methods=["er", "derpp"])
-    for run_id, run in plan.runs.items():
+    records = {}
+    for name, run in plan.runs.items():
         version = f"hash of seed {run.seed}" if run.method == "er" else "one hash"
         code = {"version": "0.1.0", "commit": "abc1234", "method_hash": version}
-        provenance = json.dumps({"parameters": {}, "code": code, "inputs": {}, "versions": {}})
-        write_record(plan, run_id, provenance=provenance)
-    assert summary.facts(collect(plan))["Code differs within"] == "ER"
+        records[name] = {"provenance": json.dumps({"code": code, "versions": {}})}
+    assert summary.facts(recorded(plan, records))["Code differs within"] == "ER"
 
 
 def test_nothing_finished_still_makes_a_report(make_plan, collect):
@@ -324,19 +312,11 @@ def test_figures_too_large_for_the_page_are_named(runs, monkeypatch):
     assert "<svg" not in page
 
 
-def test_claims_and_comparison_stand_before_the_other_tables_which_are_folded(page):
-    order = [page.index(f'id="{name}"') for name in ("main-section", "claims", "comparison")]
-    order += [page.index(f'id="{name}"') for name in ("tables", "cells", "runs")]
-    assert order == sorted(order)
-
-
-def test_what_a_reader_must_know_of_a_studys_numbers_is_beside_them(
-    make_plan, write_record, collect
-):
+def test_what_a_reader_must_know_of_a_studys_numbers_is_beside_them(make_plan, recorded):
     plan = make_plan([0], methods=["er"]).model_copy(update={"note": "Toy data."})
-    write_record(plan, next(iter(plan.runs)))
-    runs = collect(plan)
-    assert make_report(runs).index("Toy data.") < make_report(runs).index('id="summary"')
+    runs = recorded(plan)
+    page = make_report(runs)
+    assert page.index("Toy data.") < page.index('id="summary"')
     (table,) = plan.tables.values()
     tables.write(runs, table)
     for ending in ("md", "tex"):

@@ -140,19 +140,15 @@ class Browser:
 
 
 @pytest.fixture
-def page(make_plan: Any, write_record: Any, collect: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+def page(make_plan: Any, recorded: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The report of a small study: four runs of ER and DER++ that differ, the rest missing."""
     monkeypatch.setattr(figures.kinds, "KINDS", {"accuracy": figures.KINDS["accuracy"]})
     plan = make_plan([0], methods=["er", "derpp", "twf"])
     epochs = [{"phase": 0, "epoch": i, "seconds": 1.0, "loss": 1.0 / (1 + i)} for i in range(5)]
     history = [epoch | {"terms": {"stream": epoch["loss"]}} for epoch in epochs]
-    for i, (run_id, run) in enumerate(plan.runs.items()):
-        if run.method != "twf":
-            matrix = [[(70.0, 9.0, 80.0, 60.0)[i]] * run.tasks] * run.tasks
-            write_record(
-                plan, run_id, accuracy_class_il=matrix, accuracy_task_il=matrix, history=history
-            )
-    runs = collect(plan)
+    finished = [name for name, run in plan.runs.items() if run.method != "twf"]
+    levels = dict(zip(finished, (70.0, 9.0, 80.0, 60.0), strict=True))
+    runs = recorded(plan, {n: {"level": f, "history": history} for n, f in levels.items()})
     figures.write(plan)
     report.write(reading.load(PROJECT / "params.yaml"), runs)
     return report_file(plan.study)

@@ -68,12 +68,9 @@ def plan(make_plan) -> Plan:
     return make_plan([0, 1], methods=["er", "twf"], buffers=[500], variants=variants)
 
 
-def test_statement_counts_what_was_done(plan, write_record, collect):
-    for run in plan.runs:
-        if ".er." in run:
-            write_record(plan, run)
-    write_record(plan, "split-cifar10.twf.500.s0", status="diverged", reason="loss is nan")
-    text, _ = made(collect(plan))
+def test_statement_counts_what_was_done(plan, recorded):
+    diverged = {"split-cifar10.twf.500.s0": {"status": "diverged", "reason": "loss is nan"}}
+    text, _ = made(recorded(plan, {run: 80.0 for run in plan.runs if ".er." in run} | diverged))
     assert "Of 8 planned runs 2 finished, 1 diverged, 5 missing." in text
     assert "Of the 144 numbers that the paper prints, 4 have been measured." in text
     # of Table 1: ER's and TwF's two protocols with 500; ER's lie above, TwF's diverged
@@ -131,39 +128,34 @@ def test_hyperparameters_of_a_search_are_named_as_such(make_plan, collect):
 
 
 def test_an_untuned_hyperparameter_is_said_to_be_so(make_plan, collect):
-    plan = make_plan(
-        [0],
-        methods=["derpp-ewc"],
-        benchmarks=["split-cifar100"],
-        buffers=[2000],
-        protocols=["class-il"],
-    )
+    one = {"methods": ["derpp-ewc"], "benchmarks": ["split-cifar100"], "protocols": ["class-il"]}
+    plan = make_plan([0], **one, buffers=[2000])
     statement.write(reading.load(PARAMS), collect(plan))
     text = statement_file("small").read_text()
     (row,) = [line for line in text.splitlines() if "fisher\\_images" in line]
     assert row.endswith("| params.yaml; untuned: lambda\\_ewc of DER++ with EWC |")
 
 
-def test_hours_are_apart_for_gpus_and_cpus(plan, write_record, collect):
-    on_gpu, on_cpu, diverged, stale = list(plan.runs)[:4]
+def test_hours_are_apart_for_gpus_and_cpus(plan, recorded):
     gpu = {"device": "NVIDIA H", "provenance": provenance(cuda=True)}
-    write_record(plan, on_gpu, seconds=3600.0, **gpu)
-    write_record(plan, diverged, seconds=1800.0, status="diverged", reason="nan", **gpu)
-    write_record(plan, on_cpu, seconds=7200.0)
-    write_record(plan, stale, seconds=9e9, digest="of something else")
+    records = [
+        gpu | {"seconds": 3600.0},
+        gpu | {"seconds": 1800.0, "status": "diverged"},
+        {"seconds": 7200.0},
+        {"seconds": 9e9, "digest": "of something else"},
+    ]
     write_checkpoint()
-    text, _ = made(collect(plan))
+    text, _ = made(recorded(plan, dict(zip(plan.runs, records, strict=False))))
     assert "| GPU | NVIDIA H | 2 | 1.50 |" in text
     assert "**GPU hours of all runs**: 1.50" in text
     assert "**CPU hours of all runs**: 2.00" in text
     assert "**Pretraining on cifar100**: 2.000 hours on NVIDIA Something" in text
 
 
-def test_only_a_commit_is_to_be_checked_out(plan, write_record, collect):
+def test_only_a_commit_is_to_be_checked_out(plan, recorded):
     commits = ["abc1234", "def5678+", "abc1234; rm -rf /", None]
-    for run, commit in zip(plan.runs, commits, strict=False):
-        write_record(plan, run, provenance=provenance(commit))
-    text, _ = made(collect(plan))
+    records = [{"provenance": provenance(commit)} for commit in commits]
+    text, _ = made(recorded(plan, dict(zip(plan.runs, records, strict=False))))
     assert [line for line in text.splitlines() if line.startswith("git checkout")] == [
         "git checkout abc1234"
     ]
@@ -171,11 +163,10 @@ def test_only_a_commit_is_to_be_checked_out(plan, write_record, collect):
     assert "**Some records are of code that no commit has.**" in text
 
 
-def test_card_says_what_the_checkpoint_says(plan, write_record, collect):
+def test_card_says_what_the_checkpoint_says(plan, recorded):
     sha256 = write_checkpoint()
-    write_record(plan, "split-cifar10.er.500.s0", provenance=provenance(checkpoint_sha256=sha256))
-    write_record(plan, "split-cifar10.er.500.s1", provenance=provenance(checkpoint_sha256="other"))
-    text, card = made(collect(plan))
+    starts = [{"provenance": provenance(checkpoint_sha256=sha)} for sha in (sha256, "other")]
+    text, card = made(recorded(plan, dict(zip(plan.runs, starts, strict=False))))
     for line in (
         f"**SHA-256 of the file**: {sha256}",
         "**Parameters**: 400",  # running statistics are none
@@ -204,28 +195,33 @@ def test_what_no_file_says_is_not_recorded(plan, collect):
     assert "checkpoints/cifar100.safetensors cannot be read" in made(runs)[1]
 
 
-def test_weights_from_elsewhere_are_said_to_be(plan, collect):
-    none = {"pretraining": None, "test_accuracy": None}
-    write_checkpoint(weights="mine.pth", weights_sha256="f00d", **none)
+@pytest.mark.parametrize(
+    ("about", "said", "unsaid"),
+    [
+        (
+            {"weights": "mine.pth", "pretraining": None, "test_accuracy": None},
+            ["**Weights**: mine.pth", "**Trained by**: not recorded"],
+            "**Epochs**",
+        ),
+        (  # exported here
+            {"weights": "shared.safetensors"},
+            ["**Weights**: shared.safetensors", "**SHA-256 of them**: f00d", "**Epochs**: 200"],
+            "Trained by",
+        ),
+    ],
+)
+def test_weights_keep_the_recipe_that_they_say(plan, collect, about, said, unsaid):
+    write_checkpoint(**about, weights_sha256="f00d")
     _, card = made(collect(plan))
-    assert "**Weights**: mine.pth" in card
-    assert "**Trained by**: not recorded" in card
-    assert "**Epochs**" not in card
+    assert [line for line in said if line not in card] == []
+    assert unsaid not in card
 
 
-def test_weights_that_were_exported_here_keep_their_recipe(plan, collect):
-    write_checkpoint(weights="shared.safetensors", weights_sha256="f00d")
-    _, card = made(collect(plan))
-    for line in ("**Weights**: shared.safetensors", "**SHA-256 of them**: f00d", "**Epochs**: 200"):
-        assert line in card
-    assert "Trained by" not in card
-
-
-def test_fingerprints_are_held_to_the_official_ones(plan, write_record, collect):
+def test_fingerprints_are_held_to_the_official_ones(plan, recorded):
     official = registry.images_entry("cifar10").fingerprints
     right = {"train_fingerprint": str(official.train), "test_fingerprint": "d00d"}
-    write_record(plan, "split-cifar10.er.500.s0", provenance=provenance(**right))
-    text, _ = made(collect(plan))
+    records = {"split-cifar10.er.500.s0": {"provenance": provenance(**right)}}
+    text, _ = made(recorded(plan, records))
     assert f"| cifar10 | train | {official.train} | the official images | 1 |" in text
     assert f"| cifar10 | test | d00d | NOT the official: {official.test} | 1 |" in text
     assert "| cifar100 | train | not recorded | not recorded | 0 |" in text
@@ -239,11 +235,9 @@ def test_cards_of_other_sources_are_removed(plan, collect):
     assert [path.name for path in other.parent.iterdir()] == ["cifar100.md"]
 
 
-def test_same_records_give_the_same_bytes(plan, write_record, collect):
+def test_same_records_give_the_same_bytes(plan, recorded):
     write_checkpoint()
-    for run in plan.runs:
-        write_record(plan, run)
-    assert made(collect(plan)) == made(collect(plan))
+    assert made(recorded(plan)) == made(recorded(plan))
 
 
 def test_describing_needs_no_torch():

@@ -18,11 +18,12 @@ from twf.files import figure_file, figure_index
 from twf.results import figures
 from twf.results.figures import style, variant_charts
 from twf.results.runs import Runs
-from twf.study import Plan
+from twf.study import Plan, Run
 from twf.study.methods import METHODS
 
 HOSTILE = "<script>alert(1)</script> $x_{$ & \"'"
 
+ER = "split-cifar10.er.500"
 ONE = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"]}
 STARTS = {
     "pretrained": {"title": "from pretraining"},
@@ -42,9 +43,14 @@ def matrix(*seen: float, unseen: float = 7.0) -> list[list[float]]:
     return [[value] * (t + 1) + [unseen] * (tasks - t - 1) for t, value in enumerate(seen)]
 
 
-def frame_of(plan: Plan, kind: str, collect: Callable[[Plan], Runs]) -> pd.DataFrame:
+def frame_of(kind: str, runs: Runs) -> pd.DataFrame:
     """The frame of a kind of figure, of the plan's first table."""
-    return figures.KINDS[kind].frame(collect(plan), next(iter(plan.tables.values())))
+    return figures.KINDS[kind].frame(runs, next(iter(runs.plan.tables.values())))
+
+
+def files() -> dict[str, bytes]:
+    """The files of the study's figures."""
+    return {path.name: path.read_bytes() for path in figure_index("small").parent.iterdir()}
 
 
 def values(frame: pd.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
@@ -53,14 +59,15 @@ def values(frame: pd.DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(None if pd.isna(v) else v for v in row) for row in rows.to_numpy()]
 
 
-def test_accuracy_averages_the_tasks_seen_and_spans_the_seeds(make_plan, write_record, collect):
+def test_accuracy_averages_the_tasks_seen_and_spans_the_seeds(make_plan, recorded):
     plan = make_plan([0, 1, 2], methods=["joint", "er"], buffers=[500], protocols=["class-il"])
-    write = write_record
-    write(plan, "split-cifar10.er.500.s0", accuracy_class_il=matrix(90.0, 80.0, 70.0, 60.0, 50.0))
-    write(plan, "split-cifar10.er.500.s1", accuracy_class_il=matrix(100.0, 80.0, 60.0, 40.0, 20.0))
-    write(plan, "split-cifar10.er.500.s2", status="diverged", accuracy_class_il=[])
-    write(plan, "split-cifar10.joint.s0", accuracy_class_il=[[91.0, 92.0, 93.0, 94.0, 95.0]])
-    frame = frame_of(plan, "accuracy", collect)
+    records = {
+        f"{ER}.s0": {"accuracy_class_il": matrix(90.0, 80.0, 70.0, 60.0, 50.0)},
+        f"{ER}.s1": {"accuracy_class_il": matrix(100.0, 80.0, 60.0, 40.0, 20.0)},
+        f"{ER}.s2": {"status": "diverged"},
+        "split-cifar10.joint.s0": {"accuracy_class_il": [[91.0, 92.0, 93.0, 94.0, 95.0]]},
+    }
+    frame = frame_of("accuracy", recorded(plan, records))
     assert values(frame, "method", "buffer", "tasks", "n", "mean", "low", "high") == [
         ("joint", None, 5, 1, 93.0, None, None),
         ("er", 500, 1, 2, 95.0, 90.0, 100.0),
@@ -71,35 +78,33 @@ def test_accuracy_averages_the_tasks_seen_and_spans_the_seeds(make_plan, write_r
     ]
 
 
-def test_matrix_is_the_mean_over_seeds_without_joint(make_plan, write_record, collect):
+def test_matrix_is_the_mean_over_seeds_without_joint(make_plan, recorded):
     plan = make_plan([0, 1], methods=["joint", "er"], buffers=[500], protocols=["task-il"])
-    for run in plan.runs.values():
-        if run.method == "joint":
-            write_record(plan, run.id)
-        else:
-            seen = [10.0 * (run.seed + 1)] * 5
-            write_record(plan, run.id, accuracy_task_il=matrix(*seen, unseen=float(run.seed)))
-    frame = frame_of(plan, "matrix", collect)
+    records = dict.fromkeys(plan.runs, 80.0) | {
+        f"{ER}.task-il.s0": {"accuracy_task_il": matrix(*[10.0] * 5, unseen=0.0)},
+        f"{ER}.task-il.s1": {"accuracy_task_il": matrix(*[20.0] * 5, unseen=1.0)},
+    }
+    frame = frame_of("matrix", recorded(plan, records))
     assert set(frame["method"]) == {"er"}
     assert len(frame) == 25
     at = frame.set_index(["trained", "evaluated"])["mean"]
     assert (at[5, 1], at[1, 1], at[1, 5]) == (15.0, 15.0, 0.5)
 
 
-def test_final_counts_what_diverged_and_shows_a_cell_that_only_diverged(
-    make_plan, write_record, collect
-):
+def test_final_counts_what_diverged_and_shows_a_cell_that_only_diverged(make_plan, recorded):
     variants = {
         "as-set": {"title": "all"},
         "bold": {"title": "bold", "without_buffer": True, "hyperparameters": {"lr": 5.0}},
     }
     plan = make_plan([0, 1, 2], **ONE, variants=variants)
-    for seed, level in enumerate((60.0, 70.0)):
-        write_record(plan, f"split-cifar10.er.500.s{seed}", accuracy_class_il=[[level] * 5] * 5)
-    write_record(plan, "split-cifar10.er.500.s2", status="diverged", accuracy_class_il=[])
-    write_record(plan, "split-cifar10.er.0.bold.s0", status="diverged", accuracy_class_il=[])
-    write_record(plan, "split-cifar10.er.500.bold.s0", digest="of other parameters")
-    frame = frame_of(plan, "final", collect)
+    records = {
+        f"{ER}.s0": 60.0,
+        f"{ER}.s1": 70.0,
+        f"{ER}.s2": {"status": "diverged"},
+        "split-cifar10.er.0.bold.s0": {"status": "diverged"},
+        f"{ER}.bold.s0": {"digest": "of other parameters"},
+    }
+    frame = frame_of("final", recorded(plan, records))
     assert values(frame, "label", "buffer", "n", "mean", "low", "high", "diverged") == [
         ("ER, all", 500, 2, 65.0, 60.0, 70.0, 1),
         ("ER, bold", None, 0, None, None, None, 1),
@@ -117,17 +122,16 @@ def switches(make_plan) -> Plan:
     return make_plan([0, 1, 2], **ONE | {"methods": ["twf"]}, variants=variants)
 
 
-def test_fidelity_compares_seed_by_seed_with_the_base(switches, write_record, collect):
-    for run_id, level in {
+def test_fidelity_compares_seed_by_seed_with_the_base(switches, recorded):
+    records = {
         "split-cifar10.twf.500.s0": 50.0,
         "split-cifar10.twf.500.s1": 60.0,
         "split-cifar10.twf.500.f6.s0": 51.0,
         "split-cifar10.twf.500.f6.s1": 58.0,
         "split-cifar10.twf.500.f6.s2": 99.0,  # its seed has no base
-    }.items():
-        write_record(switches, run_id, accuracy_class_il=[[level] * 5] * 5)
-    write_record(switches, "split-cifar10.twf.500.f7.s0", status="diverged", accuracy_class_il=[])
-    frame = frame_of(switches, "fidelity", collect)
+        "split-cifar10.twf.500.f7.s0": {"status": "diverged"},
+    }
+    frame = frame_of("fidelity", recorded(switches, records))
     assert values(frame, "title", "base", "n", "mean", "low", "high", "diverged") == [
         ("F6, all classes", 55.0, 2, -0.5, -2.0, 1.0, 0),
         ("F7, squared norm", 55.0, 0, None, None, None, 1),
@@ -135,9 +139,9 @@ def test_fidelity_compares_seed_by_seed_with_the_base(switches, write_record, co
     ]
 
 
-def test_without_its_base_a_switch_changes_nothing_known(switches, write_record, collect):
-    write_record(switches, "split-cifar10.twf.500.f6.s0")
-    assert frame_of(switches, "fidelity", collect).empty
+def test_without_its_base_a_switch_changes_nothing_known(switches, recorded):
+    runs = recorded(switches, {"split-cifar10.twf.500.f6.s0": 80.0})
+    assert frame_of("fidelity", runs).empty
 
 
 PROBED = {
@@ -153,12 +157,10 @@ def probed(make_plan) -> Plan:
     )
 
 
-def test_initialization_has_each_layer_once_for_both_protocols(probed, write_record, collect):
-    write_record(probed, "split-cifar10.er.500.s0", **PROBED)
-    other = [[1.0] * 5, [0.7, 0.6, 0.5, 0.4, 0.3]]
-    write_record(probed, "split-cifar10.er.500.s1", **PROBED | {"cka": other})
-    write_record(probed, "split-cifar10.er.500.scratch.s0", **PROBED)
-    frame = frame_of(probed, "initialization", collect)
+def test_initialization_has_each_layer_once_for_both_protocols(probed, recorded):
+    other = PROBED | {"cka": [[1.0] * 5, [0.7, 0.6, 0.5, 0.4, 0.3]]}
+    records = {f"{ER}.s0": PROBED, f"{ER}.s1": other, f"{ER}.scratch.s0": PROBED}
+    frame = frame_of("initialization", recorded(probed, records))
     assert len(frame) == 2 * (2 * 5 + 2 * 2)  # rows, times before and after for each layer
     at = frame.set_index(["label", "quantity", "layer", "tasks"])
     last = at.loc[("ER, from pretraining", "cka", "Layer 4", 1)]
@@ -168,16 +170,15 @@ def test_initialization_has_each_layer_once_for_both_protocols(probed, write_rec
     assert pd.isna(scratch["low"])
 
 
-def test_shares_have_the_level_of_twf_as_it_is(make_plan, write_record, collect):
+def test_shares_have_the_level_of_twf_as_it_is(make_plan, recorded):
     control = SHARES["half"] | {"title": "0 %, head", "hyperparameters": {"share": 0.0}}
     other = SHARES["twf"] | {"title": "other", "hyperparameters": {"beta": 9.0}}
     variants = {"none": SHARES["none"], "control": control} | SHARES | {"other": other}
     one = {"buffers": [200], "protocols": ["class-il"], "variants": variants}
     plan = make_plan([0], **OF_SHARES, **one)
-    for run in plan.runs.values():
-        level = {"derpp": 50.0, "derpp-pretraining": 40.0, "twf": 60.0}[run.method]
-        write_record(plan, run.id, accuracy_class_il=[[level] * 5] * 5)
-    frame = frame_of(plan, "shares", collect)
+    levels = {"derpp": 50.0, "derpp-pretraining": 40.0, "twf": 60.0}
+    runs = recorded(plan, {name: levels[run.method] for name, run in plan.runs.items()})
+    frame = frame_of("shares", runs)
     assert values(frame, "method", "share", "mean") == [
         ("derpp", 0.0, 50.0),
         ("derpp-pretraining", 0.0, 40.0),
@@ -190,13 +191,11 @@ def test_shares_have_the_level_of_twf_as_it_is(make_plan, write_record, collect)
     assert lines["DER++ with pretraining images"] == [0.0, 50.0]
 
 
-def test_costs_leave_the_time_of_probed_runs_out(make_plan, write_record, collect):
-    plan = make_plan([0, 1], **ONE)
-    memory = {"peak_memory_mib": 100.0, "seconds": 10.0, "device": "a GPU"}
-    write_record(plan, "split-cifar10.er.500.s0", **memory)
-    memory = {"peak_memory_mib": 300.0, "seconds": 99.0, "device": "a GPU"}
-    write_record(plan, "split-cifar10.er.500.s1", **memory, **PROBED)
-    frame = frame_of(plan, "cost", collect)
+def test_costs_leave_the_time_of_probed_runs_out(make_plan, recorded):
+    cost = {"peak_memory_mib": 100.0, "seconds": 10.0, "device": "a GPU"}
+    other = PROBED | {"peak_memory_mib": 300.0, "seconds": 99.0, "device": "a GPU"}
+    runs = recorded(make_plan([0, 1], **ONE), {f"{ER}.s0": cost, f"{ER}.s1": other})
+    frame = frame_of("cost", runs)
     assert values(frame, "buffer", "n", "mean", "peak_memory_mib", "seconds", "device") == [
         (500, 2, 80.0, 200.0, 10.0, "a GPU")
     ]
@@ -211,12 +210,10 @@ def history(*epochs: dict[str, float], phases: int = 2) -> list[dict[str, Any]]:
     ]
 
 
-def test_losses_count_epochs_over_all_tasks(make_plan, write_record, collect):
-    plan = make_plan([0, 1], **ONE)
-    one, two = history({"stream": 1.0, "replay": 2.0}), history({"stream": 3.0, "replay": 2.0})
-    write_record(plan, "split-cifar10.er.500.s0", history=one)
-    write_record(plan, "split-cifar10.er.500.s1", history=two)
-    frame = frame_of(plan, "losses", collect)
+def test_losses_count_epochs_over_all_tasks(make_plan, recorded):
+    one, two = ({"history": history({"stream": loss, "replay": 2.0})} for loss in (1.0, 3.0))
+    runs = recorded(make_plan([0, 1], **ONE), {f"{ER}.s0": one, f"{ER}.s1": two})
+    frame = frame_of("losses", runs)
     assert values(frame, "task", "epoch", "term", "n", "mean") == [
         (task, task, *of_term)
         for task in (1, 2)
@@ -224,10 +221,10 @@ def test_losses_count_epochs_over_all_tasks(make_plan, write_record, collect):
     ]
 
 
-def test_a_term_alone_has_no_sum_beside_it(make_plan, write_record, collect):
-    plan = make_plan([0], **ONE)
-    write_record(plan, "split-cifar10.er.500.s0", history=history({"cross_entropy": 1.0}))
-    assert set(frame_of(plan, "losses", collect)["term"]) == {"cross_entropy"}
+def test_a_term_alone_has_no_sum_beside_it(make_plan, recorded):
+    alone = {f"{ER}.s0": {"history": history({"cross_entropy": 1.0})}}
+    frame = frame_of("losses", recorded(make_plan([0], **ONE), alone))
+    assert set(frame["term"]) == {"cross_entropy"}
 
 
 def names(plan: Plan) -> list[str]:
@@ -250,28 +247,26 @@ def test_a_table_has_the_figures_of_what_it_is_about(make_plan, switches, probed
 
 
 def test_no_two_methods_look_alike():
-    assert list(style.METHOD_STYLES) == list(METHODS)
-    markers = {each.marker for each in style.METHOD_STYLES.values()}
+    assert list(style.LOOKS) == list(METHODS)
+    markers = {look["marker"] for look in style.LOOKS.values()}
     assert len(markers) == len(METHODS)  # they alone tell methods apart in grey
 
 
-def write_all(plan: Plan, write_record: Callable[..., None]) -> None:
-    """A record of each run, all alike but for a little by seed; the last of several diverged."""
-    for run in plan.runs.values():
-        level = [90.0 - 7 * t - run.seed for t in range(run.tasks)]
-        accuracy = matrix(*level)[-1 if run.method == "joint" else 0 :]
-        terms = {"stream": 0.5, "replay": 0.01, "diversity": -0.01, "mask_replay": 0.0}
-        columns: dict[str, Any] = {
-            "accuracy_class_il": accuracy,
-            "accuracy_task_il": accuracy,
-            "history": history(terms, phases=run.tasks),
-            "seconds": 10_000.0,
-        }
+@pytest.fixture
+def all_of(recorded) -> Callable[[Plan], Runs]:
+    """A record of each run, all alike but for a little by seed; the third of several diverged."""
+    terms = {"stream": 0.5, "replay": 0.01, "diversity": -0.01, "mask_replay": 0.0}
+
+    def columns(run: Run) -> dict[str, Any]:
         if run.seed == 2:
-            columns = {"status": "diverged", "accuracy_class_il": [], "accuracy_task_il": []}
-        elif run.probes:
-            columns |= PROBED
-        write_record(plan, run.id, **columns)
+            return {"status": "diverged"}
+        levels = [90.0 - 7 * t - run.seed for t in range(run.tasks)]
+        accuracy = matrix(*levels)[-run.phases :]
+        both = dict.fromkeys(("accuracy_class_il", "accuracy_task_il"), accuracy)
+        losses = {"history": history(terms, phases=run.tasks), "seconds": 10_000.0}
+        return both | losses | (PROBED if run.probes else {})
+
+    return lambda plan: recorded(plan, {name: columns(run) for name, run in plan.runs.items()})
 
 
 EXPERIMENTS = {
@@ -300,45 +295,39 @@ EXPERIMENTS = {
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 def test_each_figure_is_drawn_without_a_warning_and_with_the_same_bytes(
-    make_plan, write_record, collect, experiment: dict[str, Any]
+    make_plan, all_of, experiment: dict[str, Any]
 ):
     plan = make_plan(**{"seeds": [0, 1, 2]} | experiment)
-    write_all(plan, write_record)
-    collect(plan)
+    all_of(plan)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert figures.write(plan) == []
-    folder = figure_index("small").parent
-    first = {path.name: path.read_bytes() for path in folder.iterdir()}
+    first = files()
     assert first.keys() == {"index.csv"} | {
         f"{name}.{ending}" for name in names(plan) for ending in ("svg", "png", "csv")
     }
     with matplotlib.rc_context({"font.size": 30, "svg.hashsalt": None}):  # a user's own settings
         figures.write(plan)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == first
+    assert files() == first
     for name, content in first.items():
         if name.endswith(".svg"):
             assert b"<dc:date>" not in content
             ET.fromstring(content)
 
 
-def test_several_processes_draw_the_same(make_plan, write_record, collect):
-    plan = make_plan([0], **ONE)
-    write_all(plan, write_record)
-    collect(plan)
+def test_several_processes_draw_the_same(make_plan, all_of):
+    plan = all_of(make_plan([0], **ONE)).plan
     figures.write(plan)
-    folder = figure_index("small").parent
-    first = {path.name: path.read_bytes() for path in folder.iterdir()}
-    shutil.rmtree(folder)
+    first = files()
+    shutil.rmtree(figure_index("small").parent)
     figures.write(plan, processes=2)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == first
+    assert files() == first
 
 
-def test_the_data_beside_a_figure_are_what_it_shows(make_plan, write_record, collect):
-    plan = make_plan([0, 1], **ONE)
-    write_all(plan, write_record)
-    frame = frame_of(plan, "accuracy", collect)
-    figures.write(plan)
+def test_the_data_beside_a_figure_are_what_it_shows(make_plan, all_of):
+    runs = all_of(make_plan([0, 1], **ONE))
+    frame = frame_of("accuracy", runs)
+    figures.write(runs.plan)
     data = pd.read_csv(figure_file("small", "accuracy.main.split-cifar10", "csv"))
     pd.testing.assert_frame_equal(data, frame, check_dtype=False)
     index = pd.read_csv(figure_index("small")).set_index("figure")
@@ -347,12 +336,9 @@ def test_the_data_beside_a_figure_are_what_it_shows(make_plan, write_record, col
     assert "One seed" not in "".join(index["note"])
 
 
-def test_hostile_titles_are_escaped(make_plan, write_record, collect):
+def test_hostile_titles_are_escaped(make_plan, all_of):
     variants = {"a": {"title": HOSTILE}, "b": {"title": "b", "hyperparameters": {"lr": 0.5}}}
-    plan = make_plan([0], **ONE, title=HOSTILE, variants=variants)
-    write_all(plan, write_record)
-    collect(plan)
-    figures.write(plan)
+    figures.write(all_of(make_plan([0], **ONE, title=HOSTILE, variants=variants)).plan)
     svg = figure_file("small", "final.main.split-cifar10", "svg").read_text()
     assert "<script" not in svg
     root = ET.fromstring(svg)
@@ -364,12 +350,8 @@ def test_hostile_titles_are_escaped(make_plan, write_record, collect):
     assert data["label"][0] == f"ER, {HOSTILE}"
 
 
-def test_of_an_incomplete_study_what_is_there(
-    make_plan, write_record, collect, monkeypatch, capsys
-):
-    plan = make_plan([0], methods=["er", "derpp"], buffers=[500])
-    write_all(plan, write_record)
-    collect(plan)
+def test_of_an_incomplete_study_what_is_there(make_plan, all_of, collect, monkeypatch, capsys):
+    plan = all_of(make_plan([0], methods=["er", "derpp"], buffers=[500])).plan
     figures.write(plan)
     other = figure_file("small", "matrix.main.split-cifar10.derpp", "png")
     assert other.exists()
@@ -385,10 +367,8 @@ def test_of_an_incomplete_study_what_is_there(
     assert "DER++" not in figure_file("small", "accuracy.main.split-cifar10", "svg").read_text()
 
 
-def test_without_any_finished_run_the_list_is_empty(make_plan, write_record, collect):
-    plan = make_plan([0], **ONE)
-    write_record(plan, "split-cifar10.er.500.s0", status="diverged", accuracy_class_il=[])
-    collect(plan)
+def test_without_any_finished_run_the_list_is_empty(make_plan, recorded):
+    plan = recorded(make_plan([0], **ONE), {f"{ER}.s0": {"status": "diverged"}}).plan
     assert figures.write(plan) == names(plan)
-    assert [path.name for path in figure_index("small").parent.iterdir()] == ["index.csv"]
+    assert list(files()) == ["index.csv"]
     assert len(pd.read_csv(figure_index("small"))) == 0

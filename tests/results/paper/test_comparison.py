@@ -16,15 +16,9 @@ from twf.results import record
 from twf.results.output import Row
 from twf.results.paper import comparison, order
 from twf.results.runs import Runs
-from twf.results.statistics import Interval
 from twf.study import reading
 
 PARAMS = reading.load(PROJECT / "params.yaml")
-
-
-def flat(final: float, tasks: int = 5) -> list[list[float]]:
-    """A stream that has `final` on each task after each phase: FAA is that, nothing forgotten."""
-    return [[final] * tasks] * tasks
 
 
 def row_of_cell(rows: list[Row], **values: Any) -> Row:
@@ -49,18 +43,21 @@ ER = {"benchmark": "split-cifar10", "method": "er", "buffer": 500, "protocol": "
     ],
 )
 def test_the_verdict_is_where_the_interval_lies(low: float, high: float, expected: str):
-    assert comparison.verdict(70.0, 3, 0, Interval(low, high)) == expected
+    assert comparison.verdict(70.0, 3, 0, (low, high)) == expected
+
+
+def test_the_verdict_without_an_interval():
     assert comparison.verdict(70.0, 1, 0, None) == "undecided"  # one seed has no interval
     assert comparison.verdict(70.0, 0, 3, None) == "undecided"
     assert comparison.verdict(70.0, 0, 0, None) == "not run"
 
 
-def test_a_cell_has_the_papers_number_ours_and_the_difference(make_plan, write_record, collect):
-    plan = make_plan([0, 1, 2])
-    for seed, final in enumerate((66.9, 67.1, 67.3)):
-        matrix = [[final + 10] * 5, *flat(final)[1:]]  # the first task was better by 10 at first
-        write_record(plan, f"split-cifar10.er.500.s{seed}", accuracy_class_il=matrix)
-    row = row_of_cell(comparison.compare(PARAMS, collect(plan)), **ER)
+def test_a_cell_has_the_papers_number_ours_and_the_difference(make_plan, recorded):
+    """The first task was better by 10 at first."""
+    matrices = [[[final + 10] * 5] + [[final] * 5] * 4 for final in (66.9, 67.1, 67.3)]
+    runs = [f"split-cifar10.er.500.s{seed}" for seed in range(3)]
+    records = {run: {"accuracy_class_il": m} for run, m in zip(runs, matrices, strict=True)}
+    row = row_of_cell(comparison.compare(PARAMS, recorded(make_plan([0, 1, 2]), records)), **ER)
     assert (row["published_faa"], row["published_ff"]) == (67.24, 38.24)
     assert (row["n"], row["n_planned"], row["n_diverged"]) == (3, 3, 0)
     assert row["faa_mean"] == pytest.approx(67.1)
@@ -74,13 +71,13 @@ def test_a_cell_has_the_papers_number_ours_and_the_difference(make_plan, write_r
     assert (row["verdict"], row["study"]) == ("equivalent", "small")
     assert row["faa_std"] == pytest.approx(0.2)
     assert row["probability_within"] == pytest.approx(0.9862, abs=1e-4)
-    files = [f"results/small/runs/split-cifar10.er.500.s{seed}.parquet" for seed in range(3)]
+    files = [f"results/small/runs/{run}.parquet" for run in runs]
     assert row["command"] == f"snakemake --cores all {' '.join(files)}"
 
 
-def test_all_144_cells_are_there_in_any_study(make_plan):
+def test_all_144_cells_are_there_in_any_study(monkeypatch):
+    monkeypatch.chdir(PROJECT)
     runs = Runs(study.expand(PARAMS, "demo"), record.SCHEMA.empty_table())
-    make_plan([0])  # for its folder
     rows = comparison.compare(PARAMS, runs)
     assert len(rows) == 144
     assert {row["verdict"] for row in rows} == {"not run"}
@@ -106,7 +103,7 @@ def test_a_cell_of_no_study_has_no_command(make_plan, collect):
     assert f"{line} not run | — | — |" in comparison_file("small", "md").read_text()
 
 
-def test_the_papers_two_values_of_one_cell_have_a_row_each(make_plan, write_record, collect):
+def test_the_papers_two_values_of_one_cell_have_a_row_each(make_plan, recorded):
     """TwF on Split CUB-200 with buffer 400: 57.78 in Table 3, 59.67 in Table 4."""
     make_plan([0])  # for its folder
     twf = {"title": "T", "benchmarks": ["split-cub200"], "methods": ["twf"]}
@@ -116,10 +113,8 @@ def test_the_papers_two_values_of_one_cell_have_a_row_each(make_plan, write_reco
     experiments = {"main": twf, "ablation": ablation}
     values["studies"]["small"] = {"title": "Both", "seeds": [0, 1], "experiments": experiments}
     plan = study.expand(reading.check(values), "small")
-    for seed, final in enumerate((57.7, 57.8)):
-        run = f"split-cub200.twf.400.s{seed}"
-        write_record(plan, run, accuracy_class_il=flat(final, 10))
-    rows = comparison.compare(PARAMS, collect(plan))
+    levels = {"split-cub200.twf.400.s0": 57.7, "split-cub200.twf.400.s1": 57.8}
+    rows = comparison.compare(PARAMS, recorded(plan, levels))
     cell = {"benchmark": "split-cub200", "method": "twf", "buffer": 400, "protocol": "class-il"}
     third = row_of_cell(rows, published_table=3, **cell)
     fourth = row_of_cell(rows, published_table=4, variant="all", **cell)
@@ -129,7 +124,7 @@ def test_the_papers_two_values_of_one_cell_have_a_row_each(make_plan, write_reco
     assert (third["verdict"], fourth["verdict"]) == ("equivalent", "lower")
 
 
-def test_at_reduced_scale_the_order_of_methods_counts(make_plan, write_record, collect):
+def test_at_reduced_scale_the_order_of_methods_counts(make_plan, recorded, collect):
     make_plan([0])  # for its folder
     means = {"er": 67.0, "er-ace": 71.0, "derpp": 71.4, "twf": 83.0}  # the paper's order
     values = PARAMS.model_dump(mode="json", exclude_unset=True)
@@ -143,11 +138,12 @@ def test_at_reduced_scale_the_order_of_methods_counts(make_plan, write_record, c
     plan = study.expand(reading.check(values), "small")
 
     def compare(**finals: float) -> tuple[list[Row], Row]:
-        for method, final in finals.items():
-            for seed in range(3):
-                matrix = flat(final + seed / 10)
-                write_record(plan, f"split-cifar10.{method}.500.s{seed}", accuracy_class_il=matrix)
-        rows = comparison.compare(PARAMS, collect(plan))
+        levels = {
+            f"split-cifar10.{method}.500.s{seed}": final + seed / 10
+            for method, final in finals.items()
+            for seed in range(3)
+        }
+        rows = comparison.compare(PARAMS, recorded(plan, levels))
         return rows, row_of_cell(order.compare(rows), protocol="class-il")
 
     rows, found = compare(**means)
@@ -169,16 +165,14 @@ def test_at_reduced_scale_the_order_of_methods_counts(make_plan, write_record, c
     assert "Kendall" in comparison_file("small", "md").read_text()
 
 
-def test_hours_are_those_on_gpus(make_plan, row_of, write_record, collect):
+def test_hours_are_those_on_gpus(make_plan, row_of, recorded):
     plan = make_plan([0, 1, 2], methods=["er"])
     run = "split-cifar10.er.500.s{}".format
     provenance = json.loads(row_of(plan, run(0))["provenance"])
     provenance["versions"]["cuda"] = "13.0"
     on_gpu = {"provenance": json.dumps(provenance), "device": "A GPU", "seconds": 5400.0}
-    write_record(plan, run(0), **on_gpu)
-    write_record(plan, run(1), **on_gpu, status="diverged", accuracy_class_il=[])
-    write_record(plan, run(2))  # half an hour on a CPU
-    runs = collect(plan)
+    diverged = on_gpu | {"status": "diverged"}
+    runs = recorded(plan, {run(0): on_gpu, run(1): diverged, run(2): 80.0})  # the last on a CPU
     rows = comparison.compare(PARAMS, runs)
     row = row_of_cell(rows, **ER)
     assert (row["n"], row["n_diverged"], row["verdict"]) == (2, 1, "higher")
@@ -190,17 +184,8 @@ def test_hours_are_those_on_gpus(make_plan, row_of, write_record, collect):
     assert "3.00 GPU hours on A GPU" in text  # once, though two protocols show these runs
 
 
-def test_a_record_of_other_parameters_is_not_run(make_plan, write_record, collect):
-    plan = make_plan([0])
-    write_record(plan, "split-cifar10.er.500.s0", digest="of something else")
-    assert row_of_cell(comparison.compare(PARAMS, collect(plan)), **ER)["verdict"] == "not run"
-
-
-def test_files_hold_the_same_rows(make_plan, write_record, collect):
-    plan = make_plan([0, 1])
-    for run in plan.runs:
-        write_record(plan, run)
-    comparison.write(PARAMS, collect(plan))
+def test_files_hold_the_same_rows(make_plan, recorded):
+    comparison.write(PARAMS, recorded(make_plan([0, 1])))
     files = {ending: comparison_file("small", ending) for ending in COMPARISON_FORMATS}
     assert pq.read_schema(files["parquet"]).equals(comparison.SCHEMA)
     long = pd.read_parquet(files["parquet"])

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from twf.errors import UserError
@@ -60,22 +59,14 @@ class ShownFigure(NamedTuple):
 def columns(rows: Sequence[Texts]) -> dict[str, str]:
     """The class of each column of a table, by its heading: number, text or none."""
     numbers = output.numeric(rows)
-    wide = {name for name in rows[0] if any(_longer(row[name]) for row in rows)}
+    texts = {
+        name: [row[name] for row in rows if not isinstance(row[name], Markup)] for name in rows[0]
+    }
+    wide = {name for name, found in texts.items() if any(len(text) > TEXT for text in found)}
     return {n: "number" if n in numbers else "text" if n in wide else "" for n in rows[0]}
 
 
-def _longer(text: str) -> bool:
-    return not isinstance(text, Markup) and len(text) > TEXT
-
-
-_environment = Environment(
-    loader=PackageLoader("twf.results"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+_environment = output.environment(html=True)
 _environment.filters["columns"] = columns
 
 

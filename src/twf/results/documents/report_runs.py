@@ -17,6 +17,8 @@ from twf.study.params import PROTOCOLS, Protocol
 POINTS = 60  # of a loss curve: 2,000 runs have to fit into a page
 WIDTH, HEIGHT = 240, 48  # of a loss curve, in units of the drawing
 
+_COST = ("seconds", "peak_memory_mib", "started", "device")
+
 
 class Curve(NamedTuple):
     """A run's loss over its epochs as the points of a line, and what a reader asks of it."""
@@ -92,15 +94,8 @@ def frame(runs: Runs) -> pd.DataFrame:
     long = []
     for run, outcome in runs.outcomes.items():
         place = outcome.run.model_dump(include={"benchmark", "source", "method", "buffer", "seed"})
-        results = {}
-        for protocol in PROTOCOLS:
-            matrix = outcome.accuracy(protocol) if outcome.status == "finished" else None
-            name = protocol.replace("-", "_")
-            results[f"faa_{name}"] = matrix and metrics.final_average_accuracy(matrix)
-            results[f"ff_{name}"] = matrix and metrics.forgetting(matrix)
-        kept = ("reason", "seconds", "peak_memory_mib", "started", "device")
-        columns = {name: outcome.row[name] for name in kept}
-        status = {"status": outcome.status, "reason": columns.pop("reason")}
+        state = {"status": outcome.status, "reason": outcome.row["reason"]}
+        cost = {name: outcome.row[name] for name in _COST}
         digest = {"digest": outcome.run.digest}
-        long.append({"run": run} | place | status | results | columns | digest)
+        long.append({"run": run} | place | state | outcome.results() | cost | digest)
     return pd.DataFrame(long).astype({"buffer": "Int64"})

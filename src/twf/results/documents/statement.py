@@ -32,12 +32,13 @@ from twf.study.types import Hyperparameters
 
 def write(params: Params, runs: Runs) -> None:
     """Write the statement of a study, and the model card of each network that it starts from."""
-    plan = runs.plan
+    plan, study = runs.plan, params.named_study(runs.plan.study)
     compared = comparison.compare(params, runs)
     claims = claim_evaluation.evaluate_all(runs)
     networks = [model_cards.read(source) for source in plan.sources]
     hours = summary.hours(runs)
     trials, best, _ = files.search_files(plan.study)
+    cards = Path(files.MODEL_CARDS).name
     values = {
         "title": plan.title,
         "note": plan.note,
@@ -51,8 +52,15 @@ def write(params: Params, runs: Runs) -> None:
         "switches": switches(params, plan),
         "choices": summary.choices(params, plan),
         "unfinished_tables": list(summary.unfinished(runs).values()),
-        "unfinished_runs": _unfinished_runs(runs),
-        "seeds": _seeds(params, plan),
+        "unfinished_runs": [  # with a record that is in no mean
+            {"Run": name, "Status": outcome.status, "Reason": outcome.row["reason"] or "—"}
+            for name, outcome in sorted(runs.outcomes.items())
+            if outcome.status not in ("finished", "missing")
+        ],
+        "seeds": [
+            {"Experiment": e.title, "Seeds": ", ".join(map(str, e.seeds or study.seeds))}
+            for e in study.experiments.values()
+        ],
         "margin": comparison.MARGIN,
         "streams": _streams(params, plan),
         "hyperparameters": hyperparameters(params, runs),
@@ -64,7 +72,14 @@ def write(params: Params, runs: Runs) -> None:
         },
         **_data(params, runs, networks),
         "networks": networks,
-        "network_table": _network_table(networks),
+        "network_table": [  # those that runs start from, as their files say
+            {
+                "Source": Markdown(f"[{network.source}]({cards}/{network.source}.md)"),
+                "Accuracy on its test images": network.problem or network.accuracy,
+                "SHA-256 of the file": network.sha256 or NOT_RECORDED,
+            }
+            for network in networks
+        ],
         "provenance": [row for row in summary.provenance(runs) if row["Of"] != "Devices"],
         "hours": [
             {"": h.kind, "Device": h.device, "Runs": str(h.runs), "Hours": f"{h.hours:.2f}"}
@@ -74,8 +89,7 @@ def write(params: Params, runs: Runs) -> None:
         **_commits(runs),
         "report": str(files.report_file(plan.study)),
     }
-    path = files.statement_file(plan.study)
-    output.write_text("reproducibility.md.j2", values, path)
+    output.write_text("reproducibility.md.j2", values, files.statement_file(plan.study))
     model_cards.write(params, runs, networks)
 
 
@@ -138,23 +152,6 @@ def switches(params: Params, plan: Plan) -> list[Texts]:
     return found
 
 
-def _unfinished_runs(runs: Runs) -> list[Texts]:
-    """The runs with a record that is in no mean."""
-    return [
-        {"Run": name, "Status": outcome.status, "Reason": outcome.row["reason"] or "—"}
-        for name, outcome in sorted(runs.outcomes.items())
-        if outcome.status not in ("finished", "missing")
-    ]
-
-
-def _seeds(params: Params, plan: Plan) -> list[Texts]:
-    study = params.named_study(plan.study)
-    return [
-        {"Experiment": e.title, "Seeds": ", ".join(map(str, e.seeds or study.seeds))}
-        for e in study.experiments.values()
-    ]
-
-
 def _streams(params: Params, plan: Plan) -> list[Texts]:
     """How each benchmark is trained; the text beside the table says what is CO2L's own."""
     found = []
@@ -178,8 +175,8 @@ def _streams(params: Params, plan: Plan) -> list[Texts]:
 def hyperparameters(params: Params, runs: Runs) -> list[Texts]:
     """The hyperparameters of each cell of the study's tables, and where each has them from."""
     plan, untuned = runs.plan, search.untuned(runs)
-    path = params.named_study(plan.study).best_hyperparameters
-    best = load_best_hyperparameters(path, plan.study)
+    study = params.named_study(plan.study)
+    best = load_best_hyperparameters(study.best_hyperparameters, plan.study)
     protocols: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for table in plan.tables.values():
         for cell in table.cells:
@@ -248,16 +245,3 @@ def _data(params: Params, runs: Runs, networks: Sequence[Network]) -> dict[str, 
     ]
     citations = dict.fromkeys(of.citation for of in whose.values() if of.citation)
     return {"data_sets": sets, "fingerprints": fingerprints, "citations": list(citations)}
-
-
-def _network_table(networks: Sequence[Network]) -> list[Texts]:
-    """The networks that runs start from, as their files say."""
-    cards = Path(files.MODEL_CARDS).name
-    return [
-        {
-            "Source": Markdown(f"[{network.source}]({cards}/{network.source}.md)"),
-            "Accuracy on its test images": network.problem or network.accuracy,
-            "SHA-256 of the file": network.sha256 or NOT_RECORDED,
-        }
-        for network in networks
-    ]

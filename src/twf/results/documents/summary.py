@@ -129,6 +129,14 @@ def agreement(compared: Sequence[Row], claims: Sequence[Row]) -> list[str]:
             "measured at reduced scale, where a difference says nothing of the paper's number."
         )
         return [at_scale, of_claims]
+    seeds = []  # none where no cell has two
+    if spreads := [row["faa_std"] for row in compared if row["faa_std"] is not None]:
+        seeds = [
+            f"With a standard deviation of {median(spreads):.2f} points, the median of these "
+            "cells', agreement is found in 80 % of cases with "
+            f"{statistics.seeds_needed(median(spreads), MARGIN)} seeds, if our true mean is the "
+            "paper's number."
+        ]
     return [
         f"Of the {len(compared)} numbers that the paper prints, {measured} have been measured.",
         f"{counts['equivalent']} agree with the paper: the 95 % interval of our mean lies within "
@@ -137,19 +145,6 @@ def agreement(compared: Sequence[Row], claims: Sequence[Row]) -> list[str]:
         f"lower in {counts['lower']}.",
         f"{counts['undecided']} are undecided: the interval is too wide, or there is none with a "
         "single seed.",
-        *_seeds_for_a_verdict(compared),
+        *seeds,
         of_claims,
-    ]
-
-
-def _seeds_for_a_verdict(compared: Sequence[Row]) -> list[str]:
-    """How many seeds it takes to find agreement; nothing where no cell has two."""
-    spreads = [row["faa_std"] for row in compared if row["faa_std"] is not None]
-    if not spreads:
-        return []
-    typical = median(spreads)
-    seeds = statistics.seeds_needed(typical, MARGIN)
-    return [
-        f"With a standard deviation of {typical:.2f} points, the median of these cells', agreement "
-        f"is found in 80 % of cases with {seeds} seeds, if our true mean is the paper's number."
     ]

@@ -24,7 +24,7 @@ def accuracy(frame: pd.DataFrame) -> Figure:
     figure, axes = style.panels_by_place(frame, 2.0, *names, sharex=True, sharey="row")
     for panel, rows in axes:
         for method, group in rows.groupby("method", sort=False):
-            style.line(panel, "tasks", group, **style.method_line(str(method)))
+            style.line(panel, "tasks", group, **style.LOOKS[str(method)])
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(axis="y")
         style.no_more_than_all(panel)
@@ -77,7 +77,7 @@ def costs(frame: pd.DataFrame) -> Figure:
     for (protocol, column), panel in axes.items():
         rows = frame[(frame["protocol"] == protocol) & frame[column].notna()]
         for method, group in rows.groupby("method", sort=False):
-            look = style.method_line(str(method))
+            look = style.LOOKS[str(method)]
             at = group[column].to_numpy(dtype=float)
             panel.plot(at, group["mean"].to_numpy(), label=group["label"].iloc[0], **look)
             panel.vlines(at, group["low"], group["high"], color=look["color"], linewidth=0.8)
@@ -99,7 +99,14 @@ def losses(frame: pd.DataFrame) -> Figure:
     across = min(3, len(cells))
     figure, grid = style.panels(range(-(-len(cells) // across)), range(across), 1.35, sharey=True)
     panels = list(grid.values())
-    looks = _term_looks(frame)
+    terms = [term for term in frame["term"].unique() if term != "loss"]  # no two look alike
+    looks: dict[Any, dict[str, Any]] = {
+        term: {"color": colour, "linestyle": line, "linewidth": 1}
+        for term, colour, line in zip(
+            terms, cycle(style.COLOURS[1:]), cycle(style.LINES), strict=False
+        )
+    }
+    looks["loss"] = {"color": style.BLACK, "linewidth": 0.7}
     for ((label, buffer), rows), panel in zip(cells, panels, strict=False):
         for term, group in rows.groupby("term", sort=False):
             name = "loss, the sum" if term == "loss" else str(term).replace("_", " ")
@@ -119,14 +126,6 @@ def losses(frame: pd.DataFrame) -> Figure:
         panel.set_ylabel("loss")
     style.legend(figure, 4)
     return figure
-
-
-def _term_looks(frame: pd.DataFrame) -> dict[Any, dict[str, Any]]:
-    """What each term is drawn with: no two alike, and their sum in black."""
-    terms = [term for term in dict.fromkeys(frame["term"]) if term != "loss"]
-    looks = zip(terms, cycle(style.COLOURS[1:]), cycle(style.LINES), strict=False)
-    found = {term: {"color": c, "linestyle": line, "linewidth": 1} for term, c, line in looks}
-    return found | {"loss": {"color": style.BLACK, "linewidth": 0.7}}
 
 
 def _scale_losses(panel: Axes, low: float, high: float) -> None:

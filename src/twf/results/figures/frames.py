@@ -17,7 +17,7 @@ import pandas as pd
 
 from twf.learning.evaluation import metrics
 from twf.results import statistics
-from twf.results.record import LAYERS
+from twf.results.record import PROBED
 from twf.results.runs import Outcome, Runs
 from twf.study import Cell, Table
 from twf.study.methods import METHODS
@@ -121,7 +121,7 @@ def initialization(runs: Runs, table: Table) -> pd.DataFrame:
         if not probed or names in seen:  # one run serves both protocols
             continue
         seen.add(names)
-        for quantity, layers in (("cka", LAYERS), ("nearest_neighbours", LAYERS[-2:])):
+        for quantity, layers in PROBED.items():
             for tasks in range(len(probed[0][quantity])):
                 for i, layer in enumerate(layers):
                     at = {"quantity": quantity, "layer": layer, "tasks": tasks}

@@ -6,18 +6,14 @@ their `frames`, draws them and writes both.
 
 from __future__ import annotations
 
-import csv
 import io
 import multiprocessing
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Drawing
 
 from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
@@ -27,7 +23,7 @@ from twf.results.runs import Runs
 from twf.study import Plan, Table
 from twf.study.methods import METHODS
 
-INDEX = ("figure", "table", "title", "note")  # the columns of the list of figures
+INDEX = ["figure", "table", "title", "note"]  # the columns of the list of figures
 
 
 @dataclass(frozen=True)
@@ -59,11 +55,9 @@ def _of_methods(plan: Plan, table: Table) -> bool:
 
 def _of_fidelity(plan: Plan, table: Table) -> bool:
     """Whether variants differ in a switch between paper and published code."""
-    switches: dict[str, set[str]] = {}
-    for cell in table.cells:
-        runs = [plan.runs[run] for run in cell.runs.values()]
-        switches.setdefault(cell.method, set()).update(str(run.fidelity) for run in runs)
-    return any(len(found) > 1 for found in switches.values())
+    runs = [plan.runs[run] for cell in table.cells for run in cell.runs.values()]
+    found = {(run.method, str(run.fidelity)) for run in runs}
+    return len(found) > len({run.method for run in runs})
 
 
 def _of_shares(plan: Plan, table: Table) -> bool:
@@ -180,8 +174,8 @@ def write(plan: Plan, processes: int = 1) -> list[str]:
         with ProcessPoolExecutor(processes, mp_context=context) as pool:
             list(pool.map(_save, *zip(*jobs, strict=True)))
     file = figure_index(plan.study)
-    with atomic(file) as partial, partial.open("w", newline="") as lines:
-        csv.writer(lines, lineterminator="\n").writerows([INDEX, *index])
+    with atomic(file) as partial:
+        pd.DataFrame(index, columns=INDEX).to_csv(partial, index=False)
     made = {figure_file(plan.study, name, e) for name, *_ in index for e in FIGURE_FORMATS}
     for path in file.parent.iterdir():
         if path.suffix.removeprefix(".") in FIGURE_FORMATS and path not in made | {file}:
@@ -225,27 +219,19 @@ def _save(study: str, figure: Figure, frame: pd.DataFrame, words: list[str]) -> 
         style.title(drawing, words)
         drawing.get_layout_engine().execute(drawing)  # type: ignore[union-attr]
         drawing.set_layout_engine("none")  # found once, it serves each format
-        files = {"svg": _svg(drawing), "png": _png(drawing)}
-    files["csv"] = output.csv(frame).encode()
+        # Without these entries there is no metadata element, which would name the day.
+        svg = _drawn(drawing, "svg", dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        png = _drawn(drawing, "png", {"Software": None})
+    # The numbered identifiers are referred to by nothing, and alike in each figure of a page.
+    svg = re.sub(rb' id="[a-zA-Z0-9.]*_\d+"', b"", svg)
+    files = {"svg": svg, "png": png, "csv": output.csv(frame).encode()}
     for ending in FIGURE_FORMATS:
         with atomic(figure_file(study, figure.name, ending)) as partial:
             partial.write_bytes(files[ending])
 
 
-def _svg(drawing: Drawing) -> bytes:
-    """A figure as SVG: the same bytes each time, fit to stand in a page beside others."""
-    file = io.StringIO()
-    # Without these entries there is no metadata element, which would name the day.
-    none = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    canvas: Any = FigureCanvasSVG(drawing)
-    canvas.print_svg(file, metadata=none)
-    # The numbered identifiers are referred to by nothing, and alike in each figure.
-    return re.sub(r' id="[a-zA-Z0-9.]*_\d+"', "", file.getvalue()).encode()
-
-
-def _png(drawing: Drawing) -> bytes:
+def _drawn(drawing: Drawing, ending: str, metadata: dict[str, None]) -> bytes:
+    """A figure in a format: the same bytes each time."""
     file = io.BytesIO()
-    drawing.set_dpi(200)
-    canvas: Any = FigureCanvasAgg(drawing)
-    canvas.print_png(file, metadata={"Software": None})
+    drawing.savefig(file, format=ending, dpi=200, metadata=metadata)
     return file.getvalue()

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import cycle
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -26,17 +26,15 @@ MARKERS = ("h", "X", "p", "d", ">", "P", "s", "^", "v", "<", "D", "o", "*", "8",
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)))
 
 
-class Style(NamedTuple):
-    """What a method is drawn with in every figure."""
-
-    colour: str
-    marker: str
-    line: str
-
-
-# By its place in the order of METHODS; dotted without rehearsal.
-METHOD_STYLES = {
-    method: Style(colour, marker, "-" if METHODS[method].rehearsal else ":")
+# What `Axes.plot` draws a method with, by its place in the order of METHODS: dotted without
+# rehearsal, and TwF above the others.
+LOOKS: dict[str, dict[str, Any]] = {
+    method: {
+        "color": colour,
+        "marker": marker,
+        "linestyle": "-" if METHODS[method].rehearsal else ":",
+        "zorder": 4 if method == "twf" else 3,
+    }
     for method, colour, marker in zip(METHODS, cycle(COLOURS), cycle(MARKERS), strict=False)
 }
 
@@ -103,13 +101,6 @@ def panels_by_place(
         panel.set(title=place(protocol, buffer), xlabel=x, ylabel=y)
         panel.label_outer()
     return figure, [(axes[key], rows) for key, rows in places.items()]
-
-
-def method_line(method: str) -> dict[str, Any]:
-    """What `Axes.plot` needs to draw a method; TwF lies above the others."""
-    colour, marker, line = METHOD_STYLES[method]
-    look = {"color": colour, "marker": marker, "linestyle": line}
-    return look | {"zorder": 4 if method == "twf" else 3}
 
 
 def legend(figure: Figure, columns: int) -> None:

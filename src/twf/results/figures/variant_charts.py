@@ -92,12 +92,12 @@ def _base(frame: pd.DataFrame, method: str) -> str:
 
 def _dot(panel: Axes, row: dict[Any, Any], y: float) -> None:
     """A change with its whisker; a word where all runs diverged."""
-    look = style.METHOD_STYLES[row["method"]]
     if not row["n"]:
         style.note(panel, "diverged", (0, y))
         return
-    panel.plot([row["low"], row["high"]], [y, y], color=look.colour, linewidth=1)
-    panel.plot(row["mean"], y, linestyle="none", color=look.colour, marker=look.marker)
+    colour, marker = (style.LOOKS[row["method"]][name] for name in ("color", "marker"))
+    panel.plot([row["low"], row["high"]], [y, y], color=colour, linewidth=1)
+    panel.plot(row["mean"], y, linestyle="none", color=colour, marker=marker)
 
 
 def initialization(frame: pd.DataFrame) -> Figure:
@@ -108,14 +108,16 @@ def initialization(frame: pd.DataFrame) -> Figure:
         "nearest_neighbours": "k-NN accuracy\non the source, %",
     }
     figure, axes = style.panels(list(names), list(columns), 1.8, sharex=True, sharey="row")
-    layers = zip(style.COLOURS[1:], style.MARKERS, style.LINES, strict=False)
-    looks = dict(zip(dict.fromkeys(frame["layer"]), layers, strict=False))
+    looks = {
+        layer: {"color": colour, "marker": marker, "linestyle": line}
+        for layer, colour, marker, line in zip(
+            frame["layer"].unique(), style.COLOURS[1:], style.MARKERS, style.LINES, strict=False
+        )
+    }
     for (quantity, column), panel in axes.items():
         rows = columns[column]
         for layer, group in rows[rows["quantity"] == quantity].groupby("layer", sort=False):
-            colour, marker, line = looks[layer]
-            look = {"color": colour, "marker": marker, "linestyle": line}
-            style.line(panel, "tasks", group, label=layer, **look)
+            style.line(panel, "tasks", group, label=layer, **looks[layer])
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(axis="y")
         panel.set_ylim(0, 1.03 if quantity == "cka" else 104)
@@ -137,9 +139,9 @@ def shares(frame: pd.DataFrame) -> Figure:
     figure, axes = style.panels_by_place(frame, 2.1, *names, sharex=True, sharey="row")
     for panel, rows in axes:
         for method, line in rows[rows["share"].notna()].groupby("method", sort=False):
-            style.line(panel, "share", line.sort_values("share"), **style.method_line(str(method)))
+            style.line(panel, "share", line.sort_values("share"), **style.LOOKS[str(method)])
         for row in rows[rows["share"].isna()].to_dict("records"):
-            colour = style.METHOD_STYLES[row["method"]].colour
+            colour = style.LOOKS[row["method"]]["color"]
             panel.axhline(row["mean"], color=colour, linestyle="--", label=row["label"])
             if not pd.isna(row["low"]):
                 panel.axhspan(row["low"], row["high"], color=colour, alpha=0.15, linewidth=0)

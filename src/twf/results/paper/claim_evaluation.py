@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import compress
+from itertools import chain, compress
 
 import numpy as np
 import pyarrow as pa
@@ -35,9 +35,9 @@ from twf.files import claims_file
 from twf.results import output, search, statistics
 from twf.results.output import Row, Texts, number
 from twf.results.paper.claims import CLAIMS, Claim
-from twf.results.paper.differences import Difference, Key, ProbeKey, Quantity, in_words
+from twf.results.paper.differences import Difference, Key, ProbeKey, in_words
 from twf.results.published import CellKey, planned, published
-from twf.results.record import LAYERS
+from twf.results.record import PROBED
 from twf.results.runs import Runs
 
 Values = Mapping[Key, Mapping[int, float]]  # by cell and seed, empty where none is
@@ -73,23 +73,19 @@ SCHEMA = pa.schema(
 )
 
 
-def weights(family: Sequence[Sequence[Difference]], keys: Sequence[Key]) -> NDArray[np.float64]:
-    """The means of a family as weights of cells: `[mean, key]`."""
-    place = {key: i for i, key in enumerate(keys)}
-    found = np.zeros((len(family), len(keys)))
+def weights(family: Sequence[Sequence[Difference]]) -> tuple[NDArray[np.float64], list[Key]]:
+    """The means of a family as weights of its keys, `[mean, key]`, and these keys, each once."""
+    place: dict[Key, int] = {}
+    for difference in chain(*family):
+        for key in chain(*difference):
+            place.setdefault(key, len(place))
+    found = np.zeros((len(family), len(place)))
     for row, group in zip(found, family, strict=True):
         for difference in group:
             for sign, side in zip((1, -1), difference, strict=True):
                 for key in side:
                     row[place[key]] += sign / len(group)
-    return found
-
-
-def keys_of(family: Sequence[Sequence[Difference]]) -> list[Key]:
-    """The keys of a family, each once."""
-    return list(
-        dict.fromkeys(key for group in family for of in group for side in of for key in side)
-    )
+    return found, list(place)
 
 
 def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Row:
@@ -99,8 +95,7 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Ro
     """
     family = claim.family(values.keys())
     run = [[d for d in group if _seeds([d], values)] for group in family]
-    differences = [difference for group in family for difference in group]
-    done = [difference for group in run for difference in group]
+    differences, done = list(chain(*family)), list(chain(*run))
     row: Row = {
         "n_means": len(family),
         "n_differences": len(differences),
@@ -122,11 +117,10 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Ro
     row |= {"verdict": "undecided", "missing": "; ".join(missing) or None, "n_seeds": len(seeds)}
     if not seeds:
         return row
-    keys = keys_of(run)
+    means, keys = weights([group for group in run if group])
     measured = np.array([[values[key][seed] for seed in seeds] for key in keys])  # [key, seed]
-    means = weights([group for group in run if group], keys)
     by_seed = np.round(means @ measured, 9)  # [mean, seed]: cells that are alike differ by 0
-    least = weights([[d] for d in done], keys) @ measured.mean(1)
+    least = weights([[d] for d in done])[0] @ measured.mean(1)  # of the same keys
     row |= {
         "value": float(by_seed.mean(1).min()),
         "weakest": str(done[least.argmin()]),
@@ -139,7 +133,8 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Ro
     chance, _ = statistics.least_interval(by_chance(means, len(seeds), SAMPLES), len(means))
     row |= {"low": float(low), "high": float(high)}
     row |= {f"power_{effect}": float(np.mean(chance + effect > 0)) for effect in EFFECTS}
-    row["probability"] = _probability(by_seed)
+    sampled = by_seed[:, statistics.resamples(len(seeds))].mean(-1).min(0)
+    row["probability"] = float(np.mean((sampled > 0) + (sampled == 0) / 2))  # ties half
     if not names and low > 0 and len(done) == len(differences):
         row["verdict"] = "holds"
     elif not names and high < 0 and whole:
@@ -164,19 +159,12 @@ def by_chance(means: NDArray[np.float64], seeds: int, samples: int) -> NDArray[n
 
 def _seeds(differences: Sequence[Difference], values: Values) -> set[int]:
     """The seeds that all cells of some differences have."""
-    return set.intersection(*(set(values[key]) for d in differences for side in d for key in side))
+    return set.intersection(*(set(values[key]) for d in differences for key in chain(*d)))
 
 
 def _cells(differences: Sequence[Difference]) -> set[CellKey]:
-    keys = (key for difference in differences for side in difference for key in side)
+    keys = (key for difference in differences for key in chain(*difference))
     return {key if isinstance(key, CellKey) else key.cell for key in keys}
-
-
-def _probability(differences: NDArray[np.float64]) -> float:
-    """The share of bootstrap samples of the seeds with a positive least mean, ties half."""
-    samples = statistics.resamples(differences.shape[1])
-    least = differences[:, samples].mean(-1).min(0)
-    return float(np.mean((least > 0) + (least == 0) / 2))
 
 
 def on_published(claim: Claim) -> Row:
@@ -185,8 +173,8 @@ def on_published(claim: Claim) -> Row:
     family = claim.family(faa.keys())
     if not family:
         return {"published_verdict": "no numbers"}
-    keys = keys_of(family)
-    value = float((weights(family, keys) @ [faa[key] for key in keys]).min())
+    means, keys = weights(family)
+    value = float((means @ [faa[key] for key in keys]).min())
     verdict = "holds" if value > 0 else "does not hold"
     return {"published_value": value, "published_verdict": verdict}
 
@@ -206,13 +194,12 @@ def _probed(runs: Runs, cell: CellKey, of_cell: Mapping[int, str]) -> Values:
     """What was probed of a cell's runs, by layer, tasks and seed."""
     tasks = runs.plan.runs[next(iter(of_cell.values()))].tasks
     rows = {seed: outcome.row for seed, outcome in runs.finished(of_cell).items()}
-    layers: dict[Quantity, Sequence[str]] = {"cka": LAYERS, "nearest_neighbours": LAYERS[-2:]}
     return {
         ProbeKey(cell, quantity, layer, done): {
             seed: row[quantity][done][i] for seed, row in rows.items()
         }
-        for quantity, of_quantity in layers.items()
-        for i, layer in enumerate(of_quantity)
+        for quantity, layers in PROBED.items()
+        for i, layer in enumerate(layers)
         for done in range(tasks + 1)
     }
 

@@ -23,7 +23,7 @@ something with few seeds, too: the verdict is `equivalent` at 97.5 % or more, an
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import partial
 
@@ -97,7 +97,7 @@ def verdict(
         return "reduced"
     if interval is None:
         return "undecided"
-    low, high = interval.low - published_faa, interval.high - published_faa
+    low, high = (end - published_faa for end in interval)
     if max(abs(low), abs(high)) <= MARGIN:
         return "equivalent"
     if low > MARGIN:
@@ -126,12 +126,12 @@ def compare(params: Params, runs: Runs) -> list[Row]:
             ((name, cells[cell.key]) for name, cells in studies if cell.key in cells), (None, {})
         )
         mine = of_cell if study == own else {}
+        files = " ".join(str(record_file(study, run)) for run in of_cell.values()) if study else ""
         row = tables.measured(runs, mine, cell.key.protocol)
         row |= cell.key._asdict() | _cost(runs.outcomes[run] for run in mine.values())
         ours = list(runs.faa(mine, cell.key.protocol).values())
         scaled = study == own and cell.key.benchmark in reduced
-        ends = row["faa_student_low"], row["faa_student_high"]
-        interval = None if ends[0] is None else Interval(*ends)
+        interval = statistics.student_interval(ours)
         row |= {
             "published_table": cell.table,
             "published_faa": cell.faa,
@@ -145,7 +145,7 @@ def compare(params: Params, runs: Runs) -> list[Row]:
             "n_planned": len(of_cell),
             "study": study,
             "runs": list(of_cell.values()),
-            "command": study and _command(study, of_cell.values()),
+            "command": f"snakemake --cores all {files}" if study else None,
         }
         long.append(output.complete(row, SCHEMA))
     return long
@@ -164,11 +164,6 @@ def _cost(outcomes: Iterable[Outcome]) -> Row:
     }
 
 
-def _command(study: str, runs: Iterable[str]) -> str:
-    paths = " ".join(str(record_file(study, run)) for run in runs)
-    return f"snakemake --cores all {paths}"
-
-
 def write(params: Params, runs: Runs) -> None:
     """Write the comparison from the study's collected records, as `files.COMPARISON_FORMATS`."""
     study, long = runs.plan.study, compare(params, runs)
@@ -181,7 +176,10 @@ def write(params: Params, runs: Runs) -> None:
         "cost": _cost(runs.outcomes[run] for run in sorted(distinct)),
         "order": [order.entry(row) for row in order.compare(long)],
         "tables": {
-            table: [_with_code(entry(row)) for row in rows]
+            table: [
+                entry(row) | {"Command": Markdown(f"`{row['command']}`" if row["command"] else "—")}
+                for row in rows
+            ]
             for table, rows in by_table(long).items()
         },
     }
@@ -192,15 +190,10 @@ def write(params: Params, runs: Runs) -> None:
 
 def by_table(long: Iterable[Row]) -> dict[int, list[Row]]:
     """The rows of each of the paper's tables, by its number."""
-    found: dict[int, list[Row]] = {}
+    found = defaultdict(list)
     for row in long:
-        found.setdefault(row["published_table"], []).append(row)
+        found[row["published_table"]].append(row)
     return dict(sorted(found.items()))
-
-
-def _with_code(texts: Texts) -> Texts:
-    command = texts["Command"]
-    return texts | {"Command": command if command == "—" else Markdown(f"`{command}`")}
 
 
 def entry(row: Row) -> Texts:

@@ -6,22 +6,20 @@ a cell that it needs is not among them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from twf.results.published import CellKey
 from twf.results.record import LAYERS
 from twf.study.params import Protocol
-
-Quantity = Literal["cka", "nearest_neighbours"]
 
 
 class ProbeKey(NamedTuple):
     """What a number of a probed cell is of: `cka` from 0 to 1, `nearest_neighbours` in per cent."""
 
     cell: CellKey
-    quantity: Quantity
+    quantity: str  # one of `record.PROBED`
     layer: str  # one of `record.LAYERS`
     tasks: int  # how many have been trained, 0 before the first
 
@@ -74,9 +72,14 @@ def gain_over(gain: Difference, other: Difference) -> Difference:
     return Difference(gain.above + other.below, gain.below + other.above)
 
 
-def on(differences: list[Difference], *benchmarks: str) -> list[Difference]:
-    """Those of some benchmarks."""
-    return [difference for difference in differences if difference.cell.benchmark in benchmarks]
+def above(keys: Keys, cells: Iterable[Key], *rivals: Mapping[str, Any]) -> list[Difference]:
+    """Each of some cells over those that differ from it as a rival does, where there are such."""
+    return [
+        over(key, below)
+        for key in cells
+        for rival in rivals
+        if (below := key._replace(**rival)) in keys
+    ]
 
 
 def cells_of(
@@ -103,94 +106,68 @@ def method_above(
     keys: Keys, protocol: Protocol | None, method: str, *rivals: str
 ) -> list[Difference]:
     """A method with a buffer over each of some others, in the main comparison."""
-    return [
-        over(key, key._replace(method=rival))
-        for key in main(keys, method, protocol)
-        for rival in rivals
-    ]
+    return above(keys, main(keys, method, protocol), *({"method": rival} for rival in rivals))
 
 
 def above_without_buffer(
-    keys: Keys, protocol: Protocol | None, method: str, *rivals: str
+    keys: Keys, protocol: Protocol | None, methods: Sequence[str], rivals: Sequence[str]
 ) -> list[Difference]:
-    """A method, with whatever buffer, over each of some others that have none."""
-    return [
-        over(key, below)
-        for key in cells_of(keys, method, protocol=protocol)
-        for rival in rivals
-        if (below := key._replace(method=rival, buffer=None)) in keys
-    ]
+    """Each of some methods, with whatever buffer, over each of some others that have none."""
+    without = [{"method": rival, "buffer": None} for rival in rivals]
+    cells = (key for method in methods for key in cells_of(keys, method, protocol=protocol))
+    return above(keys, cells, *without)
 
 
 def propagation_without_buffer(keys: Keys, rival: str) -> list[Difference]:
     """TwF's L_FP and L_AUX without a buffer over a method that has none."""
-    return [
-        over(key, below)
-        for key in cells_of(keys, "twf", "fp-aux")
-        if key.buffer is None and (below := key._replace(method=rival, variant=None)) in keys
-    ]
+    cells = [key for key in cells_of(keys, "twf", "fp-aux") if key.buffer is None]
+    return above(keys, cells, {"method": rival, "variant": None})
 
 
-def smallest_and_largest(keys: Keys, method: str) -> list[tuple[CellKey, CellKey]]:
+def smallest_and_largest(
+    keys: Keys, method: str, protocol: Protocol | None = None
+) -> list[tuple[CellKey, CellKey]]:
     """A method's cells with the smallest and the largest buffer, where there are several."""
     found: dict[CellKey, list[CellKey]] = {}
-    for key in sorted(main(keys, method), key=lambda key: key.buffer or 0):
+    for key in sorted(main(keys, method, protocol), key=lambda key: key.buffer or 0):
         found.setdefault(key._replace(buffer=None), []).append(key)
     return [(cells[0], cells[-1]) for cells in found.values() if len(cells) > 1]
 
 
-def gains_with_small_buffers(keys: Keys) -> list[Difference]:
-    """TwF's gain with the smallest buffer over that with the largest, over the paper's second best.
+def gains_with_small_buffers(
+    keys: Keys, method: str, rivals: Mapping[Protocol, str]
+) -> list[Difference]:
+    """A method's gain with the smallest buffer over that with the largest, over a rival.
 
-    Which is DER++ in Class-IL and ER-ACE in Task-IL, as the paper names them.
+    Which rival, the protocol says.
     """
 
     def gain(key: CellKey) -> Difference:
-        second = "derpp" if key.protocol == "class-il" else "er-ace"
-        return over(key, key._replace(method=second))
+        return over(key, key._replace(method=rivals[key.protocol]))
 
     return [
-        gain_over(gain(small), gain(large)) for small, large in smallest_and_largest(keys, "twf")
-    ]
-
-
-def losses_with_small_buffers(keys: Keys, rival: str, method: str) -> list[Difference]:
-    """What a rival loses from the largest buffer to the smallest, over what a method loses."""
-    return [
-        gain_over(
-            over(large._replace(method=rival), small._replace(method=rival)), over(large, small)
-        )
-        for small, large in smallest_and_largest(keys, method)
+        gain_over(gain(small), gain(large)) for small, large in smallest_and_largest(keys, method)
     ]
 
 
 def with_large_buffers(keys: Keys, protocol: Protocol, method: str, rival: str) -> list[Difference]:
     """A method over another with the largest buffer of each benchmark."""
-    return [
-        over(large, large._replace(method=rival))
-        for _, large in smallest_and_largest(keys, method)
-        if large.protocol == protocol
-    ]
+    pairs = smallest_and_largest(keys, method, protocol)
+    return above(keys, (large for _, large in pairs), {"method": rival})
 
 
 def variant_above(keys: Keys, method: str, *pairs: tuple[str, str]) -> list[Difference]:
     """One variant of a method over another, for each pair and place."""
     return [
-        over(key, below)
+        difference
         for variant, rival in pairs
-        for key in cells_of(keys, method, variant)
-        if (below := key._replace(variant=rival)) in keys
+        for difference in above(keys, cells_of(keys, method, variant), {"variant": rival})
     ]
 
 
-def without_control(keys: Keys) -> list[Key]:
-    """The keys but for the control of the pretraining images, of which the paper says nothing."""
-    return [key for key in keys if not (isinstance(key, CellKey) and key.variant == CONTROL)]
-
-
 def in_each_variant(keys: Keys, place: CellKey) -> list[CellKey]:
-    """A method's variants at a place; the method as it is where it has none."""
-    cells = (key for key in keys if isinstance(key, CellKey))
+    """A method's variants at a place but for `CONTROL`; the method as it is where it has none."""
+    cells = (key for key in keys if isinstance(key, CellKey) and key.variant != CONTROL)
     found = [key for key in cells if key._replace(variant=None) == place]
     return [key for key in found if key.variant is not None] or found
 
@@ -215,26 +192,24 @@ def above_variants(keys: Keys, method: str, rival: str) -> list[Difference]:
 
 def anchor_in_task_il(keys: Keys) -> list[Difference]:
     """What the anchor gains in Task-IL over what it gains in Class-IL."""
+    gains = {
+        (gain.cell._replace(protocol="class-il"), gain.cell.protocol): gain
+        for gain in above(keys, cells_of(keys, "derpp-ewc"), {"method": "derpp"})
+    }
     return [
-        gain_over(over(key, derpp), over(class_il, class_il._replace(method="derpp")))
-        for key in cells_of(keys, "derpp-ewc", protocol="task-il")
-        if (derpp := key._replace(method="derpp")) in keys
-        and (class_il := key._replace(protocol="class-il")) in keys
-        and class_il._replace(method="derpp") in keys
+        gain_over(gain, gains[place, "class-il"])
+        for (place, protocol), gain in gains.items()
+        if protocol == "task-il" and (place, "class-il") in gains
     ]
 
 
 def from_dissimilar_source(keys: Keys, method: str, *rivals: str) -> list[Difference]:
     """A method over each of some others, pretrained on a source unlike the benchmark."""
-    return [
-        over(key, below)
-        for key in cells_of(keys, method)
-        for rival in rivals
-        if key.source in DISSIMILAR and (below := key._replace(method=rival)) in keys
-    ]
+    cells = [key for key in cells_of(keys, method) if key.source in DISSIMILAR]
+    return above(keys, cells, *({"method": rival} for rival in rivals))
 
 
-def probed(keys: Keys, quantity: Quantity) -> list[list[ProbeKey]]:
+def probed(keys: Keys, quantity: str) -> list[list[ProbeKey]]:
     """What was probed of ER's runs from pretraining: of each layer, in the order of tasks."""
     found: dict[tuple[CellKey, str], list[ProbeKey]] = {}
     for key in keys:
@@ -245,25 +220,22 @@ def probed(keys: Keys, quantity: Quantity) -> list[list[ProbeKey]]:
     return [sorted(of_layer, key=lambda key: key.tasks) for of_layer in found.values()]
 
 
-def closer_from_pretraining(keys: Keys) -> list[list[Difference]]:
-    """In each layer, the CKA from pretraining over that from scratch after each task."""
+def closer_from_pretraining(keys: Keys) -> list[Difference]:
+    """The CKA of each layer from pretraining over that from scratch, after each task."""
     return [
-        [
-            over(key, below)
-            for key in of_layer[1:]
-            if (below := key._replace(cell=key.cell._replace(variant="scratch"))) in keys
-        ]
+        over(key, below)
         for of_layer in probed(keys, "cka")
+        for key in of_layer[1:]
+        if (below := key._replace(cell=key.cell._replace(variant="scratch"))) in keys
     ]
 
 
-def last_layer_changes_most(keys: Keys) -> list[list[Difference]]:
-    """From pretraining, the CKA of each other layer over that of the last one after each task."""
-    return [
-        [over(key, key._replace(layer=LAYERS[-1])) for key in of_layer[1:]]
-        for of_layer in probed(keys, "cka")
-        if of_layer[0].layer != LAYERS[-1]
-    ]
+def last_layer_changes_most(keys: Keys) -> list[Difference]:
+    """From pretraining, the CKA of each other layer over that of the last one, after each task."""
+    others = (
+        key for of_layer in probed(keys, "cka") for key in of_layer[1:] if key.layer != LAYERS[-1]
+    )
+    return above(keys, others, {"layer": LAYERS[-1]})
 
 
 def source_is_forgotten(keys: Keys) -> list[Difference]:

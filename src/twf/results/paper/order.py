@@ -34,9 +34,8 @@ def compare(compared: Iterable[Row]) -> list[Row]:
         if row["variant"] is None and row["method"] != "joint" and row["faa_mean"] is not None
     ]
     places = ("published_table", "benchmark", "source", "protocol", "buffer")
-    columns = {tuple(row[name] for name in places): None for row in rows}
     found = []
-    for column in columns:
+    for column in dict.fromkeys(tuple(row[name] for name in places) for row in rows):
         *where, buffer = column
         of_column = [
             row
