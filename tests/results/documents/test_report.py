@@ -280,6 +280,29 @@ def test_records_of_different_code_are_named(make_plan, recorded):
     assert summary.facts(recorded(plan, records))["Code differs within"] == "ER"
 
 
+def test_precisions_are_named_and_a_cpu_has_no_tf32(make_plan, recorded):
+    plan = make_plan([0, 1], methods=["er"])
+    records = {}
+    for name, (precision, versions) in zip(
+        plan.runs,
+        [("bf16", {}), ("tf32", {"cuda": "13.0"}), ("tf32", {}), ("fp32", {})],
+        strict=True,
+    ):
+        code = {"version": "0.1.0", "commit": "abc1234"}
+        said = {"code": code, "versions": versions, "precision": precision}
+        records[name] = {"provenance": json.dumps(said)}
+    assert summary.facts(recorded(plan, records))["Precision"] == "bf16; fp32; tf32"
+
+
+def test_a_run_that_serves_both_protocols_is_unfinished_once(make_plan, recorded):
+    plan = make_plan([0, 1, 2], methods=["joint", "er"])
+    per_seed = len(plan.runs) // 3
+    runs = recorded(plan, {name: 80.0 for name, run in plan.runs.items() if run.seed == 0})
+    (texts,) = summary.unfinished(runs).values()
+    assert (texts["Planned"], texts["Finished"]) == (str(3 * per_seed), str(per_seed))
+    assert 3 * per_seed < len(plan.tables["main.split-cifar10"].cells) * 3
+
+
 def test_nothing_finished_still_makes_a_report(make_plan, collect):
     page = make_report(collect(make_plan([0])))
     assert "8 planned: 8 missing" in page
