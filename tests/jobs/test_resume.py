@@ -34,12 +34,17 @@ from twf.study.params import Params
 CPU = torch.device("cpu")
 
 
-class Impatient(Keeper):
-    """Stops its run at each pause."""
+PAUSE = Keeper.pause
 
-    def pause(self, state: Callable[[], Any], now: bool = False) -> None:
-        self.stopping = True
-        super().pause(state, now)
+
+def stop(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
+    """A `pause` that stops its run."""
+    self.stopping = True
+    PAUSE(self, state, now)
+
+
+class Impatient(Keeper):
+    pause = stop
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -227,13 +232,13 @@ def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, run, lasting, m
     whole = lasting(recorded(planned))
     path.unlink()
 
-    pause, pauses = Keeper.pause, []
+    pauses = []
 
     def stopped(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
         pauses.append(1)
         if len(pauses) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        pause(self, state, now)
+        PAUSE(self, state, now)
 
     monkeypatch.setattr(Keeper, "pause", stopped)
     with pytest.raises(Stopped):
@@ -249,13 +254,8 @@ def test_pretraining_stopped_after_every_step_gives_the_same_network(tiny_inputs
     path = files.checkpoint_file("origin")
     whole = load_file(path)  # as it was made for all tests
     path.unlink()
-    pause, legs = Keeper.pause, 0
-
-    def impatient(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
-        self.stopping = True
-        pause(self, state, now)
-
-    monkeypatch.setattr(Keeper, "pause", impatient)
+    legs = 0
+    monkeypatch.setattr(Keeper, "pause", stop)
     while not path.exists():
         legs += 1
         with contextlib.suppress(Stopped):
@@ -306,7 +306,7 @@ def test_a_state_of_another_origin_is_not_gone_on_from(tiny_inputs, run, monkeyp
     planned = run("er")
     state = files.state_file("tiny", planned.id)
     with monkeypatch.context() as told:
-        told.setattr(Keeper, "pause", stop_once(Keeper.pause))
+        told.setattr(Keeper, "pause", stop)
         with pytest.raises(Stopped):
             execute(tiny_inputs, planned, CPU)
     tensors = load_file(state)
@@ -317,13 +317,3 @@ def test_a_state_of_another_origin_is_not_gone_on_from(tiny_inputs, run, monkeyp
     save_file(tensors, state, {"state": text, "sha256": digest(text, tensors)})
     execute(tiny_inputs, planned, CPU)
     assert f"other {part}" in capfd.readouterr().err
-
-
-def stop_once(pause: Callable[..., None]) -> Callable[..., None]:
-    """A run's `pause` that is told to stop the first time."""
-
-    def stopped(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
-        self.stopping = True
-        pause(self, state, now)
-
-    return stopped
