@@ -97,24 +97,10 @@ def test_a_missing_input_is_named_with_the_command_that_makes_it(twf, tiny_input
     assert path in message and remedy in message
 
 
-TORN = {
-    "data prepare target": "archives/target.npz",
-    "pretrain train origin": ORIGIN,
-    f"run tiny {RUN}": TARGET,
-    f"run tiny {RUN} ": CHECKPOINT,
-}
-
-
 def tear(path: Path) -> None:
     """Leave half of a file."""
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-
-
-@pytest.mark.parametrize("words", TORN)
-def test_a_torn_input_is_named(twf, tiny_inputs, words):
-    tear(Path(TORN[words]))
-    assert TORN[words] in mistake(twf(words))
 
 
 def test_a_torn_record_is_named_and_planned_anew(twf, tiny_inputs):
