@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from twf.results import record
 from twf.study import reading
 
 REPORT = str(files.report_file("demo"))
+SIZE = 8 * 2**20  # of the digits in bytes, where outputs are pretended; all else is small
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"  # a title
 
 
 def call(folder: Path, *words: str, fails: bool = False) -> str:
@@ -125,17 +128,35 @@ def idle(folder: Path, target: str = REPORT) -> bool:
     return "Nothing to be done" in call(folder, "snakemake", target, "--dry-run")
 
 
-def pretend(folder: Path, size: int = 1000) -> None:
+def jobs(folder: Path, *words: str) -> dict[str, int]:
+    """What Snakemake would do: how many jobs of each rule."""
+    said = call(folder, "snakemake", *words, "--cores", "2", "--dry-run", "--quiet", "rules")
+    return {rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", said, flags=re.M)}
+
+
+def outputs(folder: Path) -> dict[str, int]:
+    """When each of the pipeline's outputs was last written, in nanoseconds."""
+    patterns = ("data/*", "checkpoints/*", "results/demo/**/*")
+    made = [path for pattern in patterns for path in folder.glob(pattern)]
+    return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in made if p.is_file()}
+
+
+def written(before: dict[str, int], after: dict[str, int]) -> set[str]:
+    """The outputs that are new, or were written again."""
+    return {name for name, time in after.items() if before.get(name) != time}
+
+
+def pretend(folder: Path) -> None:
     """`pretend_outputs`, committed to DVC and git."""
-    pretend_outputs(folder, size)
+    pretend_outputs(folder)
     call(folder, "dvc", "commit", "--force", "--with-deps", "report@demo")
     commit(folder)
 
 
-def pretend_outputs(folder: Path, size: int = 1000) -> None:
+def pretend_outputs(folder: Path) -> None:
     """Fill such a checkout with random bytes as outputs.
 
-    Records have the parameters that the plan asks for, data sets a header. The digits' have `size`
+    Records have the parameters that the plan asks for, data sets a header. The digits have `SIZE`
     bytes.
     """
     params = reading.load(folder / "params.yaml")
@@ -155,7 +176,7 @@ def pretend_outputs(folder: Path, size: int = 1000) -> None:
             images = {"shape": [0, dataset.size]}
             header = json.dumps({"__metadata__": metadata, "train_images": images}).encode()
             begun = len(header).to_bytes(8, "little") + header
-        length = size if path.name == "digits.safetensors" else 1000
+        length = SIZE if path.name == "digits.safetensors" else 1000
         path.write_bytes(begun + os.urandom(length - len(begun)))
     (folder / files.metrics_file("demo")).write_text("{}")
     for run in planned.runs.values():
@@ -171,10 +192,7 @@ def results(folder: Path, run: str) -> dict[str, Any]:
     return kept | {"losses": [epoch["loss"] for epoch in row["history"]]}
 
 
-def compare_with_local(project: Path) -> None:
+def compare(project: Path, local: Path) -> None:
     """Hold the records of a `catchable` project to those of one whose runs are done here."""
-    local = project.with_name("local")
-    checkout(local, catchable())
-    call(local, "snakemake", "--cores", "2", str(files.runs_file("demo")))
     for run in (FINETUNE, ER, TWF):
         assert results(project, run) == results(local, run)

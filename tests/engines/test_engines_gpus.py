@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from miniature import call, checkout
+from miniature import call
 
 pytestmark = pytest.mark.slow
 
@@ -41,29 +41,27 @@ devices.device_for = device_for
 
 
 def test_a_job_whose_gpu_fails_is_done_on_another_by_its_next_attempt(
-    tmp_path: Path, nvml, monkeypatch: pytest.MonkeyPatch
+    fresh: Path, tmp_path: Path, nvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nvml.has(nvml.gpu(A), nvml.gpu(B))
     (tmp_path / "sitecustomize.py").write_text(PRETENDED)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("SEEN", str(tmp_path / "seen"))
     monkeypatch.setenv("TMPDIR", tempfile.mkdtemp(dir=tmp_path))
-    project = tmp_path / "project"
-    checkout(project)
 
-    said = call(project, "snakemake", f"results/demo/runs/{RUN}.parquet", "--cores", "1")
+    said = call(fresh, "snakemake", f"results/demo/runs/{RUN}.parquet", "--cores", "1")
     assert 'Provided resources: gpu=Resource("gpu", 2)' in said
     assert A in said and "CUDA error: unspecified launch failure" in said
     assert "Traceback" not in said
     for log in ("logs/pretrain/letters.log", f"logs/demo/runs/{RUN}.log"):
-        assert f"warning: this job did not finish on {A}" in (project / log).read_text()
+        assert f"warning: this job did not finish on {A}" in (fresh / log).read_text()
     # pretraining and the run, twice each: none was let see a CPU, or one GPU alone
     assert (tmp_path / "seen").read_text().splitlines() == [f"{A},{B}"] * 4
-    assert not list(project.glob("states/*/*"))
+    assert not list(fresh.glob("states/*/*"))
 
 
 def test_a_job_of_a_cluster_may_lie_on_a_node_whose_gpus_are_not_for_it(
-    tmp_path: Path, nvml, monkeypatch: pytest.MonkeyPatch
+    fresh: Path, tmp_path: Path, nvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nvml.has("NVMLError_NoPermission")
     (tmp_path / "driver/0000:5f:00.0").mkdir(parents=True)
@@ -73,8 +71,6 @@ def test_a_job_of_a_cluster_may_lie_on_a_node_whose_gpus_are_not_for_it(
         f"nvidia.DRIVER = Path({str(tmp_path / 'driver')!r})\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    project = tmp_path / "project"
-    checkout(project)
     words = ("snakemake", "data/digits.safetensors", "--cores", "1")
-    assert "none of the GPUs can be used" in call(project, *words, "-n", fails=True)
-    call(project, *words, "--mode", "remote")
+    assert "none of the GPUs can be used" in call(fresh, *words, "-n", fails=True)
+    call(fresh, *words, "--mode", "remote")

@@ -23,7 +23,7 @@ import pytest
 import remote_servers
 import yaml
 from kubernetes_server import WORKDIR, Cluster, kubernetes_server, refusal
-from miniature import ER, PROJECT, call, catchable, change_params, checkout, compare_with_local
+from miniature import ER, PROJECT, call, catchable, change_params, checkout, compare
 from miniature import REPORT as TARGET
 from processes import TIMEOUT, environment, until
 from remote_servers import BUCKET, KEYS
@@ -176,7 +176,7 @@ def test_a_file_of_the_users_own_is_read_where_snakemake_runs(
 
 @pytest.mark.slow
 def test_a_study_on_kubernetes_ends_in_the_records_of_a_local_one(
-    project: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    project: Path, cluster: Cluster, local: Path
 ) -> None:
     with (project / "said.log").open("wb") as log:
         snakemake = subprocess.Popen(WORDS, cwd=project, stdout=log, stderr=log)
@@ -202,4 +202,4 @@ def test_a_study_on_kubernetes_ends_in_the_records_of_a_local_one(
     assert not any(key in json.dumps(cluster.jobs) for key in keys)
 
     assert "Nothing to be done" in call(project, *WORDS, "--dry-run")
-    compare_with_local(project)
+    compare(project, local)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from miniature import ER, FINETUNE, TWF, call, catchable, checkout, compare_with_local
+from miniature import ER, FINETUNE, TWF, call, catchable, checkout, compare
 from miniature import REPORT as TARGET
 from processes import TIMEOUT, environment, free_port, parent, the_process, until
 
@@ -129,7 +129,7 @@ def job_of(run: str) -> str:
 
 @pytest.mark.usefixtures("cluster")
 def test_a_study_on_slurm_ends_in_the_records_of_a_local_one(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, local: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TWF_TRACKING", "off")
     monkeypatch.setenv("TWF_SAVE_EVERY", "0")
@@ -164,5 +164,4 @@ def test_a_study_on_slurm_ends_in_the_records_of_a_local_one(
     assert not list((project / ".snakemake").glob("twf-*"))  # of a warm server
     assert "Nothing to be done" in call(project, "snakemake", "--cores", "2", TARGET)
 
-    monkeypatch.delenv("TWF_SAVE_EVERY")
-    compare_with_local(project)
+    compare(project, local)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from miniature import REPORT, call, change_params, change_twf, checkout, copied
+from miniature import REPORT, call, change_params, change_twf, copied, jobs
 from miniature import TWF as RUN
 from processes import cut_power, ended, inside, start, the_process, until
 from safetensors.numpy import load_file
@@ -34,15 +34,6 @@ MAKE = ("snakemake", RECORD, "--cores", "2")
 pytestmark = pytest.mark.slow
 
 AsMade = Callable[[Path], None]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout of the pipeline with all of the miniature study, by both engines."""
-    folder = tmp_path_factory.mktemp("faults") / "made"
-    checkout(folder)
-    call(folder, "dvc", "repro", "report@demo")
-    return folder
 
 
 @pytest.fixture
@@ -144,14 +135,17 @@ def test_after_dvc_was_killed_snakemake_goes_on_and_the_next_dvc_finds_it_done(
     assert "up to date" in call(project, "dvc", "status", "--with-deps", "runs-demo")
 
 
-@pytest.fixture(scope="module")
-def interrupted(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def interrupted(made: Path, prepared) -> Path:
     """A copy of `made` in which power was lost in the middle of a run."""
-    folder = copied(made, tmp_path_factory.mktemp("interrupted"))
-    (folder / RECORD).unlink()
-    (folder / RUNS).unlink()
-    cut_power(folder, going_on(folder))
-    return folder
+
+    def make(folder: Path) -> None:
+        copied(made, folder.parent)
+        (folder / RECORD).unlink()
+        (folder / RUNS).unlink()
+        cut_power(folder, going_on(folder))
+
+    return prepared("interrupted", make)
 
 
 @pytest.fixture
@@ -319,12 +313,6 @@ def test_a_damaged_object_in_dvcs_cache_is_made_good_from_the_folder(
     (whole / CHECKPOINT).unlink()
     call(whole, "dvc", "checkout", "pretrain@letters")
     as_made(whole)
-
-
-def jobs(folder: Path, *words: str) -> dict[str, int]:
-    """What Snakemake would do: how many jobs of each rule."""
-    said = call(folder, "snakemake", *words, "--cores", "2", "--dry-run", "--quiet", "rules")
-    return {rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", said, flags=re.M)}
 
 
 def test_a_clock_set_back_stops_before_the_first_job(whole: Path, as_made: AsMade) -> None:

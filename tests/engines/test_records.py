@@ -19,6 +19,7 @@ from miniature import (
     checkout,
     copied,
     idle,
+    jobs,
     miniature,
     pretend_outputs,
 )
@@ -37,16 +38,18 @@ def path_of(run: str) -> Path:
     return files.record_file("demo", run)
 
 
-@pytest.fixture(scope="module")
-def settled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def settled(prepared) -> Path:
     """A checkout with pretended outputs, of which Snakemake has notes; runs need images of both."""
-    folder = tmp_path_factory.mktemp("records") / "project"
-    values = miniature()
-    values["studies"]["demo"]["experiments"]["main"]["probes"] = True
-    checkout(folder, values)
-    pretend_outputs(folder)
-    call(folder, "snakemake", "--touch", "--forceall", "--cores", "1", REPORT, "--quiet")
-    return folder
+
+    def make(folder: Path) -> None:
+        values = miniature()
+        values["studies"]["demo"]["experiments"]["main"]["probes"] = True
+        checkout(folder, values)
+        pretend_outputs(folder)
+        call(folder, "snakemake", "--touch", "--forceall", "--cores", "1", REPORT, "--quiet")
+
+    return prepared("settled", make)
 
 
 @pytest.fixture
@@ -59,12 +62,6 @@ def made_anew(folder: Path, target: str = REPORT) -> dict[str, str]:
     """The runs that Snakemake would make, and why."""
     said = call(folder, "snakemake", target, "--dry-run")
     return dict(re.findall(r"run (\S+) of study demo(?:: (.*))?$", said, flags=re.M))
-
-
-def jobs(folder: Path, target: str) -> dict[str, int]:
-    """How many jobs of each rule it would do."""
-    said = call(folder, "snakemake", target, "--dry-run", "--quiet", "rules")
-    return {rule: int(n) for rule, n in re.findall(r"^(\w+) +(\d+)$", said, flags=re.M)}
 
 
 def put_record(folder: Path, run: str, **hyperparameters: float) -> None:
@@ -80,10 +77,17 @@ def put_record(folder: Path, run: str, **hyperparameters: float) -> None:
     os.utime(path, ns=(time, time))
 
 
-def test_a_record_of_other_parameters_is_made_anew_whoever_put_it_there(project: Path) -> None:
+def test_a_record_of_other_parameters_is_made_anew_and_stays_until_there_is_another(
+    project: Path,
+) -> None:
+    """Whoever put it there. The pretended network cannot be read: so the run fails."""
     assert idle(project)
     put_record(project, TWF, lambda_fp=0.5)
+    before = (project / path_of(TWF)).read_bytes()
     assert made_anew(project) == {TWF: "lambda_fp: 0.5 -> 0.05"}
+    said = call(project, "snakemake", str(path_of(TWF)), "--cores", "1", fails=True)
+    assert f"run {TWF} of study demo: lambda_fp: 0.5 -> 0.05" in said
+    assert (project / path_of(TWF)).read_bytes() == before
 
 
 def test_a_changed_parameter_is_said_in_few_words(project: Path) -> None:
@@ -127,15 +131,6 @@ def test_a_network_trained_anew_is_followed_by_its_runs(project: Path) -> None:
     (project / "params.yaml").write_text(text.replace("lr: 0.1\n", "lr: 0.2\n", 1))
     assert jobs(project, REPORT)["pretrain"] == 1
     assert set(made_anew(project)) == {FINETUNE, ER, TWF}
-
-
-def test_a_record_stays_until_there_is_another(project: Path) -> None:
-    """The pretended network cannot be read: so the run fails."""
-    put_record(project, TWF, lambda_fp=0.5)
-    before = (project / path_of(TWF)).read_bytes()
-    said = call(project, "snakemake", str(path_of(TWF)), "--cores", "1", fails=True)
-    assert f"run {TWF} of study demo: lambda_fp: 0.5 -> 0.05" in said
-    assert (project / path_of(TWF)).read_bytes() == before
 
 
 def test_what_is_lacking_is_one_message(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import remote_servers as servers
 import yaml
-from miniature import call, checkout, copied, idle, make_pull, pretend
+from miniature import SIZE, call, copied, idle, make_pull
 from processes import ended, start
 
 from twf import files
@@ -20,7 +20,6 @@ from twf import files
 STAGE = ("--with-deps", "report@demo")
 PUSH = ("dvc", "push", *STAGE)
 BIG = files.data_file("digits")
-SIZE = 8 * 2**20  # of it in bytes; all else is small
 CUT = 2 * 2**20  # bytes that pass before a transfer is cut
 TIMEOUT = 60
 
@@ -61,15 +60,6 @@ def remote(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Remote]:
         made = servers.Ssh(*request.getfixturevalue("ssh"), tmp_path / "remote")
     yield made
     made.line.close()
-
-
-@pytest.fixture(scope="module")
-def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout with pretended outputs, one of them big, and no remote."""
-    folder = tmp_path_factory.mktemp("remotes") / "project"
-    checkout(folder)
-    pretend(folder, size=SIZE)
-    return folder
 
 
 @pytest.fixture

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from miniature import (
-    ER,
-    FINETUNE,
-    REPORT,
-    TWF,
-    call,
-    change_params,
-    checkout,
-    copied,
-    idle,
-    make_pull,
-    pretend,
-)
+from miniature import ER, FINETUNE, REPORT, TWF, call, change_params, copied, idle, make_pull
 
 from twf import files
 
@@ -30,16 +16,18 @@ RECORD = files.record_file("demo", ER)
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def shared(pretended: Path, prepared) -> Path:
     """A checkout with pretended outputs, pushed to a folder as its remote."""
-    folder = tmp_path_factory.mktemp("sharing") / "project"
-    checkout(folder)
-    pretend(folder)
-    call(folder, "dvc", "remote", "add", "--default", "shared", str(folder.with_name("remote")))
-    call(folder, "dvc", "push", "--quiet", "--with-deps", "report@demo")
-    call(folder, "git", "commit", "--quiet", "--all", "--message", "remote")
-    return folder
+
+    def make(folder: Path) -> None:
+        copied(pretended, folder.parent)
+        remote = str(folder.with_name("remote"))
+        call(folder, "dvc", "remote", "add", "--default", "shared", remote)
+        call(folder, "dvc", "push", "--quiet", "--with-deps", "report@demo")
+        call(folder, "git", "commit", "--quiet", "--all", "--message", "remote")
+
+    return prepared("shared", make)
 
 
 @pytest.fixture
@@ -57,23 +45,9 @@ def project(shared: Path, tmp_path: Path) -> Path:
 
 def refused(folder: Path, *words: str) -> str:
     """What `twf` says where it ends with a user's mistake."""
-    done = subprocess.run(
-        [sys.executable, "-m", "twf", *words],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert done.returncode == 2, done.stdout
-    assert "Traceback" not in done.stdout
-    return done.stdout
-
-
-def test_make_pull_brings_a_study_and_settles_it(clone: Path) -> None:
-    for _ in range(2):
-        make_pull(clone)
-        assert idle(clone)
-        assert "up to date" in call(clone, "dvc", "status", "--with-deps", "report@demo")
+    said = call(folder, "twf", *words, fails=True)
+    assert "Traceback" not in said
+    return said
 
 
 def test_a_changed_file_is_named_and_nothing_is_settled(project: Path) -> None:
@@ -141,12 +115,6 @@ def test_what_a_clone_lacks_for_a_pull_is_named_with_the_remedy(clone: Path) -> 
     call(clone, "dvc", "remote", "default", "--unset")
     assert "dvc remote add --default" in refused(clone, "pull", "demo")
     assert not (clone / "data").exists()
-
-
-def test_an_object_that_the_remote_lacks_is_no_success(clone: Path, tmp_path: Path) -> None:
-    nowhere = str(tmp_path / "nowhere")
-    call(clone, "dvc", "remote", "modify", "shared", "url", nowhere)
-    assert "dvc pull did not bring all of report@demo" in refused(clone, "pull", "demo")
 
 
 def test_an_object_that_is_damaged_in_the_remote_is_not_used(

@@ -143,13 +143,6 @@ def with_weights(values: Values, file: str) -> params.Params:
     return reading.check(values)
 
 
-def torchvisions(network: ResNet) -> dict[str, torch.Tensor]:
-    return {
-        name.replace(".shortcut.", ".downsample.").replace("classifier.", "fc."): tensor
-        for name, tensor in network.state_dict().items()
-    }
-
-
 @pytest.mark.parametrize("file", ["published.safetensors", "published.pth"])
 def test_published_weights_become_a_checkpoint(tiny_project, tiny_values, capsys, file):
     network = ResNet(WIDE, classes=5)
@@ -157,7 +150,7 @@ def test_published_weights_become_a_checkpoint(tiny_project, tiny_values, capsys
     with pytest.raises(UserError, match=file):
         pretrain(checked, "origin", CPU)
     save = save_file if file.endswith(".safetensors") else torch.save
-    save(torchvisions(network), file)
+    save(network.state_dict(), file)
     pretrain(checked, "origin", CPU)
     loaded = checkpoints.load(CHECKPOINT, WIDE)
     assert loaded.classes == 5
@@ -195,7 +188,7 @@ def test_imported_weights_are_as_good_as_where_they_were_trained(trained, tiny_v
     expected = trained.about["test_accuracy"]
 
     def imported() -> tuple[dict[str, Any], str]:
-        torch.save(torchvisions(network), "mine.pth")
+        torch.save(network.state_dict(), "mine.pth")
         CHECKPOINT.unlink()
         import_weights(checked, "origin", Path("mine.pth"), CPU)
         return checkpoints.load(CHECKPOINT, NETWORK).about, capsys.readouterr().out

@@ -138,12 +138,6 @@ def test_a_mistake_is_refused_with_its_key(values, change, named):
         reading.check(values)
 
 
-def test_a_search_has_no_variants(values):
-    values["studies"]["tiny"]["experiments"]["search"]["variants"] = {"a": {"title": "A"}}
-    with pytest.raises(UserError, match="studies.tiny.experiments.search.search: .*variants"):
-        reading.check(values)
-
-
 @pytest.fixture
 def tuned(tiny_values: Values, tmp_path: Path) -> Values:
     """The miniature study with ER's rate for Task-IL from a file of best hyperparameters."""
@@ -203,6 +197,8 @@ def test_factors_multiply_what_each_method_has(factors):
         {"search": {"held_out": 0.25, "factors": {"lr": [1.0]}, "grids": {"er": {"lr": [1.0]}}}},
         {"protocols": ["class-il", "task-il"]},  # which of them would decide?
         {"buffers": None},
+        {"variants": {"a": {"title": "A"}}},  # of a search
+        {"probes": True},
     ],
 )
 def test_factors_that_cannot_be_are_refused(factors, change):

@@ -327,11 +327,6 @@ def test_cells_name_exactly_the_runs_with_their_own_parameters(data):
     assert all(key == run.id for key, run in planned.runs.items())
 
 
-def test_an_unknown_study_is_named_with_those_there_are(values):
-    with pytest.raises(UserError, match="'large' .*tiny"):
-        plan(values, "large")
-
-
 def printed_runs() -> Counter[tuple[str, str]]:
     """The paper's distinct runs by benchmark and method, from its printed hyperparameters alone.
 
@@ -413,10 +408,3 @@ def test_a_study_scales_a_benchmark_down_and_leaves_it_its_name(values):
     assert (run.epochs, run.source, run.network.width) == (1, "small", 2)
     assert run.lr_decay is not None and run.lr_decay.epochs == [1]
     assert {table.source for table in planned.tables.values()} == {"small"}
-
-
-@pytest.mark.parametrize(("benchmark", "source"), [("split-x", "origin"), ("split-target", "x")])
-def test_what_a_study_scales_must_exist(values, benchmark, source):
-    values["studies"]["tiny"]["scale"] = {benchmark: {"epochs": 1, "source": source}}
-    with pytest.raises(UserError, match=r"studies.tiny.scale.*does not exist"):
-        reading.check(values)

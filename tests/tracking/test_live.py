@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,14 +117,6 @@ def test_a_tracker_that_cannot_start_warns_and_the_run_goes_on(
     assert record_of(tracked("finetune", "online"))["status"] == "finished"
     (warning,) = warnings(capsys)
     assert "no network" in warning
-
-
-def test_without_wandb_installed_the_run_goes_on(before, tiny_run, init, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "wandb", None)  # as if not installed
-    columns = before(tiny_run("er"))
-    with start_tracking(Tracking(mode="offline"), columns) as tracker:
-        tracker.update({})
-    assert len(warnings(capsys)) == 1
 
 
 @pytest.fixture

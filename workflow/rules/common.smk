@@ -9,7 +9,7 @@ from snakemake.exceptions import WorkflowError
 
 from twf import files, study
 from twf.data import preflight, registry
-from twf.engines import environment, made, object_storage, slurm, warm
+from twf.engines import environment, made, warm
 from twf.engines.frozen import Frozen
 from twf.engines.records import Records
 from twf.errors import UserError, lookup
@@ -18,7 +18,7 @@ from twf.gpus import visible
 
 environment.put_own_command_on_path()
 if workflow.remote_exec:
-    slurm.pass_on_sigterm()
+    environment.pass_on_sigterm()
 
 try:
     environment.refuse_copies_by_dvc()
@@ -27,7 +27,7 @@ try:
     STUDY = FROZEN.study(config)  # of `rule all`; targets name their own
     if (provider := workflow.storage_registry.default_storage_provider) is not None:
         prefix = workflow.storage_settings.default_storage_prefix
-        object_storage.keep_copies_here(
+        environment.keep_copies_here(
             provider.object(f"{prefix}/params.yaml").local_path().parent
         )
 except UserError as error:

@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from twf.errors import UserError
@@ -23,6 +24,29 @@ def stop_with_parent() -> None:
     """
     set_parent_death_signal = 1  # PR_SET_PDEATHSIG of Linux's <sys/prctl.h>
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+
+
+def pass_on_sigterm() -> None:
+    """In a step of a Slurm job, pass SIGTERM on to this process's children.
+
+    With control groups, Slurm sends it to the first process of a step alone. That is Snakemake,
+    which waits for its commands and tells them nothing: they would be killed before they save their
+    state. Snakemake's own handler stays as it is.
+    """
+    if "SLURM_STEP_ID" not in os.environ:
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing)  # gets the number of each signal that has a handler
+
+    def follow() -> None:
+        while True:
+            if signal.SIGTERM in os.read(reading, 64):
+                for children in Path("/proc/self/task").glob("*/children"):
+                    for child in children.read_text().split():
+                        os.kill(int(child), signal.SIGTERM)
+
+    threading.Thread(target=follow, daemon=True).start()
 
 
 def refuse_copies_by_dvc() -> None:
@@ -44,3 +68,21 @@ def refuse_braces() -> None:
         raise UserError(
             f"Snakemake takes the braces of {folder} for a name to fill in: rename that folder"
         )
+
+
+def keep_copies_here(copies: Path) -> None:
+    """Make `copies`, where Snakemake keeps local copies of the storage, a link to this folder.
+
+    So Snakemake finds what commands write, and they find what it has copied, at `twf.files`' paths.
+    """
+    here = Path.cwd()
+    if copies.exists() and copies.resolve() == here:
+        return
+    copies.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        copies.symlink_to(os.path.relpath(here, copies.parent.resolve()))
+    except FileExistsError:
+        raise UserError(
+            f"{copies} is not a link to this folder: Snakemake put copies there for another "
+            "workflow or another --default-storage-prefix; delete it"
+        ) from None

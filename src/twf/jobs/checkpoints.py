@@ -58,21 +58,17 @@ def digest(text: str, tensors: dict[str, Tensor]) -> str:
 
 def load(path: Path, network: Network) -> Checkpoint:
     """Read a checkpoint and check that it holds a `network`."""
-    tensors, metadata = read_safetensors(
-        path, remedy=f"make it with `twf pretrain train {path.stem}`"
-    )
+    remedy = f"make it with `twf pretrain train {path.stem}`"
+    tensors, metadata = read_safetensors(path, remedy)
     if "about" not in metadata:
         raise UserError(
-            f"{path} does not say what made it; make it with `twf pretrain train {path.stem}`, "
-            "which also takes published weights"
+            f"{path} does not say what made it; {remedy}, which also takes published weights"
         )
-    about = _undamaged(
-        path, tensors, metadata, f"delete it; make it with `twf pretrain train {path.stem}`"
-    )
+    about = _undamaged(path, tensors, metadata, f"delete it; {remedy}")
     if about["network"] != network.model_dump():
         raise UserError(
             f"{path} holds a {about['network']}, params.yaml asks for {network.model_dump()}; "
-            f"make it again with `twf pretrain train {path.stem}`"
+            f"{remedy}"
         )
     return Checkpoint(tensors, about, hashlib.sha256(path.read_bytes()).hexdigest())
 

@@ -43,8 +43,50 @@ def pretrain(
     source = _named(params, name)
     if source.weights is not None:
         import_weights(params, name, Path(source.weights), device)
-    else:
-        _train(params, name, source, device, save_every, execution)
+        return
+    assert source.data is not None and source.pretraining is not None  # `Source` holds this
+    recipe = source.pretraining
+    dataset = store.load(files.data_file(source.data))
+    if len(dataset.train_labels) < recipe.batch_size:
+        raise UserError(
+            f"{len(dataset.train_labels)} training images of {source.data} do not fill a batch of "
+            f"{recipe.batch_size}; lower sources.{name}.pretraining.batch_size"
+        )
+    precision = set_precision(recipe.precision, device)
+    guard = {
+        "source": source.model_dump(),
+        "augmentation": params.datasets[source.data].augmentation.model_dump(),
+        "data": dataset.train_fingerprint,
+        "code": code(PRETRAINING)["method_hash"],
+        "device": device.type,
+        "execution": execution,
+        "precision": precision,
+    } | environment(device)["versions"]
+    method = supervised(source, params.datasets[source.data], device)
+    network = method.learner.network
+    with keeping(files.state_file("pretrain", name), guard, save_every) as keeper:
+        try:
+            with progress(f"pretrain {name}", recipe.epochs) as advance:
+                train(executed(execution, method), dataset, keeper, advance)
+        except DivergedError as error:
+            raise UserError(
+                f"pretraining on {name} diverged in epoch {error}; lower sources.{name}."
+                "pretraining.lr"
+            ) from None
+        about = {
+            "network": source.network.model_dump(),
+            "data": source.data,
+            "data_fingerprint": dataset.train_fingerprint,
+            "pretraining": recipe.model_dump(),
+            "execution": execution,
+            "precision": precision,
+            "test_accuracy": _test_accuracy(params, source.data, network, dataset, device),
+            "seconds": keeper.seconds,
+            "code": code(PRETRAINING),
+            **environment(device),
+        }
+        checkpoints.save(files.checkpoint_file(name), network, about)
+        keeper.forget()
 
 
 def import_weights(params: Params, name: str, file: Path, device: torch.device) -> None:
@@ -122,60 +164,6 @@ def export_weights(params: Params, name: str, file: Path, device: torch.device) 
 
 def _named(params: Params, name: str) -> Source:
     return lookup("source", params.sources, name, "params.yaml")
-
-
-def _train(
-    params: Params,
-    name: str,
-    source: Source,
-    device: torch.device,
-    save_every: float,
-    execution: str,
-) -> None:
-    """Train on the source's images, by its recipe."""
-    assert source.data is not None and source.pretraining is not None  # `Source` holds this
-    recipe = source.pretraining
-    dataset = store.load(files.data_file(source.data))
-    if len(dataset.train_labels) < recipe.batch_size:
-        raise UserError(
-            f"{len(dataset.train_labels)} training images of {source.data} do not fill a batch of "
-            f"{recipe.batch_size}; lower sources.{name}.pretraining.batch_size"
-        )
-    precision = set_precision(recipe.precision, device)
-    guard = {
-        "source": source.model_dump(),
-        "augmentation": params.datasets[source.data].augmentation.model_dump(),
-        "data": dataset.train_fingerprint,
-        "code": code(PRETRAINING)["method_hash"],
-        "device": device.type,
-        "execution": execution,
-        "precision": precision,
-    } | environment(device)["versions"]
-    method = supervised(source, params.datasets[source.data], device)
-    network = method.learner.network
-    with keeping(files.state_file("pretrain", name), guard, save_every) as keeper:
-        try:
-            with progress(f"pretrain {name}", recipe.epochs) as advance:
-                train(executed(execution, method), dataset, keeper, advance)
-        except DivergedError as error:
-            raise UserError(
-                f"pretraining on {name} diverged in epoch {error}; lower sources.{name}."
-                "pretraining.lr"
-            ) from None
-        about = {
-            "network": source.network.model_dump(),
-            "data": source.data,
-            "data_fingerprint": dataset.train_fingerprint,
-            "pretraining": recipe.model_dump(),
-            "execution": execution,
-            "precision": precision,
-            "test_accuracy": _test_accuracy(params, source.data, network, dataset, device),
-            "seconds": keeper.seconds,
-            "code": code(PRETRAINING),
-            **environment(device),
-        }
-        checkpoints.save(files.checkpoint_file(name), network, about)
-        keeper.forget()
 
 
 def _test_accuracy(

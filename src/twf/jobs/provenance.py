@@ -68,8 +68,3 @@ def commit() -> str | None:
         return git(top, "rev-parse", "HEAD") + ("+" if changed else "")
     except (subprocess.CalledProcessError, FileNotFoundError):
         return None  # the version and the hash remain
-
-
-def host() -> str:
-    """The machine's name."""
-    return os.uname().nodename

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from twf.data import store
 from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.jobs.code import LOOP, method_module
-from twf.jobs.provenance import code, device_name, environment, host
+from twf.jobs.provenance import code, device_name, environment
 from twf.jobs.resume import keeping
 from twf.learning import loop, tasks
 from twf.learning.precision import set_precision
@@ -53,37 +54,30 @@ def execute(
         dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
     _check_tasks(run, dataset)
     started = datetime.now(UTC)
-    inputs = {
-        "checkpoint_sha256": checkpoint.sha256,
-        "train_fingerprint": dataset.train_fingerprint,
-        "test_fingerprint": dataset.test_fingerprint,
-    }
-    precision = set_precision(run.precision, device)
     made_in, made_by = environment(device), code(LOOP, method_module(run.method))
-    guard = {
-        "parameters": run.digest,
-        "inputs": inputs,
-        "code": made_by["method_hash"],
+    origin = {
+        "inputs": {
+            "checkpoint_sha256": checkpoint.sha256,
+            "train_fingerprint": dataset.train_fingerprint,
+            "test_fingerprint": dataset.test_fingerprint,
+        },
         "versions": made_in["versions"],
-        "device": device.type,
         "execution": execution,
-        "precision": precision,
+        "precision": set_precision(run.precision, device),
+    }
+    code_used = made_by["method_hash"]
+    guard = origin | {"parameters": run.digest, "code": code_used, "device": device.type}
+    provenance = origin | {
+        "code": made_by,
+        "gpu": made_in["gpu"],
+        "deterministic": device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
     }
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    provenance = {
-        "code": made_by,
-        "inputs": inputs,
-        "versions": made_in["versions"],
-        "gpu": made_in["gpu"],
-        "execution": execution,
-        "precision": precision,
-        "deterministic": device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
-    }
     before = columns_before(run, provenance, started, device)
     path = files.record_file(run.study, run.id)
     with keeping(files.state_file(run.study, run.id), guard, save_every) as keeper:
-        if _is_recorded(path, keeper.path, run, provenance):
+        if _is_recorded(path, keeper.path, run, origin | {"code": made_by}):
             keeper.forget()
             return
         with (
@@ -92,14 +86,15 @@ def execute(
         ):
             inputs_of_run = run, dataset, source, checkpoint.tensors, device
             outcome = loop.train(*inputs_of_run, tracker, advance, keeper, execution)
-            row = before | columns_after(outcome, keeper.seconds, device)
+            measured = {"seconds": keeper.seconds, "peak_memory_mib": peak_memory_mib(device)}
+            row = before | vars(outcome) | {"status": outcome.status} | measured
             keeper.wait()  # the record is then newer than the state
             record.write(path, row)
             keeper.forget()
             tracker.finish(row)
 
 
-def _is_recorded(path: Path, state: Path, run: Run, provenance: dict[str, Any]) -> bool:
+def _is_recorded(path: Path, state: Path, run: Run, origin: dict[str, Any]) -> bool:
     """Whether a record is newer than the saved state, and what this process would write anew."""
     try:
         if path.stat().st_mtime_ns < state.stat().st_mtime_ns:
@@ -107,9 +102,7 @@ def _is_recorded(path: Path, state: Path, run: Run, provenance: dict[str, Any]) 
         (row,) = record.read(path, ["digest", "provenance"]).to_pylist()
     except (FileNotFoundError, UserError):
         return False
-    written = record.provenance(row)
-    same = ("code", "inputs", "versions", "execution", "precision")
-    return row["digest"] == run.digest and all(written.get(k) == provenance[k] for k in same)
+    return row["digest"] == run.digest and origin.items() <= record.provenance(row).items()
 
 
 def columns_before(
@@ -130,18 +123,9 @@ def columns_before(
         "seed": run.seed,
         "started": started,
         "device": device_name(device),
-        "host": host(),
+        "host": os.uname().nodename,
         "digest": run.digest,
         "provenance": json.dumps({"parameters": json.loads(run.parameters)} | provenance),
-    }
-
-
-def columns_after(outcome: loop.Outcome, seconds: float, device: torch.device) -> dict[str, Any]:
-    """The record's columns that training fills."""
-    return vars(outcome) | {
-        "status": outcome.status,
-        "seconds": seconds,
-        "peak_memory_mib": peak_memory_mib(device),
     }
 
 

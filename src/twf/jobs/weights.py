@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -43,19 +42,12 @@ def read_network(file: Path, shape: Network, classes: int | None) -> ResNet:
         for name, tensor in tensors.items()
         if name in needed and tensor.shape != needed[name].shape
     ]
-    problems = [
-        _listed(kind, names)
-        for kind, names in (
-            ("missing", missing),
-            ("unexpected", unexpected),
-            ("of another shape", reshaped),
-        )
-        if names
-    ]
-    if problems:
+    problems = {"missing": missing, "unexpected": unexpected, "of another shape": reshaped}
+    if any(problems.values()):
+        said = [f"{kind}: {_shortened(names)}" for kind, names in problems.items() if names]
         raise UserError(
             f"{file} does not fit a {shape.architecture} of width {shape.width} with "
-            f"{network.classifier.out_features} classes:\n  " + "\n  ".join(problems)
+            f"{network.classifier.out_features} classes:\n  " + "\n  ".join(said)
         )
     network.load_state_dict(tensors)
     return network
@@ -84,21 +76,14 @@ def _load(file: Path) -> Any:
         return torch.load(file, map_location="cpu", weights_only=True)  # noqa: TID251
     except (FileNotFoundError, IsADirectoryError):
         raise UserError(f"no {file}; put the weights there") from None
-    except pickle.UnpicklingError as error:
-        asked = re.search(r"GLOBAL (\S+)", str(error))
-        if asked:
+    except Exception as error:  # a damaged file can raise anything
+        if asked := re.search(r"GLOBAL (\S+)", str(error)):
             raise UserError(
                 f"{file} asks for {asked[1]}, which could run code; save the weights alone: "
                 "torch.save(network.state_dict(), file)"
             ) from None
-        raise _unreadable(file, error) from None
-    except Exception as error:  # a damaged file can raise anything
-        raise _unreadable(file, error) from None
-
-
-def _unreadable(file: Path, error: Exception) -> UserError:
-    reason = str(error).partition("\n")[0]
-    return UserError(f"{file} cannot be read as weights ({reason}); bring it again")
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{file} cannot be read as weights ({reason}); bring it again") from None
 
 
 def _unwrap(file: Path, content: Any) -> dict[str, Tensor]:
@@ -125,6 +110,6 @@ def _our_name(name: str) -> str:
     return name.replace(".downsample.", ".shortcut.")
 
 
-def _listed(kind: str, names: list[str]) -> str:
+def _shortened(names: list[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{kind}: {', '.join(names[:SHOWN])}{more}"
+    return ", ".join(names[:SHOWN]) + more

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -79,14 +80,17 @@ def _check_variants(where: str, experiment: Experiment) -> list[str]:
                 problems.append(
                     f"{at}.methods: {method!r} is not among methods; allowed: {allowed}"
                 )
-            fields = METHODS[method].hyperparameters.model_fields
-            for key in variant.hyperparameters:
-                if key not in fields:
-                    problems.append(
-                        f"{at}.hyperparameters: {method} has no {key!r}; "
-                        f"allowed: {', '.join(fields)}"
-                    )
+            problems += _unknown_keys(f"{at}.hyperparameters", method, variant.hyperparameters)
     return problems
+
+
+def _unknown_keys(where: str, method: str, keys: Iterable[str]) -> list[str]:
+    fields = METHODS[method].hyperparameters.model_fields
+    return [
+        f"{where}: {method} has no {key!r}; allowed: {', '.join(fields)}"
+        for key in keys
+        if key not in fields
+    ]
 
 
 def _check_search(where: str, experiment: Experiment) -> list[str]:
@@ -102,18 +106,13 @@ def _check_search(where: str, experiment: Experiment) -> list[str]:
     for method in experiment.methods:
         if method not in grids and not factors:
             problems.append(f"{where}.grids: say which values of {method} to try")
-        fields = METHODS[method].hyperparameters.model_fields
-        problems += [
-            f"{where}.factors: {method} has no {key!r}; allowed: {', '.join(fields)}"
-            for key in factors
-            if key not in fields
-        ]
+        problems += _unknown_keys(f"{where}.factors", method, factors)
     for method, grid in grids.items():
+        at = f"{where}.grids.{method}"
+        problems += _unknown_keys(at, method, grid)
         fields = METHODS[method].hyperparameters.model_fields
         for key, values in grid.items():
-            at = f"{where}.grids.{method}"
             if key not in fields:
-                problems.append(f"{at}: {method} has no {key!r}; allowed: {', '.join(fields)}")
                 continue
             field = fields[key]
             allowed: TypeAdapter[Any] = TypeAdapter(

@@ -23,9 +23,8 @@ def points(search: Search, method: str, base: Hyperparameters) -> list[Hyperpara
     """The hyperparameters to try for one cell, of which `base` are those that params.yaml has.
 
     Every combination of the grid's values, or of `base`'s times the factors; what these do not name
-    stays as in `base`. Where
-    these are more than `search.points`, `base` and a random choice of the others, always the same
-    (random search; Bergstra and Bengio, JMLR 2012).
+    stays as in `base`. Where these are more than `search.points`, `base` and a random choice of the
+    others, always the same (random search; Bergstra and Bengio, JMLR 2012).
     """
     grid: Mapping[str, list[int | float]] = search.grids.get(method, {})
     if search.factors:

@@ -288,9 +288,8 @@ class Study(Strict):
     seeds: Annotated[list[Seed], Field(min_length=1)]
     precision: Precision = "tf32"
     scale: dict[Name, Scale] = Field(default_factory=dict)  # by benchmark
-    best_hyperparameters: str | None = (
-        None  # the file of a search, in place of the benchmarks' values
-    )
+    # the file of a search, in place of the benchmarks' values
+    best_hyperparameters: str | None = None
     experiments: Annotated[dict[Name, Experiment], Field(min_length=1)]
 
 
@@ -346,7 +345,7 @@ class Params(Strict):
     def benchmark(self, name: str, study: str) -> Benchmark:
         """A benchmark as a study has it."""
         scale = self.named_study(study).scale.get(name)
-        changes = (
-            {} if scale is None else {key: getattr(scale, key) for key in scale.model_fields_set}
-        )
+        if scale is None:
+            return self.benchmarks[name]
+        changes = {key: getattr(scale, key) for key in scale.model_fields_set}
         return self.benchmarks[name].model_copy(update=changes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 from pydantic import SerializeAsAny, model_validator
@@ -108,9 +109,7 @@ class Table(Strict):
     experiment: str
     benchmark: str
     source: str
-    paper_source: (
-        str  # the source that the paper's number is from; `source` where nothing is scaled
-    )
+    paper_source: str  # that the paper's number is from; `source` where nothing is scaled
     reduced: bool  # the study scales its benchmark down
     cells: list[Cell]
     variants: dict[str, str]  # their titles
@@ -259,40 +258,37 @@ def expand(params: Params, study_name: str) -> Plan:
         seeds = experiment.seeds or study.seeds
         for name in experiment.benchmarks:
             cells = []
-            for method, variant, buffer in _rows(params, experiment, name):
-                for protocol in experiment.protocols:
-                    place: dict[str, Any] = {
-                        "method": method,
-                        "buffer": buffer,
-                        "protocol": protocol,
-                    }
-                    run = _run(params, study_name, experiment, name, variant, searched, **place)
-                    if experiment.search is not None:
-                        trials = [
-                            Trial(
-                                hyperparameters=values,
-                                runs=runs_for(_trial(run, values, experiment.search), seeds),
-                            )
-                            for values in points(experiment.search, method, run.hyperparameters)
-                        ]
-                        cell = {
-                            "experiment": experiment_name,
-                            "benchmark": name,
-                            "as_set": run.hyperparameters,
-                            "factors": experiment.search.factors,
-                            **place,
-                        }
-                        search.append(SearchCell(**cell, trials=trials))
-                        continue
-                    made = runs_for(run, seeds)
-                    as_it_is = _run(params, study_name, experiment, name, None, searched, **place)
-                    unchanged = run.parameters == as_it_is.parameters
-                    chosen = searched.chosen((name, method, buffer, protocol))
-                    chosen -= set(_variant(experiment, variant).hyperparameters)
-                    place |= {"unchanged": unchanged, "searched": sorted(chosen)}
-                    cells.append(Cell(variant=variant, runs=made, **place))
-                    if experiment.probes:
-                        probed.update(made.values())
+            rows = _rows(params, experiment, name)
+            for (method, variant, buffer), protocol in product(rows, experiment.protocols):
+                place: dict[str, Any] = {"method": method, "buffer": buffer, "protocol": protocol}
+                run = _run(params, study_name, experiment, name, variant, searched, **place)
+                if experiment.search is not None:
+                    trials = [
+                        Trial(
+                            hyperparameters=values,
+                            runs=runs_for(_trial(run, values, experiment.search), seeds),
+                        )
+                        for values in points(experiment.search, method, run.hyperparameters)
+                    ]
+                    cell = SearchCell(
+                        experiment=experiment_name,
+                        benchmark=name,
+                        as_set=run.hyperparameters,
+                        factors=experiment.search.factors,
+                        trials=trials,
+                        **place,
+                    )
+                    search.append(cell)
+                    continue
+                made = runs_for(run, seeds)
+                as_it_is = _run(params, study_name, experiment, name, None, searched, **place)
+                unchanged = run.parameters == as_it_is.parameters
+                chosen = searched.chosen((name, method, buffer, protocol))
+                chosen -= set(_variant(experiment, variant).hyperparameters)
+                place |= {"unchanged": unchanged, "searched": sorted(chosen)}
+                cells.append(Cell(variant=variant, runs=made, **place))
+                if experiment.probes:
+                    probed.update(made.values())
             if cells:
                 table = Table(
                     name=f"{experiment_name}.{name}",

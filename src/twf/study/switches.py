@@ -21,11 +21,5 @@ _OF_NO_METHOD = {
     ),
 }
 
-SWITCHES: dict[str, Deviation] = dict(
-    sorted(
-        (
-            _OF_NO_METHOD | {k: v for info in METHODS.values() for k, v in info.switches.items()}
-        ).items(),
-        key=lambda item: int(item[0].removeprefix("F")),
-    )
-)
+_ALL = _OF_NO_METHOD | {k: v for info in METHODS.values() for k, v in info.switches.items()}
+SWITCHES = {name: _ALL[name] for name in sorted(_ALL, key=lambda name: int(name[1:]))}

@@ -54,13 +54,13 @@ def start_tracking(settings: Tracking, columns_before: Row) -> Iterator[LiveTrac
     mode = os.environ.get(SWITCH, settings.mode)
     if mode not in MODES:
         raise UserError(f"{SWITCH} is {mode!r}; allowed: {', '.join(MODES)}")
-    tracker = LiveTracker()
+    run = None
     if mode != "off":
         try:
             run = WandbRun(settings, columns_before, resolve(mode))
-            tracker = LiveTracker(run, columns_before)
         except Exception as error:  # no wandb, no network, no disk: the run goes on without it
             _warn(f"tracking is off for this run: {error}")
+    tracker = LiveTracker(run, columns_before)
     try:
         yield tracker
     except BaseException:

@@ -42,7 +42,9 @@ def sync(settings: Tracking, study: str, runs: Collection[Run], mode: str) -> Sy
     Raises:
         UserError: if there is no record, no wandb, or no key to go online with.
     """
-    planned = {view.planned(run) for run in runs}
+    planned = {
+        view.identity({"study": run.study, "run": run.id, "digest": run.digest}) for run in runs
+    }
     records = [files.record_file(run.study, run.id) for run in runs]
     records = [path for path in records if path.exists()]
     if not records:

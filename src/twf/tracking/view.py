@@ -16,7 +16,6 @@ from typing import Any
 from twf.learning.evaluation import metrics
 from twf.learning.evaluation.metrics import Matrix
 from twf.results import record
-from twf.study import Run
 from twf.study.methods import METHODS
 from twf.study.params import PROTOCOLS, Protocol, Tracking
 
@@ -42,11 +41,6 @@ def project(settings: Tracking, study: str) -> str:
 def identity(row: Row) -> str:
     """The same for the same run with the same parameters, on every machine and at any time."""
     return f"{row['study']}.{row['run']}.{row['digest'][:8]}"
-
-
-def planned(run: Run) -> str:
-    """The `identity` that its record will have."""
-    return identity({"study": run.study, "run": run.id, "digest": run.digest})
 
 
 def group(row: Row) -> str:

@@ -1,0 +1,106 @@
+"""Projects that the tests of the engines begin with: each is made once, and copied."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from miniature import (
+    HOSTILE,
+    REPORT,
+    call,
+    catchable,
+    checkout,
+    copied,
+    idle,
+    miniature,
+    outputs,
+    pretend,
+    written,
+)
+
+from twf import files
+
+Prepared = Callable[[str, Callable[[Path], object]], Path]
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """`prepared(name, make)`: the folder that `make(folder)` makes, once for all processes."""
+    place = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent  # which the workers share
+
+    def once(name: str, make: Callable[[Path], object]) -> Path:
+        folder = place / name / "project"
+        folder.parent.mkdir(exist_ok=True)
+        made = folder.with_name("made")
+        with FileLock(folder.with_name("lock")):
+            if not made.exists():
+                make(folder)
+                made.touch()
+        return folder
+
+    return once
+
+
+@pytest.fixture(scope="session")
+def empty(prepared: Prepared) -> Path:
+    """A checkout of the project's pipeline with the miniature study, nothing made yet."""
+    values = miniature()
+    values["studies"]["demo"]["title"] = values["benchmarks"]["split-digits"]["title"] = HOSTILE
+    return prepared("empty", lambda folder: checkout(folder, values))
+
+
+@pytest.fixture(scope="session")
+def made(empty: Path, prepared: Prepared) -> Path:
+    """The same after `snakemake` and `dvc repro`, which did not train anything."""
+
+    def make(folder: Path) -> None:
+        copied(empty, folder.parent)
+        call(folder, "snakemake", REPORT, "--cores", "2")
+        before = outputs(folder)
+        said = call(folder, "dvc", "repro", "report@demo")
+        assert written(before, outputs(folder)) == set()
+        assert "Building DAG" not in said  # no stage has started Snakemake
+        assert len([line for line in said.splitlines() if line]) <= 30
+        assert idle(folder)
+
+    return prepared("made", make)
+
+
+@pytest.fixture(scope="session")
+def pretended(prepared: Prepared) -> Path:
+    """A checkout with pretended outputs, committed to DVC and git."""
+
+    def make(folder: Path) -> None:
+        checkout(folder)
+        pretend(folder)
+
+    return prepared("pretended", make)
+
+
+@pytest.fixture(scope="session")
+def local(prepared: Prepared) -> Path:
+    """A `catchable` project whose runs are done on this machine."""
+
+    def make(folder: Path) -> None:
+        checkout(folder, catchable())
+        call(folder, "snakemake", "--cores", "2", str(files.runs_file("demo")))
+
+    return prepared("local", make)
+
+
+@pytest.fixture
+def fresh(empty: Path, tmp_path: Path) -> Path:
+    """A copy of `empty` for one test."""
+    return copied(empty, tmp_path)
+
+
+@pytest.fixture
+def project(made: Path, tmp_path: Path) -> Path:
+    """A copy of `made` for one test."""
+    return copied(made, tmp_path)
