@@ -113,11 +113,10 @@ def estimated(work: Work, known: list[tuple[Work, Cost]]) -> Cost | None:
     then to what a run of a third method takes here against there.
     """
     rates = {(w.network, w.run.method): (cost.seconds / w.size, w, cost) for w, cost in known}
-    for (network, method), (rate, other, cost) in rates.items():
-        if method == work.run.method and network == work.network:
-            return cost.model_copy(
-                update={"seconds": rate * work.size, "basis": f"estimated from {other.run.id}"}
-            )
+    if (work.network, work.run.method) in rates:
+        rate, other, cost = rates[work.network, work.run.method]
+        basis = f"estimated from {other.run.id}"
+        return cost.model_copy(update={"seconds": rate * work.size, "basis": basis})
     for (network, method), (rate, other, _) in rates.items():
         for (here, third), (third_rate, bridge, cost) in rates.items():
             if (method, here) == (work.run.method, work.network) and (network, third) in rates:
