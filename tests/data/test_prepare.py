@@ -25,9 +25,8 @@ from twf.data.prepare import import_data, prepare
 from twf.errors import UserError
 from twf.study import params, reading
 
-FORMATS = {"cifar10": "cifar", "cifar100": "cifar"} | {
-    name: name for name in ("svhn", "tiny-imagenet", "cub200")
-}
+FORMATS = {name: name for name in ("svhn", "tiny-imagenet", "cub200")}
+FORMATS |= dict.fromkeys(("cifar10", "cifar100"), "cifar")
 Describe = Callable[..., params.OfficialData]
 
 
