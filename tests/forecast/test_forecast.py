@@ -20,7 +20,7 @@ from twf import files
 from twf.data.registry import Splits
 from twf.forecast import cache, forecast, timing
 from twf.forecast.work import Cost, Work, estimated, of_run, pretraining
-from twf.gpus import cpu, visible
+from twf.gpus import cpu, nvidia, visible
 from twf.jobs import code
 from twf.jobs.run import execute
 from twf.results import record, status
@@ -194,6 +194,12 @@ def test_a_command_stopped_while_it_times_says_what_it_has(tiny_inputs) -> None:
     assert "hours of jobs" in done.stdout and "stopped: the same command goes on" in done.stdout
     assert "Traceback" not in done.stderr and "leaked" not in done.stderr
     assert len(json.loads(files.CALIBRATION.read_text())["costs"]) == 1
+
+
+def test_of_several_gpus_the_one_with_least_free_memory_counts(nvml, monkeypatch) -> None:
+    nvml.has(*(nvml.gpu(f"GPU-{mib}", memory=(mib * 2**20, 9 * 2**20)) for mib in (5, 3)))
+    monkeypatch.setattr(visible, "gpus", lambda: list(nvidia.installed()[0]))
+    assert forecast.free_memory_mib("cuda") == 3
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,7 @@ def _by_passes(params: Params, work: Work, device: torch.device, execution: str)
 
 
 def _each(entries: Mapping[str, Strict], **changes: Any) -> dict[str, Strict]:
+    """Each entry of `params.yaml` with these changes."""
     return {name: entry.model_copy(update=changes) for name, entry in entries.items()}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from twf.data.registry import Splits
 from twf.study import Run
-from twf.study.params import Network, Params
+from twf.study.params import Network, Params, Precision
 from twf.study.types import Hyperparameters, Strict
 
 # Values of each network at width 64 without its head; their number grows as the width's square.
@@ -39,7 +39,7 @@ class Work:
 
     run: Run
     kind: str  # all that decides its cost: runs that differ in seed or rates are of one kind
-    network: tuple[Network, int, str]  # with the image's side and the precision
+    network: tuple[Network, int, Precision]  # with the image's side and the precision
     images: int  # in a task, or in the one phase of Joint; all tasks are taken to be of one size
     source_images: int  # that a method's setup goes through at most
     evaluated: int  # images in all evaluations together
