@@ -237,10 +237,8 @@ RECOVERED: dict[str, tuple[list[Any], list[str | None], list[Any]]] = {  # fault
     "two cuts": ([cut(HALF), cut(1000)], [None, ON, f"bytes={HALF + 1000}-"], [1, 1]),
     "no ranges": ([cut(HALF), whole_instead], [None, ON], [1]),
     "wrong part": ([cut(HALF), other_part(f"bytes 5-9/{SIZE}")], [None, ON, None], [1, 2]),
-    "no total": ([cut(HALF), other_part("bytes 5-9")], [None, ON, None], [1, 2]),
     "nonsense": ([cut(HALF), other_part("nonsense")], [None, ON, None], [1, 2]),
     "503": ([refused(503)] * 2, [None] * 3, [1, 2]),
-    "500": ([refused(500)] * 2, [None] * 3, [1, 2]),
     "408": ([refused(408)] * 2, [None] * 3, [1, 2]),
     "silence": ([silence] * 2, [None] * 3, [1, 2]),
     "come back": (COME_BACK, [None] * 4, [7, 2, 120]),
@@ -261,8 +259,6 @@ def test_a_passing_fault_is_tried_again_and_goes_on_from_what_came(server, pause
 
 GIVEN_UP: dict[str, tuple[list[Any], list[float]]] = {  # faults of the first address, pauses
     "404": ([refused(404)], []),
-    "403": ([refused(403)], []),
-    "410": ([refused(410)], []),
     "503": ([refused(503)] * 5, [1, 2, 4, 8]),
     "always cut": ([cut(after, True) for after in (HALF, 9, HALF, 9, HALF)], [1, 2, 4, 8]),
     "other size": ([cut(HALF), other_part(f"bytes {HALF}-{HALF + 4}/99")], [1]),
