@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from twf.data import archive
-from twf.data.prepare import prepare
 from twf.errors import UserError
-from twf.study.params import ArchiveData, Augmentation
 
 Arrays = dict[str, Any]
 
@@ -29,23 +27,12 @@ def arrays() -> Arrays:
     }
 
 
-def described(file: Path) -> ArchiveData:
-    return ArchiveData(
-        title="Mine",
-        reader="archive",
-        file=str(file),
-        classes=3,
-        size=16,
-        augmentation=Augmentation(mean=[0.5] * 3, std=[0.5] * 3),
-    )
-
-
 @pytest.mark.parametrize("kind", [np.uint8, np.int32, np.int64])
 @pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
 def test_an_archive_is_read(tmp_path, arrays, kind, write):
     labels = arrays["y_train"].astype(kind)[:, None]
     write(tmp_path / "mine.npz", **arrays | {"y_train": labels})
-    read = archive.read(described(tmp_path / "mine.npz"))
+    read = archive.read_npz(tmp_path / "mine.npz", 3)
     assert np.array_equal(read.train.images, arrays["x_train"])
     assert np.array_equal(read.test.images, arrays["x_test"])
     assert np.array_equal(read.train.labels, arrays["y_train"])
@@ -55,7 +42,7 @@ def test_an_archive_is_read(tmp_path, arrays, kind, write):
 
 def test_class_names_are_read(tmp_path, arrays):
     np.savez(tmp_path / "mine.npz", **arrays, class_names=["ape", "bee", "cat"])
-    assert archive.read(described(tmp_path / "mine.npz")).classes == ["ape", "bee", "cat"]
+    assert archive.read_npz(tmp_path / "mine.npz", 3).classes == ["ape", "bee", "cat"]
 
 
 WRONG: list[tuple[str, Arrays]] = [  # what is named, and the changes to a good archive
@@ -80,7 +67,7 @@ def test_wrong_contents_are_named(tmp_path, arrays, named, changes):
     arrays |= changes
     np.savez(tmp_path / "mine.npz", **{k: v for k, v in arrays.items() if v is not None})
     with pytest.raises(UserError, match=rf"mine\.npz.* {named}"):
-        archive.read(described(tmp_path / "mine.npz"))
+        archive.read_npz(tmp_path / "mine.npz", 3)
 
 
 def cut(file: Path, arrays: Arrays) -> None:
@@ -115,7 +102,7 @@ BROKEN: dict[str, Callable[[Path, Arrays], object]] = {
 def test_what_is_no_archive_is_named(tmp_path, arrays, how):
     BROKEN[how](tmp_path / "mine.npz", arrays)
     with pytest.raises(UserError, match=r"mine\.npz.*(savez|x_train, y_train, x_test, y_test)"):
-        archive.read(described(tmp_path / "mine.npz"))
+        archive.read_npz(tmp_path / "mine.npz", 3)
 
 
 @pytest.mark.parametrize("key", ["x_train", "y_test"])
@@ -128,4 +115,4 @@ def test_a_header_that_claims_more_than_memory_holds_names_file_and_key(tmp_path
                 np.lib.format.write_array_header_1_0(member, header)
                 member.write(array.tobytes())
     with pytest.raises(UserError, match=rf"mine\.npz .*memory.* {key} "):
-        prepare("mine", described(tmp_path / "mine.npz"), tmp_path / "mine.safetensors")
+        archive.read_npz(tmp_path / "mine.npz", 3)

@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from processes import until
 
 from twf.data import download, registry
 from twf.data.fetch import fetch, remaining, status, unreachable
@@ -28,6 +29,7 @@ CONTENT = random.Random(0).randbytes(3 * 2**20 + 7)
 SIZE = len(CONTENT)
 OTHER = random.Random(1).randbytes(SIZE)
 HALF = SIZE // 2
+PLACE = Path("archives/some/file.bin")
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -153,15 +155,15 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return noted
 
 
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Iterator[Path]:
-    """The archives folder; the test is in its parent, where nothing else may appear."""
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> Iterator[None]:
+    """The folder each test is in, where nothing but the archives may appear."""
     project = tmp_path / "project"
     project.mkdir()
     monkeypatch.chdir(project)
     monkeypatch.delenv("TWF_MIRROR", raising=False)
     monkeypatch.delenv("TWF_REGISTRY", raising=False)
-    yield project / "archives"
+    yield
     assert {path.name for path in project.iterdir()} <= {"archives"}
 
 
@@ -178,59 +180,51 @@ def described(*addresses: str, content: bytes = CONTENT, **changes) -> registry.
     )
 
 
-def place(root: Path) -> Path:
-    return root / "some" / "file.bin"
+def put(content: bytes) -> None:
+    PLACE.parent.mkdir(parents=True)
+    PLACE.write_bytes(content)
 
 
-def put(root: Path, content: bytes) -> None:
-    place(root).parent.mkdir(parents=True)
-    place(root).write_bytes(content)
+def fetch_whole(*addresses: str, **changes) -> None:
+    fetch("some", described(*addresses, **changes))
+    assert_fetched()
 
 
-def fetch_whole(root: Path, *addresses: str, **changes) -> None:
-    fetch("some", described(*addresses, **changes), root)
-    assert_fetched(root)
-
-
-def assert_fetched(root: Path) -> None:
+def assert_fetched() -> None:
     """The file is whole at its place, with what says so, and nothing of it is left elsewhere."""
-    assert place(root).read_bytes() == CONTENT
-    assert_only(root, {"some/file.bin", "some/checked.json"})
+    assert PLACE.read_bytes() == CONTENT
+    found = {str(p) for p in Path("archives").rglob("*") if not p.is_dir()}
+    assert found == {"archives/some/file.bin", "archives/some/checked.json"}
 
 
-def assert_only(root: Path, expected: set[str]) -> None:
-    found = {str(p.relative_to(root)) for p in root.rglob("*") if not p.is_dir()}
-    assert found == expected
-
-
-def partials(root: Path) -> list[Path]:
+def partials() -> list[Path]:
     """Files on their way, without the lock."""
-    return sorted((root / ".partial" / "some").glob("file.bin.????????"))
+    return sorted(Path("archives/.partial/some").glob("file.bin.????????"))
 
 
-def failure(root: Path, entry: registry.WeightsEntry) -> str:
+def failure(entry: registry.WeightsEntry) -> str:
     """The message of a fetch that fails, which leaves nothing at the final place."""
     with pytest.raises(UserError) as caught:
-        fetch("some", entry, root)
-    assert not place(root).exists()
-    assert not (root / "some" / "checked.json").exists()
+        fetch("some", entry)
+    assert not PLACE.exists()
+    assert not PLACE.with_name("checked.json").exists()
     return str(caught.value)
 
 
-def test_a_file_is_fetched_once(server, root):
+def test_a_file_is_fetched_once(server):
     entry = described(server.address())
-    assert status("some", entry, root) == "missing"
-    fetch("some", entry, root)
-    fetch("some", entry, root)
-    assert_fetched(root)
-    assert status("some", entry, root) == "present"
+    assert status("some", entry) == "missing"
+    fetch("some", entry)
+    fetch("some", entry)
+    assert_fetched()
+    assert status("some", entry) == "present"
     assert server.ranges == [None]
 
 
-def test_a_file_of_unknown_size_and_a_short_checksum_is_fetched(server, root):
+def test_a_file_of_unknown_size_and_a_short_checksum_is_fetched(server):
     short = hashlib.sha256(CONTENT).hexdigest()[:8]
     server.faults = [cut(HALF)]
-    fetch_whole(root, server.address(), size=None, md5=None, sha256=short)
+    fetch_whole(server.address(), size=None, md5=None, sha256=short)
     assert server.sent == [HALF, SIZE - HALF]
 
 
@@ -243,10 +237,8 @@ RECOVERED: dict[str, tuple[list[Any], list[str | None], list[Any]]] = {  # fault
     "two cuts": ([cut(HALF), cut(1000)], [None, ON, f"bytes={HALF + 1000}-"], [1, 1]),
     "no ranges": ([cut(HALF), whole_instead], [None, ON], [1]),
     "wrong part": ([cut(HALF), other_part(f"bytes 5-9/{SIZE}")], [None, ON, None], [1, 2]),
-    "no total": ([cut(HALF), other_part("bytes 5-9")], [None, ON, None], [1, 2]),
     "nonsense": ([cut(HALF), other_part("nonsense")], [None, ON, None], [1, 2]),
     "503": ([refused(503)] * 2, [None] * 3, [1, 2]),
-    "500": ([refused(500)] * 2, [None] * 3, [1, 2]),
     "408": ([refused(408)] * 2, [None] * 3, [1, 2]),
     "silence": ([silence] * 2, [None] * 3, [1, 2]),
     "come back": (COME_BACK, [None] * 4, [7, 2, 120]),
@@ -255,11 +247,11 @@ RECOVERED: dict[str, tuple[list[Any], list[str | None], list[Any]]] = {  # fault
 
 
 @pytest.mark.parametrize("case", RECOVERED)
-def test_a_passing_fault_is_tried_again_and_goes_on_from_what_came(server, root, pauses, case):
+def test_a_passing_fault_is_tried_again_and_goes_on_from_what_came(server, pauses, case):
     """The pauses grow while nothing new comes, but never beyond two minutes."""
     faults, ranges, expected = RECOVERED[case]
     server.faults = [*faults]
-    fetch_whole(root, server.address())
+    fetch_whole(server.address())
     assert (server.ranges, pauses) == (ranges, expected)
     if case == "two cuts":
         assert server.sent == [HALF, 1000, SIZE - HALF - 1000]
@@ -267,8 +259,6 @@ def test_a_passing_fault_is_tried_again_and_goes_on_from_what_came(server, root,
 
 GIVEN_UP: dict[str, tuple[list[Any], list[float]]] = {  # faults of the first address, pauses
     "404": ([refused(404)], []),
-    "403": ([refused(403)], []),
-    "410": ([refused(410)], []),
     "503": ([refused(503)] * 5, [1, 2, 4, 8]),
     "always cut": ([cut(after, True) for after in (HALF, 9, HALF, 9, HALF)], [1, 2, 4, 8]),
     "other size": ([cut(HALF), other_part(f"bytes {HALF}-{HALF + 4}/99")], [1]),
@@ -279,20 +269,18 @@ GIVEN_UP: dict[str, tuple[list[Any], list[float]]] = {  # faults of the first ad
 
 
 @pytest.mark.parametrize("case", GIVEN_UP)
-def test_an_address_that_does_not_give_the_file_is_given_up_for_the_next(
-    server, root, pauses, case
-):
+def test_an_address_that_does_not_give_the_file_is_given_up_for_the_next(server, pauses, case):
     """Bytes that came before are nothing new, and the other address's never follow them."""
     faults, expected = GIVEN_UP[case]
     server.faults = [*faults]
     server.content["/other.bin"] = OTHER
-    fetch_whole(root, server.address("other.bin"), server.address())
+    fetch_whole(server.address("other.bin"), server.address())
     assert [path for path, _ in server.requests] == ["/other.bin"] * len(faults) + ["/file.bin"]
     assert server.ranges[-1] is None and pauses == expected
 
 
 @pytest.mark.parametrize("calls", [1, 2])
-def test_a_file_that_changed_on_the_server_is_fetched_once_more_from_its_start(server, root, calls):
+def test_a_file_that_changed_on_the_server_is_fetched_once_more_from_its_start(server, calls):
     """Half of it is another file's, from an earlier request or an earlier call."""
     server.content["/file.bin"] = OTHER
     entry = described(server.address())
@@ -303,105 +291,100 @@ def test_a_file_that_changed_on_the_server_is_fetched_once_more_from_its_start(s
 
     server.faults = [change_and_cut, *[refused(500)] * 4 * (calls - 1)]
     if calls == 2:
-        failure(root, entry)
-    fetch("some", entry, root)
-    assert_fetched(root)
+        failure(entry)
+    fetch("some", entry)
+    assert_fetched()
     assert server.ranges[-2:] == [ON, None]
 
 
-def test_a_silent_server_times_out(server, root, monkeypatch):
+def test_a_silent_server_times_out(server, monkeypatch):
     monkeypatch.setattr(download, "TIMEOUT", 0.1)
     gone = threading.Event()
     server.faults = [stop_halfway(gone)]
-    fetch("some", described(server.address()), root)
+    fetch("some", described(server.address()))
     gone.set()
-    assert_fetched(root)
+    assert_fetched()
     assert server.ranges == [None, ON]
 
 
 @pytest.mark.parametrize("addresses", [["http://127.0.0.1:9/file.bin"], []])
-def test_a_file_that_no_address_gives_is_named_with_what_to_do(root, addresses):
-    said = failure(root, described(*addresses))
-    for part in (str(place(root)), *addresses, "`twf data fetch some`", "TWF_MIRROR"):
+def test_a_file_that_no_address_gives_is_named_with_what_to_do(addresses):
+    said = failure(described(*addresses))
+    for part in (str(PLACE), *addresses, "`twf data fetch some`", "TWF_MIRROR"):
         assert part in said
 
 
-def test_a_wrong_checksum_everywhere_names_file_address_and_both_checksums(server, root):
-    server.content["/file.bin"] = OTHER
-    said = failure(root, described(server.address()))
-    expected, found = (hashlib.md5(content).hexdigest() for content in (CONTENT, OTHER))
-    for part in (str(place(root)), server.address(), expected, found):
-        assert part in said
-    assert partials(root) == []
-
-
-@pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT + b"x", b"<html>log in</html>"])
-def test_another_size_is_noticed_before_anything_is_read(server, root, content):
+@pytest.mark.parametrize("content", [OTHER, CONTENT[:-1], CONTENT + b"x", b"<html>log in</html>"])
+def test_a_wrong_file_names_place_address_and_what_was_expected_and_found(server, content):
+    """Its size where that is wrong, before anything is read; else its checksum."""
     server.content["/file.bin"] = content
-    said = failure(root, described(server.address()))
-    assert str(len(content)) in said and str(SIZE) in said
-    assert partials(root) == []
+    said = failure(described(server.address()))
+    by_size = len(content) != SIZE
+    for each in (CONTENT, content):
+        assert (str(len(each)) if by_size else hashlib.md5(each).hexdigest()) in said
+    assert str(PLACE) in said and server.address() in said
+    assert partials() == []
 
 
-def test_too_many_bytes_without_a_stated_length_are_noticed(server, root):
+def test_too_many_bytes_without_a_stated_length_are_noticed(server):
     server.faults = [lambda handler: (handler.answer(200), handler.body(CONTENT + b"x"))]
-    assert str(SIZE) in failure(root, described(server.address()))
-    assert len(server.requests) == 1 and partials(root) == []
+    assert str(SIZE) in failure(described(server.address()))
+    assert len(server.requests) == 1 and partials() == []
 
 
 @pytest.mark.parametrize("size", [SIZE, None])
-def test_a_call_stopped_before_its_check_fetches_nothing_again(server, root, monkeypatch, size):
+def test_a_call_stopped_before_its_check_fetches_nothing_again(server, monkeypatch, size):
     entry = described(server.address(), size=size)
-    assert remaining("some", entry, root) == (size or 0)
+    assert remaining("some", entry) == (size or 0)
     with monkeypatch.context() as patch:
         patch.setattr(registry.File, "mismatch", lambda *_: sys.exit("stopped"))
         with pytest.raises(SystemExit):
-            fetch("some", entry, root)
-    assert remaining("some", entry, root) == 0, "what has come is not still to be fetched"
-    fetch("some", entry, root)
-    assert_fetched(root)
+            fetch("some", entry)
+    assert remaining("some", entry) == 0, "what has come is not still to be fetched"
+    fetch("some", entry)
+    assert_fetched()
     assert server.sent == [SIZE]
 
 
 # What is there already
 
 
-def test_the_right_file_at_its_place_is_kept_without_network(root):
-    put(root, CONTENT)
-    fetch("some", described(), root)
-    assert_only(root, {"some/file.bin", "some/checked.json"})
+def test_the_right_file_at_its_place_is_kept_without_network():
+    put(CONTENT)
+    fetch("some", described())
+    assert_fetched()
     unreachable_host = described("http://127.0.0.1:9/file.bin")
-    assert unreachable("some", unreachable_host, root) is None
+    assert unreachable("some", unreachable_host) is None
 
 
 @pytest.mark.parametrize("wrong", [OTHER, CONTENT[:-1], b"", "folder", "broken link"])
-def test_a_wrong_file_at_its_place_is_named_and_kept(server, root, wrong):
+def test_a_wrong_file_at_its_place_is_named_and_kept(server, wrong):
     entry = described(server.address())
     if isinstance(wrong, bytes):
-        put(root, wrong)
+        put(wrong)
     elif wrong == "folder":
-        place(root).mkdir(parents=True)
+        PLACE.mkdir(parents=True)
     else:
-        place(root).parent.mkdir(parents=True)
-        place(root).symlink_to("nowhere")
-    before = place(root).lstat()
-    with pytest.raises(UserError, match=f"^{place(root)} .*delete it.*`twf data fetch some`"):
-        fetch("some", entry, root)
-    assert wrong == OTHER or str(place(root)) in str(unreachable("some", entry, root))
-    assert place(root).lstat() == before
+        PLACE.parent.mkdir(parents=True)
+        PLACE.symlink_to("nowhere")
+    before = PLACE.lstat()
+    with pytest.raises(UserError, match=f"^{PLACE} .*delete it.*`twf data fetch some`"):
+        fetch("some", entry)
+    assert wrong == OTHER or str(PLACE) in str(unreachable("some", entry))
+    assert PLACE.lstat() == before
     assert server.requests == []
 
 
-def test_status_tells_a_part_from_the_whole(root):
+def test_status_tells_a_part_from_the_whole():
     file = described().files["file.bin"]
     entry = described().model_copy(update={"files": {"file.bin": file, "second.bin": file}})
-    assert status("some", entry, root) == "missing"
-    put(root, CONTENT)
-    assert status("some", entry, root) == "incomplete"
-    (root / "some" / "second.bin").write_bytes(OTHER)
-    assert status("some", entry, root) == "present", "of the right size: no content is read"
-    (root / "some" / "second.bin").write_bytes(b"")
-    assert status("some", entry, root) == "incomplete"
+    assert status("some", entry) == "missing"
+    put(CONTENT)
+    assert status("some", entry) == "incomplete"
+    PLACE.with_name("second.bin").write_bytes(OTHER)
+    assert status("some", entry) == "present", "of the right size: no content is read"
+    PLACE.with_name("second.bin").write_bytes(b"")
+    assert status("some", entry) == "incomplete"
 
 
 # Mirrors
@@ -409,45 +392,44 @@ def test_status_tells_a_part_from_the_whole(root):
 
 @pytest.mark.parametrize("folder", ["", "some"])
 @pytest.mark.parametrize("kind", ["folder", "file address", "http address"])
-def test_a_mirror_is_asked_first(server, root, monkeypatch, tmp_path, folder, kind, pauses):
+def test_a_mirror_is_asked_first(server, monkeypatch, tmp_path, folder, kind, pauses):
     mirror = tmp_path / "a mirror"
     (mirror / folder).mkdir(parents=True)
     (mirror / folder / "file.bin").write_bytes(CONTENT)
     server.content[str(Path("/lab", folder, "file.bin"))] = CONTENT
     named = {"folder": str(mirror), "file address": mirror.as_uri()}
     monkeypatch.setenv("TWF_MIRROR", named.get(kind, server.address("lab/")))
-    assert unreachable("some", described(), root) is None
-    fetch_whole(root, server.address())
+    assert unreachable("some", described()) is None
+    fetch_whole(server.address())
     assert "/file.bin" not in {path for path, _ in server.requests} and pauses == []
     assert (mirror / folder / "file.bin").read_bytes() == CONTENT, "it keeps its own"
 
 
 def test_a_mirror_without_the_file_or_with_a_wrong_one_is_passed_over(
-    server, root, monkeypatch, tmp_path
+    server, monkeypatch, tmp_path
 ):
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "file.bin").write_bytes(OTHER)
     monkeypatch.setenv("TWF_MIRROR", str(tmp_path))
-    fetch_whole(root, server.address())
+    fetch_whole(server.address())
 
 
-@pytest.mark.parametrize("mirror", ["nowhere", "s3://bucket", "http://", "http://[a", "http://a b"])
-def test_a_mirror_that_is_none_is_named(root, monkeypatch, mirror):
+NO_MIRRORS = ["nowhere", "s3://bucket", "http://", "http://[a", "http://a b"]
+WITH_PASSWORDS = ["https://me:key@host/x", "https://key@host", "http://:key@[a"]
+
+
+@pytest.mark.parametrize("mirror", NO_MIRRORS + WITH_PASSWORDS)
+def test_a_mirror_that_is_none_is_named_without_its_password(monkeypatch, mirror):
     monkeypatch.setenv("TWF_MIRROR", mirror)
-    assert f"TWF_MIRROR is {mirror!r}" in failure(root, described())
+    said = failure(described())
+    assert f"TWF_MIRROR is {mirror!r}" in said or mirror in WITH_PASSWORDS
+    assert "TWF_MIRROR is '" in said and "key" not in said
 
 
-@pytest.mark.parametrize("mirror", ["https://me:key@host/x", "https://key@host", "http://:key@[a"])
-def test_a_mirror_with_a_password_is_refused_without_it(root, monkeypatch, mirror):
-    monkeypatch.setenv("TWF_MIRROR", mirror)
-    said = failure(root, described())
-    assert "TWF_MIRROR is 'http" in said and "key" not in said
-
-
-def test_a_token_in_an_address_is_not_told(server, root, capsys):
+def test_a_token_in_an_address_is_not_told(server, capsys):
     server.faults = [refused(503), *[refused(404)] * 9]
     address = server.address("file.bin?token=key")
-    said = failure(root, described(address)) + str(unreachable("some", described(address), root))
+    said = failure(described(address)) + str(unreachable("some", described(address)))
     said += "".join(capsys.readouterr())
     assert said.count("file.bin?...") == 3 and "key" not in said
     assert server.requests[0][0] == "/file.bin?token=key"
@@ -456,23 +438,23 @@ def test_a_token_in_an_address_is_not_told(server, root, capsys):
 # Whether a fetch would succeed
 
 
-def test_whether_it_could_be_fetched_is_told_from_one_byte(server, root):
+def test_whether_it_could_be_fetched_is_told_from_one_byte(server):
     gone = server.address("gone.bin")
-    assert unreachable("some", described(gone, server.address()), root) is None
-    assert "bytes=0-0" in server.ranges and not root.exists()
-    said = str(unreachable("some", described(gone), root))
+    assert unreachable("some", described(gone, server.address())) is None
+    assert "bytes=0-0" in server.ranges and not Path("archives").exists()
+    said = str(unreachable("some", described(gone)))
     for part in ("file.bin of some", gone, "`twf data fetch some`", "TWF_MIRROR"):
         assert part in said
     server.content["/file.bin"] = b"another"
-    assert unreachable("some", described(server.address()), root) is not None
+    assert unreachable("some", described(server.address())) is not None
 
 
-def test_a_machine_that_does_not_answer_is_told_in_seconds(server, root, monkeypatch):
+def test_a_machine_that_does_not_answer_is_told_in_seconds(server, monkeypatch):
     monkeypatch.setattr(download, "PROBE_TIMEOUT", 0.2)
     done = threading.Event()
     server.faults = [lambda handler: done.wait(10)] * 3
     start = time.monotonic()
-    assert unreachable("some", described(*[server.address()] * 3), root) is not None
+    assert unreachable("some", described(*[server.address()] * 3)) is not None
     assert time.monotonic() - start < 5
     done.set()
 
@@ -481,7 +463,7 @@ def test_a_machine_that_does_not_answer_is_told_in_seconds(server, root, monkeyp
 
 
 @pytest.fixture
-def own_registry(server, root, tmp_path) -> dict[str, str]:
+def own_registry(server, tmp_path) -> dict[str, str]:
     """The environment in which `twf data fetch some` fetches from the server."""
     path = tmp_path / "registry.json"  # JSON is YAML
     path.write_text(json.dumps({"some": described(server.address()).model_dump()}))
@@ -493,35 +475,28 @@ def start_fetch(environment: dict[str, str], **options) -> subprocess.Popen[str]
     return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, **options)
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
-
-
-def test_a_killed_fetch_is_resumed(server, root, own_registry):
+def test_a_killed_fetch_is_resumed(server, own_registry):
     go_on = threading.Event()
     server.faults = [stop_halfway(go_on)]
     process = start_fetch(own_registry)
-    wait_until(lambda: partials(root) and partials(root)[0].stat().st_size == HALF)
+    until(lambda: [p for p in partials() if p.stat().st_size == HALF], "half of the file")
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert not place(root).exists()
+    assert not PLACE.exists()
     server.requests = []
     process = start_fetch(own_registry)
     _, said = process.communicate(timeout=20)
     go_on.set()
     assert process.returncode == 0, said
-    assert_fetched(root)
+    assert_fetched()
     assert server.ranges == [ON]
 
 
-def test_two_processes_fetch_once(server, root, own_registry):
+def test_two_processes_fetch_once(server, own_registry):
     go_on = threading.Event()
     server.faults = [stop_halfway(go_on)]
     first = start_fetch(own_registry)
-    wait_until(lambda: server.requests)
+    until(lambda: server.requests, "a request")
     second = start_fetch(own_registry)
     assert second.stderr is not None
     assert "archives/some/file.bin" in second.stderr.readline(), "it says what it waits for"
@@ -529,7 +504,7 @@ def test_two_processes_fetch_once(server, root, own_registry):
     for process in (first, second):
         _, said = process.communicate(timeout=20)
         assert process.returncode == 0, said
-    assert_fetched(root)
+    assert_fetched()
     assert len(server.requests) == 1
 
 
@@ -540,25 +515,18 @@ def limit_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (HALF, HALF))
 
 
-def test_a_file_too_large_for_the_disk_is_a_users_mistake(server, root, own_registry):
+def test_a_file_too_large_for_the_disk_is_a_users_mistake(server, own_registry):
     process = start_fetch(own_registry, preexec_fn=limit_files)
     _, said = process.communicate(timeout=20)
     assert process.returncode == 2 and "Traceback" not in said
     assert "archives/.partial/some/file.bin." in said and "free some space" in said
-    assert not place(root).exists()
+    assert not PLACE.exists()
     server.requests = []
-    fetch_whole(root, server.address())
+    fetch_whole(server.address())
     assert server.ranges == [ON], "what fitted was kept"
 
 
-def test_a_full_disk_is_a_users_mistake(server, root, small_disk):
-    root.symlink_to(small_disk, target_is_directory=True)
-    said = failure(root, described(server.address()))
-    assert "No space left on device" in said and "free some space" in said
-    assert not (small_disk / "some").exists()
-
-
-def test_a_folder_that_takes_no_file_is_a_users_mistake(server, root):
-    root.mkdir()
-    (root / ".partial").write_text("")
-    assert str(root / ".partial") in failure(root, described(server.address()))
+def test_a_folder_that_takes_no_file_is_a_users_mistake(server):
+    Path("archives").mkdir()
+    Path("archives/.partial").write_text("")
+    assert "archives/.partial" in failure(described(server.address()))

@@ -190,7 +190,7 @@ def test_another_version_names_the_remedy(tmp_path, metadata):
 def test_preparing_does_not_import_torch():
     code = (
         "import sys; from twf.data import cifar, cub200, folders, letters, prepare, svhn; "
-        "from twf.data import statistics, textures, tiny_imagenet; "
+        "from twf.data import textures, tiny_imagenet; "
         "sys.exit('torch' in sys.modules)"
     )
     environment = {"PYTHONPATH": ":".join(filter(None, sys.path))}

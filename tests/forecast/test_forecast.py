@@ -20,7 +20,7 @@ from twf import files
 from twf.data.registry import Splits
 from twf.forecast import cache, forecast, timing
 from twf.forecast.work import Cost, Work, estimated, of_run, pretraining
-from twf.gpus import cpu, visible
+from twf.gpus import cpu, nvidia, visible
 from twf.jobs import code
 from twf.jobs.run import execute
 from twf.results import record, status
@@ -81,39 +81,30 @@ def test_nothing_need_be_there_and_all_is_added_up(tiny_project, tiny_values, fa
     assert "pretraining.origin" in said and "split-target.derpp-pretraining" in said
 
 
-def test_what_was_timed_is_not_timed_again(tiny_inputs, fake) -> None:
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [("rate", 0), ("method", 1), *((c, 12) for c in ("execution", "torch", "device", "damage"))],
+)
+def test_what_was_timed_is_timed_again_only_where_its_cost_may_differ(
+    tiny_inputs, tiny_values, fake, monkeypatch, change, again
+) -> None:
     first = forecast_of(tiny_inputs)
     assert len(fake()) == 12  # the source is there
-    assert forecast_of(tiny_inputs)["runs"] == first["runs"]
-    assert fake() == []
-    forecast_of(tiny_inputs, "compiled")
-    assert len(fake()) == 12
-
-
-@pytest.mark.parametrize("change", ["torch", "device", "damage"])
-def test_another_device_another_torch_and_a_damaged_file_are_timed_anew(
-    tiny_inputs, fake, monkeypatch, change
-) -> None:
-    forecast_of(tiny_inputs)
-    fake()
-    if change == "torch":
+    hashed, edited = code.code_hash, code.method_module("twf")
+    if change == "rate":
+        tiny_values["benchmarks"]["split-target"]["methods"]["er"]["lr"] = 0.07
+    elif change == "method":
+        monkeypatch.setattr(code, "code_hash", lambda *r: "x" if edited in r else hashed(*r))
+    elif change == "torch":
         monkeypatch.setattr(cache, "version", lambda name: "1.0")
     elif change == "device":
         monkeypatch.setattr(cpu, "cpu_name", lambda threads: f"Another, {threads} threads")
-    else:
+    elif change == "damage":
         files.CALIBRATION.write_bytes(files.CALIBRATION.read_bytes()[:100])
-    forecast_of(tiny_inputs)
-    assert len(fake()) == 12
-
-
-def test_an_edited_method_alone_is_timed_anew(tiny_inputs, tiny_values, fake, monkeypatch) -> None:
-    forecast_of(tiny_inputs)
-    fake()
-    tiny_values["benchmarks"]["split-target"]["methods"]["er"]["lr"] = 0.07
-    edited, hashed = code.method_module("twf"), code.code_hash
-    monkeypatch.setattr(code, "code_hash", lambda *r: "x" if edited in r else hashed(*r))
-    forecast_of(Params.model_validate(tiny_values))
-    assert fake() == ["twf"]
+    execution = "compiled" if change == "execution" else "plain"
+    assert forecast_of(Params.model_validate(tiny_values), execution)["runs"] == first["runs"]
+    timed = fake()
+    assert len(timed) == again and (again != 1 or timed == ["twf"])
 
 
 def test_records_of_like_runs_come_first(tiny_inputs, tiny_values, fake) -> None:
@@ -203,6 +194,12 @@ def test_a_command_stopped_while_it_times_says_what_it_has(tiny_inputs) -> None:
     assert "hours of jobs" in done.stdout and "stopped: the same command goes on" in done.stdout
     assert "Traceback" not in done.stderr and "leaked" not in done.stderr
     assert len(json.loads(files.CALIBRATION.read_text())["costs"]) == 1
+
+
+def test_of_several_gpus_the_one_with_least_free_memory_counts(nvml, monkeypatch) -> None:
+    nvml.has(*(nvml.gpu(f"GPU-{mib}", memory=(mib * 2**20, 9 * 2**20)) for mib in (5, 3)))
+    monkeypatch.setattr(visible, "gpus", lambda: list(nvidia.installed()[0]))
+    assert forecast.free_memory_mib("cuda") == 3
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_run_of_a_large_network_is_forecast_by_the_passes_of_a_narrow_one(
     work = of_run(params, run, IMAGES)
     directly = timing.cost(params, work, CPU)
     monkeypatch.setitem(timing.ENOUGH, "cpu", 1.0)
-    timing._pass_costs.cache_clear()
+    monkeypatch.setattr(timing, "PASSES", {})
     widths: list[int] = []
     whole = timing._whole
     monkeypatch.setattr(
@@ -80,7 +80,6 @@ def test_a_run_of_a_large_network_is_forecast_by_the_passes_of_a_narrow_one(
         lambda p, w, *rest: widths.append(w.run.network.width) or whole(p, w, *rest),
     )
     found = timing.cost(params, work, CPU)
-    timing._pass_costs.cache_clear()
     assert found.seconds == pytest.approx(directly.seconds, rel=0.1)
     assert (found.basis, widths) == ("passes", [4])
     assert found.memory_mib > work.data_mib

@@ -77,30 +77,28 @@ def test_a_gpu_that_cannot_be_used_is_named_with_the_remedy(
         assert part in str(refused.value)
 
 
-@pytest.fixture
-def at_work(two_gpus) -> None:
-    """This process holds a GPU that has computed."""
+FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+ILLEGAL = torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+FAILED = torch.AcceleratorError("CUDA error: unspecified launch failure\nCompile with")
+ERRORS = [  # in the block, what another process says of the same GPU, and what is raised
+    (FULL, None, GpuError, "GPU-a .*gpu_slots"),
+    (FAILED, "unknown error", GpuError, "GPU-a .*launch failure"),
+    # the GPU is well: a mistake in our own code
+    (ILLEGAL, None, torch.AcceleratorError, "illegal"),
+    (ILLEGAL, "out of memory", torch.AcceleratorError, "illegal"),
+    (ILLEGAL, "all devices are busy or unavailable", torch.AcceleratorError, "illegal"),
+    (RuntimeError("shapes differ"), "unknown error", RuntimeError, "shapes"),
+]
+
+
+@pytest.mark.parametrize(("error", "elsewhere", "raised", "named"), ERRORS)
+def test_an_error_is_a_gpus_where_its_memory_is_full_or_it_fails_for_others_too(
+    two_gpus, monkeypatch, error, elsewhere, raised, named
+) -> None:
     devices.device_for("auto", threads=1)
-
-
-def test_too_little_memory_names_the_gpu_and_what_to_lower(at_work) -> None:
-    with pytest.raises(GpuError, match="GPU-a .*gpu_slots"), devices.watched():
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
-
-
-@pytest.mark.parametrize(
-    "elsewhere", [None, "out of memory", "all devices are busy or unavailable"]
-)
-def test_an_error_on_a_gpu_that_is_well_stays_what_it_is(at_work, monkeypatch, elsewhere) -> None:
     monkeypatch.setattr(nvidia, "refuses", lambda gpu: elsewhere if gpu == A else "no GPU")
-    with pytest.raises(torch.AcceleratorError, match="illegal"), devices.watched():
-        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
-
-
-def test_an_error_of_another_kind_asks_no_gpu(at_work, monkeypatch) -> None:
-    monkeypatch.setattr(nvidia, "refuses", lambda gpu: pytest.fail("it was asked"))
-    with pytest.raises(RuntimeError, match="shapes"), devices.watched():
-        raise RuntimeError("shapes differ")
+    with pytest.raises(raised, match=named), devices.watched():
+        raise error
 
 
 def attempt(number: int, end: str, seen: Path) -> None:
@@ -148,12 +146,6 @@ def test_an_attempt_waits_for_another_gpu_though_the_one_that_failed_is_free(
     for _ in range(3):
         devices.device_for("auto", threads=1, tried=tmp_path / "gpus.txt")
     assert asked == [[A, B], [B], [A, B]]
-
-
-def test_a_gpu_that_fails_beside_our_process_is_named(at_work, monkeypatch) -> None:
-    monkeypatch.setattr(nvidia, "refuses", lambda _: "unknown error")
-    with pytest.raises(GpuError, match="GPU-a .*launch failure"), devices.watched():
-        raise torch.AcceleratorError("CUDA error: unspecified launch failure\nCompile with")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

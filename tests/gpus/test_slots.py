@@ -30,19 +30,6 @@ subprocess.Popen(["cat"], stdout=subprocess.DEVNULL)
 sys.stdin.read()
 """
 
-# It says in a file of all jobs when it has a GPU and when it is about to let it go.
-BRIEF = """
-import os, sys, time
-from twf.gpus import slots
-from twf.gpus.nvidia import Gpu
-slots.POLL = 0.02
-log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
-gpu = slots.take([Gpu(name, "A GPU") for name in sys.argv[3:]], int(sys.argv[2]))
-os.write(log, f"+ {gpu.id}\\n".encode())
-time.sleep(0.1)
-os.write(log, f"- {gpu.id}\\n".encode())
-"""
-
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -118,23 +105,6 @@ def test_a_folder_that_is_not_ones_own_is_refused(monkeypatch, tmp_path) -> None
     (tmp_path / f"twf-gpus-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match="is not a folder of yours"):
         slots.take([A], 1)
-
-
-def test_more_jobs_than_slots_never_exceed_them(start: Start, nvml, tmp_path) -> None:
-    nvml.has(nvml.gpu(A.id, memory=(9000, 10000), busy=90), nvml.gpu(B.id))
-    log = tmp_path / "log"
-    log.touch()
-    words = [sys.executable, "-c", BRIEF, str(log), "2", A.id, B.id]
-    jobs = [subprocess.Popen(words) for _ in range(8)]
-    assert [job.wait() for job in jobs] == [0] * 8
-    lines = [line.split() for line in log.read_text().splitlines()]
-    holding: Counter[str] = Counter()
-    most: Counter[str] = Counter()
-    for sign, gpu in lines:
-        holding[gpu] += 1 if sign == "+" else -1
-        most[gpu] = max(most[gpu], holding[gpu])
-    assert len(lines) == 16 and not +holding
-    assert set(most) == {A.id, B.id} and max(most.values()) <= 2
 
 
 def test_jobs_take_the_gpus_that_are_used_least(start: Start, nvml) -> None:

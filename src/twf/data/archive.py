@@ -16,14 +16,8 @@ from numpy.typing import NDArray
 from twf.data.checks import BrokenFileError, as_images, as_labels, reading
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError
-from twf.study.params import ArchiveData
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
-
-
-def read(dataset: ArchiveData) -> DataArrays:
-    """The arrays of the archive that params.yaml names. Raises what `read_npz` raises."""
-    return read_npz(Path(dataset.file), dataset.classes)
 
 
 def read_npz(file: Path, classes: int) -> DataArrays:

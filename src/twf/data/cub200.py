@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from twf.data.checks import BrokenFileError, read_lines
-from twf.data.images import read_images
+from twf.data.images import read_split
 from twf.data.store import DataArrays, Split
 
 
@@ -26,9 +24,8 @@ def read(folder: Path, size: int) -> DataArrays:
     is_train = _of_each(files, root / "train_test_split.txt", {"0": 0, "1": 1})
 
     def split(wanted: int) -> Split:
-        members = [image for image in files if is_train[image] == wanted]
-        images = read_images([root / "images" / files[image] for image in members], size)
-        return Split(images, np.array([labels[image] for image in members], dtype=np.int64))
+        members = (image for image in files if is_train[image] == wanted)
+        return read_split({root / "images" / files[i]: labels[i] for i in members}, size)
 
     return DataArrays(split(1), split(0), list(names.values()))
 

@@ -24,7 +24,7 @@ PIECE = 2**20  # bytes read at once
 
 
 @contextlib.contextmanager
-def extracted(*archives: Path, scratch: Path = SCRATCH) -> Iterator[Path]:
+def extracted(*archives: Path) -> Iterator[Path]:
     """Yield a folder with the content of `archives`; it is removed when the block ends.
 
     `.tar.gz`, `.tgz` and `.zip` are unpacked; any other file is linked to, under its own name.
@@ -34,9 +34,9 @@ def extracted(*archives: Path, scratch: Path = SCRATCH) -> Iterator[Path]:
     """
     paths = "\n".join(str(archive.resolve()) for archive in archives)
     mark = hashlib.sha256(paths.encode()).hexdigest()[:8]
-    folder = scratch / f"{archives[0].name}.{mark}"
-    with files.locked(scratch / f"{folder.name}.lock", f"unpacking {archives[0]}"):
-        for lock in scratch.glob("*.lock"):  # a killed process holds its lock no more
+    folder = SCRATCH / f"{archives[0].name}.{mark}"
+    with files.locked(SCRATCH / f"{folder.name}.lock", f"unpacking {archives[0]}"):
+        for lock in SCRATCH.glob("*.lock"):  # a killed process holds its lock no more
             with contextlib.suppress(Timeout), FileLock(lock, blocking=False):
                 _remove(lock.with_suffix(""))
         _remove(folder)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import Literal
 
@@ -21,85 +23,81 @@ from twf.errors import UserError
 VARIABLE = "TWF_MIRROR"
 
 
-def fetch(name: str, entry: Entry, root: Path = files.ARCHIVES) -> None:
-    """Bring every file of the registry's entry `name` to `root/NAME/FILE`, checked.
+def fetch(name: str, entry: Entry) -> None:
+    """Bring every file of the registry's entry `name` to `archives/NAME/FILE`, checked.
 
     A file that is there already is checked, and kept. Raises `UserError` where it is not the right
     one, where no address gives the right one, or where the disk is full; a further call goes on
     from what came so far. In the end `checked.json` beside the files says what was found.
     """
     for file_name, file in entry.files.items():
-        place = root / name / file_name
+        place, partials = files.archive_folder(name) / file_name, _partials(name)
         if _kept(place, name, file):
             continue
-        partials = root / ".partial" / name
         with files.locked(partials / f"{file_name}.lock", f"fetching {place}"):
             if not _kept(place, name, file):
                 _fetch(place, name, file, partials)
     found = {f: file.model_dump(exclude={"addresses"}) for f, file in entry.files.items()}
-    with files.atomic(root / name / files.receipt_file(name).name) as receipt:
+    with files.atomic(files.receipt_file(name)) as receipt:
         receipt.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def status(
-    name: str, entry: Entry, root: Path = files.ARCHIVES
-) -> Literal["present", "imported", "incomplete", "missing"]:
+def status(name: str, entry: Entry) -> Literal["present", "imported", "incomplete", "missing"]:
     """Which files of an entry are there, by their sizes; their content is not read.
 
     `imported`: not all are, nor need they be, as its images were prepared from a user's file.
     """
-    places = {root / name / file_name: file for file_name, file in entry.files.items()}
+    places = {files.archive_folder(name) / f: file for f, file in entry.files.items()}
     if all(_has_size(place, file) for place, file in places.items()):
         return "present"
-    if imported(name, root) is not None:
+    if imported(name) is not None:
         return "imported"
     return "incomplete" if any(map(os.path.lexists, places)) else "missing"
 
 
-def imported(name: str, root: Path = files.ARCHIVES) -> str | None:
+def imported(name: str) -> str | None:
     """The user's file that an entry's images were prepared from, while the prepared are there."""
     try:
-        found = json.loads((root / name / files.receipt_file(name).name).read_bytes())
+        found = json.loads(files.receipt_file(name).read_bytes())
     except (OSError, ValueError):
         return None
     prepared = found.get("prepared", files.data_file(name))
     return found.get("imported") if Path(prepared).exists() else None
 
 
-def remaining(name: str, entry: Entry, root: Path = files.ARCHIVES) -> int:
+def remaining(name: str, entry: Entry) -> int:
     """The bytes of an entry's files that are still to be fetched, where their sizes are known."""
     left = 0
     for file_name, file in entry.files.items():
-        if not os.path.lexists(root / name / file_name):
-            partials = (root / ".partial" / name).glob(f"{file_name}.????????")
+        if not os.path.lexists(files.archive_folder(name) / file_name):
+            partials = _partials(name).glob(f"{file_name}.????????")
             left += max(0, (file.size or 0) - max(map(bytes_of, partials), default=0))
     return left
 
 
-def unreachable(name: str, entry: Entry, root: Path = files.ARCHIVES) -> str | None:
+def unreachable(name: str, entry: Entry) -> str | None:
     """Why an entry's missing files cannot be fetched now; None if they can, or none is missing.
 
     A folder is looked into first. Else it may take seconds: all addresses are asked at once, each
     for one byte.
     """
-    missing = {f: file for f, file in entry.files.items() if not _has_size(root / name / f, file)}
-    for file_name in missing:
-        if os.path.lexists(place := root / name / file_name):
-            return f"{place} does not have the size of the registry's file; move or delete it"
-    asked = {
-        f: addresses
-        for f, file in missing.items()
-        if not _in_folder(addresses := _addresses(name, f, file), file)
-    }
+    asked: dict[str, list[str]] = {}
+    given: dict[str, Iterator[bool]] = {}
     with ThreadPoolExecutor(max_workers=16) as pool:
-        given = {
-            f: pool.map(answers, addresses, [missing[f].size] * len(addresses))
-            for f, addresses in asked.items()
-        }
-        lost = [f for f, results in given.items() if not any(results)]
+        for file_name, file in entry.files.items():
+            place = files.archive_folder(name) / file_name
+            if _has_size(place, file):
+                continue
+            if os.path.lexists(place):
+                return f"{place} does not have the size of the registry's file; move or delete it"
+            addresses = _addresses(name, file_name, file)
+            if not any(answers(a, file.size) for a in addresses if a.startswith("file:")):
+                asked[file_name] = addresses
+                given[file_name] = pool.map(answers, addresses, repeat(file.size))
+        lost = [file_name for file_name, results in given.items() if not any(results)]
     if not lost:
         return None
-    tried = ", ".join(shown(address) for f in lost for address in asked[f])
+    tried = ", ".join(shown(address) for file_name in lost for address in asked[file_name])
     return (
         f"cannot fetch {', '.join(lost)} of {name} from here ({tried or 'no address is known'}): "
         f"`twf data fetch {name}` on a machine with network, or name a folder that has it with "
@@ -107,8 +105,9 @@ def unreachable(name: str, entry: Entry, root: Path = files.ARCHIVES) -> str | N
     )
 
 
-def _in_folder(addresses: list[str], file: File) -> bool:
-    return any(answers(a, file.size) for a in addresses if a.startswith("file:"))
+def _partials(name: str) -> Path:
+    """Where the files of an entry are on their way."""
+    return files.ARCHIVES / ".partial" / name
 
 
 def _fetch(place: Path, name: str, file: File, partials: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
-from twf.data.images import read_images
+from twf.data.images import read_split
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError
 
@@ -56,5 +54,4 @@ def _split(folder: Path, classes: list[str], size: int) -> Split:
         if not members:
             raise UserError(f"{folder / name} has no image; put some there, or delete the folder")
         label_of |= dict.fromkeys(members, label)
-    images = read_images(list(label_of), size)
-    return Split(images, np.array(list(label_of.values()), dtype=np.int64))
+    return read_split(label_of, size)

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from twf.data.checks import reading
-from twf.data.store import Images
+from twf.data.store import Images, Split
 
 # What is decoded. Pillow would hand Encapsulated PostScript, a program, to Ghostscript to run.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -27,6 +27,11 @@ def read_images(files: Sequence[Path], size: int) -> Images:
         with reading(file, "an image"), Image.open(file, formats=FORMATS) as image:
             place[...] = _resize(image.convert("RGB"), size)
     return images
+
+
+def read_split(labels: dict[Path, int], size: int) -> Split:
+    """The images of some files with their labels, as `read_images` reads them."""
+    return Split(read_images(list(labels), size), np.array(list(labels.values()), dtype=np.int64))
 
 
 def resize_images(images: Images, size: int) -> Images:

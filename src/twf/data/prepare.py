@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -112,21 +113,11 @@ def _read(dataset: params.Dataset) -> DataArrays:
     """Call the data set's reader; no other is imported, as scikit-learn and matplotlib are slow."""
     match dataset.reader:
         case "archive":
-            return archive.read(dataset)
-        case "digits":
-            from twf.data import digits
-
-            return digits.read(dataset)
-        case "letters":
-            from twf.data import letters
-
-            return letters.read(dataset)
-        case "textures":
-            from twf.data import textures
-
-            return textures.read(dataset)
+            return archive.read_npz(Path(dataset.file), dataset.classes)
         case "official":
             return _read_official(dataset)
+        case drawn:
+            return import_module(f"twf.data.{drawn}").read(dataset)
 
 
 def _read_official(dataset: params.OfficialData) -> DataArrays:

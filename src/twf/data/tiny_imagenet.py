@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from twf.data.checks import BrokenFileError, read_lines
-from twf.data.images import read_images
-from twf.data.store import DataArrays, Split
+from twf.data.images import read_split
+from twf.data.store import DataArrays
 
 
 def read(folder: Path, size: int) -> DataArrays:
@@ -22,11 +20,8 @@ def read(folder: Path, size: int) -> DataArrays:
     classes = sorted(words[0] for words in read_lines(listed))
     if len(set(classes)) != len(classes) or not classes:
         raise BrokenFileError(listed, "names a class twice, or none")
-    train, test = (
-        Split(read_images(list(files), size), np.array(list(files.values()), dtype=np.int64))
-        for files in (_train(root / "train", classes), _validation(root / "val", classes))
-    )
-    return DataArrays(train, test, classes)
+    train = read_split(_train(root / "train", classes), size)
+    return DataArrays(train, read_split(_validation(root / "val", classes), size), classes)
 
 
 def _train(folder: Path, classes: list[str]) -> dict[Path, int]:

@@ -104,14 +104,13 @@ def in_order(works: Iterable[Work]) -> list[Work]:
     todo, one = defaultdict[str, float](float), {work.kind: work for work in works}
     for work in works:
         todo[work.kind] += work.size
-    ranks: dict[str, tuple[int, float, float]] = {}
+    ranked: list[tuple[int, float, int, Work]] = []
     known: set[object] = set()
-    for kind in sorted(one, key=lambda kind: -todo[kind]):
-        work = one[kind]
+    for work in sorted(one.values(), key=lambda work: -todo[work.kind]):
         places = {work.network, (work.network, work.run.method)}
-        ranks[kind] = (len(places & known), work.per_image, -todo[kind])
+        ranked.append((len(places & known), work.per_image, len(ranked), work))
         known |= places
-    return [one[kind] for kind in sorted(ranks, key=lambda kind: ranks[kind])]
+    return [work for *_, work in sorted(ranked)]
 
 
 def device_name(kind: Kind, threads: int) -> str:

@@ -13,8 +13,7 @@ from twf import files
 from twf.data import fetch, registry
 from twf.data.counts import count
 from twf.errors import UserError
-from twf.forecast.work import MIB as MIB
-from twf.forecast.work import network_mib, pixels_mib
+from twf.forecast.work import MIB, network_mib, pixels_mib
 from twf.study import Plan, needed_data
 from twf.study.params import Params
 

@@ -124,7 +124,7 @@ def free_memory_mib(kind: Kind) -> float | None:
         return cpu.free_memory_mib()
     usage = nvidia.installed()[0]
     used = [usage.get(gpu) for gpu in visible.gpus()]
-    return min((gpu.free for gpu in used if gpu is not None), default=None)
+    return min((gpu.free / MIB for gpu in used if gpu is not None), default=None)
 
 
 def resources(seconds: list[float], memory_mib: float | None) -> dict[str, int]:

@@ -6,10 +6,9 @@ a process of its own: it sets the precision, and what the process held counts fo
 
 from __future__ import annotations
 
-import functools
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import ceil
 from statistics import mean
@@ -25,25 +24,24 @@ from twf.forecast.work import PRETRAINING, Cost, Work, batch_size, network_mib
 from twf.gpus import cpu
 from twf.jobs.run import peak_memory_mib
 from twf.learning import loop
-from twf.learning.augmentation import Augment
 from twf.learning.evaluation.accuracy import all_logits, to_device
-from twf.learning.learner import Learner
 from twf.learning.methods import make
 from twf.learning.methods.base import Method, Task
 from twf.learning.models.resnet import ResNet
 from twf.learning.precision import set_precision
 from twf.learning.pretraining import supervised
-from twf.learning.randomness import Generators, seeded
+from twf.learning.randomness import seeded
 from twf.learning.step import Plain, executed
 from twf.study import Run
-from twf.study.params import Augmentation, Network, Params, Precision
-from twf.study.types import Hyperparameters
+from twf.study.params import Network, Params, Precision, Pretraining, Source
+from twf.study.types import Strict
 
 Amount = NDArray[np.float64]
 
 ENOUGH = {"cpu": 4e5, "cuda": 5e7}  # images of a task, each times `Work.per_image`
 BUDGET = 0.3  # seconds of steps; one that takes longer is the only one
 NARROW, SIDE = Network(architecture="resnet18", width=4), 16  # a network to count passes of
+PASSES: dict[object, tuple[Amount, float, float]] = {}  # `_pass_costs` that are known
 
 
 def cost(params: Params, work: Work, device: torch.device, execution: str = "plain") -> Cost:
@@ -81,18 +79,17 @@ def _by_passes(params: Params, work: Work, device: torch.device, execution: str)
     """
     small = params.model_copy(
         update={
-            "datasets": {
-                k: d.model_copy(update={"size": SIDE}) for k, d in params.datasets.items()
-            },
-            "sources": {
-                k: s.model_copy(update={"network": NARROW}) for k, s in params.sources.items()
-            },
+            "datasets": _each(params.datasets, size=SIDE),
+            "sources": _each(params.sources, network=NARROW),
         }
     )
     narrow = replace(work, run=work.run.model_copy(update={"network": NARROW}))
     batch, images = batch_size(work.run), min(work.images, _fewest(work))
     passed, in_step, _ = _whole(small, narrow, device, "plain", images, _passed)
-    seconds, memory, each = _pass_costs(*work.network, device, execution)
+    place = (work.network, device, execution)
+    if place not in PASSES:
+        PASSES[place] = _pass_costs(params, work, device, execution)
+    seconds, memory, each = PASSES[place]
     return Cost(
         seconds=passed @ seconds,
         memory_mib=memory + each * in_step[0] * batch + work.data_mib,
@@ -100,37 +97,32 @@ def _by_passes(params: Params, work: Work, device: torch.device, execution: str)
     )
 
 
-@functools.cache
+def _each(entries: Mapping[str, Strict], **changes: Any) -> dict[str, Strict]:
+    """Each entry of `params.yaml` with these changes."""
+    return {name: entry.model_copy(update=changes) for name, entry in entries.items()}
+
+
 def _pass_costs(
-    network: Network, side: int, precision: Precision, device: torch.device, execution: str
+    params: Params, work: Work, device: torch.device, execution: str
 ) -> tuple[Amount, float, float]:
     """Seconds of an image in a training step and of one without gradients, and MiB: held, an image.
 
     On a CPU an image's time hardly depends on the size of its batch, so that it is a small one.
     """
+    network, side, precision = work.network
     _begin(precision, device)
-    images = random_images(max(4, int(ENOUGH["cpu"] / (side**2 * network_mib(network)))), side)
-    learner = Learner(
-        network=ResNet(network, 2).to(device, memory_format=torch.channels_last),  # type: ignore[call-overload]
-        augment=Augment(Augmentation(mean=[0.5] * 3, std=[0.5] * 3), device),
-        generators=Generators(0, device),
-        device=device,
-        classes=2,
-        tasks=1,
-        batch_size=len(images),
-        epochs=1,
-        buffer=None,
-        image_size=side,
-        fidelity={},
-        precision=precision,
+    images = random_images(max(4, int(ENOUGH["cpu"] / work.per_image)), side)
+    recipe = Pretraining(
+        lr=0.01, epochs=1, batch_size=len(images), schedule="constant", precision=precision
     )
-    method = make("finetune", learner, Hyperparameters(lr=0.01))
+    source = Source(network=network, data=work.run.data, pretraining=recipe)
+    method = supervised(source, params.datasets[work.run.data], device)
     held = peak_memory_mib(device) + network_mib(network)  # with the gradients
     steps, stored = executed(execution, method), to_device(images, device)
     steps.begin(stored, torch.arange(len(images), device=device) % 2)
     learned = _seconds(step_of(steps, stored), device, BUDGET)
-    learner.network.eval()
-    seen = _seconds(lambda: all_logits(method.logits, learner.augment, stored), device)
+    method.learner.network.eval()
+    seen = _seconds(lambda: all_logits(method.logits, method.learner.augment, stored), device)
     each = max(0.0, peak_memory_mib(device) - held) / len(images)
     return np.array([learned, seen]) / len(images), held, each
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from twf.data.registry import Splits
 from twf.study import Run
-from twf.study.params import Network, Params
+from twf.study.params import Network, Params, Precision
 from twf.study.types import Hyperparameters, Strict
 
 # Values of each network at width 64 without its head; their number grows as the width's square.
@@ -39,7 +39,7 @@ class Work:
 
     run: Run
     kind: str  # all that decides its cost: runs that differ in seed or rates are of one kind
-    network: tuple[Network, int, str]  # with the image's side and the precision
+    network: tuple[Network, int, Precision]  # with the image's side and the precision
     images: int  # in a task, or in the one phase of Joint; all tasks are taken to be of one size
     source_images: int  # that a method's setup goes through at most
     evaluated: int  # images in all evaluations together
@@ -113,11 +113,10 @@ def estimated(work: Work, known: list[tuple[Work, Cost]]) -> Cost | None:
     then to what a run of a third method takes here against there.
     """
     rates = {(w.network, w.run.method): (cost.seconds / w.size, w, cost) for w, cost in known}
-    for (network, method), (rate, other, cost) in rates.items():
-        if method == work.run.method and network == work.network:
-            return cost.model_copy(
-                update={"seconds": rate * work.size, "basis": f"estimated from {other.run.id}"}
-            )
+    if (work.network, work.run.method) in rates:
+        rate, other, cost = rates[work.network, work.run.method]
+        basis = f"estimated from {other.run.id}"
+        return cost.model_copy(update={"seconds": rate * work.size, "basis": basis})
     for (network, method), (rate, other, _) in rates.items():
         for (here, third), (third_rate, bridge, cost) in rates.items():
             if (method, here) == (work.run.method, work.network) and (network, third) in rates:

@@ -10,27 +10,21 @@ import platform
 import re
 from pathlib import Path
 
+CPUINFO = Path("/proc/cpuinfo")
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
+
 
 def cpu_name(threads: int) -> str:
     """The processor's model, with the threads in use."""
-    model = platform.machine()
-    with_names = Path("/proc/cpuinfo")
-    if with_names.exists():
-        for line in with_names.read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
+    found = re.search(r"^model name\s*: *(.*\S)", CPUINFO.read_text(), flags=re.M)
+    model = found[1] if found else platform.machine()
     return f"{model}, {threads} thread{'s' if threads > 1 else ''}"
-
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
 
 
 @functools.cache
 def multiplies_bfloat16() -> bool:
     """Whether it has instructions for products of bfloat16 numbers: AMX's, or AVX-512's."""
-    flags = Path("/proc/cpuinfo")
-    return flags.exists() and not {"amx_bf16", "avx512_bf16"}.isdisjoint(flags.read_text().split())
+    return not {"amx_bf16", "avx512_bf16"}.isdisjoint(CPUINFO.read_text().split())
 
 
 def keep_freed_memory() -> None:

@@ -62,9 +62,8 @@ def _take_free(gpus: Sequence[Gpu], slots: int) -> Gpu | str:
 
     folder = _folder()
     free: dict[Gpu, list[FileLock]] = {gpu: [] for gpu in gpus}
-    with FileLock(
-        folder / "choosing.lock", fallback_to_soft=False
-    ):  # one chooses at a time, as trying a lock takes it
+    # one chooses at a time, as trying a lock takes it
+    with FileLock(folder / "choosing.lock", fallback_to_soft=False):
         for gpu in gpus:
             for number in range(slots):
                 file = folder / f"{gpu.id.replace('/', '-')}.{number}.lock"

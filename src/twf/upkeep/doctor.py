@@ -23,6 +23,7 @@ from rich.text import Text
 from twf import files
 from twf.errors import UserError
 from twf.forecast import disk
+from twf.forecast.work import MIB
 from twf.gpus import cpu, nvidia, visible
 from twf.study import expand
 from twf.study.params import Params
@@ -163,7 +164,7 @@ def space(params: Params, study: str) -> Iterator[Check]:
     if (warning := disk.check(params, expand(params, study))) is not None:
         yield Check("disk", "warning", warning)
     else:
-        free = disk.size(shutil.disk_usage(Path()).free / disk.MIB)
+        free = disk.size(shutil.disk_usage(Path()).free / MIB)
         yield Check("disk", "ok", f"{free} free, enough for what remains of {study}")
 
 
