@@ -143,11 +143,27 @@ def test_a_forecast_that_is_ended_says_and_keeps_what_it_has(
     monkeypatch.setattr(cache, "in_order", lambda works: sorted(works, key=lambda w: w.run.method))
     params, before = Params.model_validate(tiny_values), signal.getsignal(signal.SIGTERM)
     found = forecast_of(params)
-    assert (found["unknown"], found["stopped"]) == (["split-target.twf"], ended != "PATIENCE")
+    assert (found["unknown"], found["stopped"]) == (["split-target.twf"], True)
     assert len(found["runs"]) == 12
     assert signal.getsignal(signal.SIGTERM) == before
     forecast_of(params)
     assert fake() == []  # the patched one is asked for twf alone
+
+
+def test_one_kind_is_timed_however_slow_the_machine(
+    tiny_project, tiny_values, fake, monkeypatch, capsys
+) -> None:
+    def cost(*_: object) -> Cost:
+        time.sleep(1.5)
+        return Cost(seconds=10.0, memory_mib=100.0, basis="timed")
+
+    monkeypatch.setattr(timing, "cost", cost)
+    monkeypatch.setattr(cache, "PATIENCE", 0.01)
+    found = forecast_of(Params.model_validate(tiny_values))
+    assert len(json.loads(files.CALIBRATION.read_text())["costs"]) == 1
+    forecast.show(found)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "timing was stopped: the same command goes on from here" in said
 
 
 def test_runs_that_were_not_timed_are_estimated_by_others(tiny_run, tiny_values) -> None:
@@ -191,7 +207,7 @@ def test_a_command_stopped_while_it_times_says_what_it_has(tiny_inputs) -> None:
     words = [sys.executable, "-c", stop]
     done = subprocess.run(words, capture_output=True, text=True, start_new_session=True)
     assert done.returncode == 0, done.stderr
-    assert "hours of jobs" in done.stdout and "stopped: the same command goes on" in done.stdout
+    assert " jobs, " in done.stdout and "stopped: the same command goes on" in done.stdout
     assert "Traceback" not in done.stderr and "leaked" not in done.stderr
     assert len(json.loads(files.CALIBRATION.read_text())["costs"]) == 1
 

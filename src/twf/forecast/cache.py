@@ -42,14 +42,15 @@ def take(
     """Costs by `Work.kind`, the seconds of a job's start-up, and whether timing was stopped.
 
     What the file does not have is timed now, what matters most first, until `PATIENCE` is spent or
-    Ctrl-C or SIGTERM comes, and added to it.
+    Ctrl-C or SIGTERM comes, and added to it. One kind at least is timed, however slow the machine.
     """
     if kind == "cpu" and "captured" in execution:
         raise UserError("only steps on a GPU are captured: --execution plain or compiled")
     cache, device = _load(), device_name(kind, threads)
     keys = {work.kind: _key(work, device, execution) for work in works}
     missing = [work for work in in_order(works) if keys[work.kind] not in cache.costs]
-    with _until_ended() as ended:
+    timed = list[str]()
+    with _until_ended(timed) as ended:
         if device not in cache.start_up:
             cache.start_up[device] = _start_up(kind)
         if missing:
@@ -58,25 +59,33 @@ def take(
             from twf.forecast import timing
 
             torch.set_num_threads(threads)
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE)  # imports may take as long
             with progress("timing steps", len(missing)) as advance:
                 for work in missing:
                     with contextlib.suppress(torch.OutOfMemoryError):
                         cost = timing.cost(params, work, torch.device(kind), execution)
                         cache.costs[keys[work.kind]] = cost
+                        timed.append(work.kind)
                     advance(1, work.run.id)
     with files.atomic(files.CALIBRATION) as file:
         file.write_text(cache.model_dump_json(indent=1))
     known = {name: cache.costs[key] for name, key in keys.items() if key in cache.costs}
-    return known, cache.start_up.get(device), bool(ended - {signal.SIGALRM})
+    return known, cache.start_up.get(device), bool(ended)
 
 
 @contextlib.contextmanager
-def _until_ended() -> Iterator[set[int]]:
-    """Leave the block, wherever it is, at Ctrl-C, SIGTERM or after `PATIENCE`; yields what came."""
+def _until_ended(timed: list[str]) -> Iterator[set[int]]:
+    """Leave the block, wherever it is, at Ctrl-C or SIGTERM; yields what came.
+
+    At SIGALRM too, once something is timed.
+    """
     ended = set[int]()
     running = True
 
     def end(number: int, _: object) -> None:
+        if number == signal.SIGALRM and not timed:
+            signal.setitimer(signal.ITIMER_REAL, 1.0)  # look again
+            return
         ended.add(number)
         if running:
             raise KeyboardInterrupt
@@ -84,7 +93,6 @@ def _until_ended() -> Iterator[set[int]]:
     # SIGINT too: some shells have it ignored
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
     before = {number: signal.signal(number, end) for number in numbers}
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
     try:
         yield ended
     except KeyboardInterrupt:

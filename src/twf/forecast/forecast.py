@@ -79,6 +79,7 @@ def forecast(
         },
         "disk": {f"{name}_mib": mib for name, mib in disk.needed(params, plan, jobs).items()}
         | {"free_mib": shutil.disk_usage(Path()).free / MIB},
+        "jobs_left": len(works),
         "unknown": sorted(unknown),
         "stopped": stopped,
     }
@@ -153,6 +154,7 @@ def _row(name: str, costs: list[Cost]) -> dict[str, Any]:
 def show(found: dict[str, Any]) -> None:
     """Print a forecast."""
     console, size, jobs = Console(), disk.size, found["jobs"]
+    counted = sum(row["runs"] for row in found["runs"])
     table = Table(title=f"forecast for {found['device']}")
     table.add_column("what", no_wrap=True)
     for column in ("runs", "each", "hours"):
@@ -168,21 +170,25 @@ def show(found: dict[str, Any]) -> None:
         found_by.update(ways)
         basis = ", ".join(f"{way}: {runs}" for way, runs in ways.items())
         table.add_row(row["name"], str(row["runs"]), str(each), hours, basis)
-    console.print(table)
+    if counted:
+        console.print(table)
     console.print("; ".join(f"{way}: {text}" for way, text in BASES.items() if found_by[way]))
-    console.print(
-        f"{found['hours']:.2f} hours of jobs, {found['wall_hours']:.2f} with {jobs} at once; "
-        "preparing data, tables and report not counted"
-    )
+    if counted or not found["unknown"]:
+        least = f"of {counted} of {found['jobs_left']} jobs" if found["unknown"] else "of jobs"
+        console.print(
+            f"{found['hours']:.2f} hours {least}, {found['wall_hours']:.2f} with {jobs} at once; "
+            "preparing data, tables and report not counted"
+        )
     parts = dict(found["disk"])
     free, memory = parts.pop("free_mib"), found["memory"]
     listed = ", ".join(f"{name[:-4]} {size(mib)}" for name, mib in parts.items() if mib is not None)
     console.print(f"disk: {listed} or more; free {size(free)}")
     room = "" if memory["free_mib"] is None else f"; free {size(memory['free_mib'])}"
-    console.print(f"memory: up to {size(memory['run_mib'])} a run{room}")
+    if counted:
+        console.print(f"memory: up to {size(memory['run_mib'])} a run{room}")
     warnings = {
         f"not timed and not counted: {', '.join(found['unknown'])}": found["unknown"],
-        "stopped: the same command goes on timing from here": found["stopped"],
+        "timing was stopped: the same command goes on from here": found["stopped"],
         "the disk is too small": sum(mib or 0 for mib in parts.values()) > free,
         f"memory is short for {jobs} jobs at once; snakemake --cores N starts fewer": room
         and memory["run_mib"] * jobs > memory["free_mib"],
