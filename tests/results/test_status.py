@@ -20,7 +20,11 @@ def test_the_plan_says_how_many_seeds_its_cells_have_and_what_a_verdict_takes(ma
     found = status.of_plan(reading.load(PARAMS), plan)
     assert found["seeds"] == {3: 2}  # Class-IL and Task-IL
     status.show(found)
-    assert "cells by seeds: 2 with 3" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "cells by seeds: 2 with 3" in said
+    assert "split-cifar10.er.500.s{0,1,2} " in said
+    status.show(found, runs=False)
+    assert "split-cifar10.er" not in capsys.readouterr().out
 
 
 def test_the_seeds_that_agreement_takes_are_those_of_the_statistics():

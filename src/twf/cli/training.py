@@ -84,7 +84,7 @@ def plan(
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    status.show(found)
+    status.show(found, runs=not forecast)
     if forecast:
         forecasting.show(found["forecast"])
 

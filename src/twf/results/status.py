@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections import Counter
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -152,22 +153,16 @@ def _sha256(path: Path, time: int, size: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def show(status: dict[str, Any]) -> None:
-    """Print `status` as a table."""
-    console = Console()
+def show(status: dict[str, Any], runs: bool = True) -> None:
+    """Print `status`; `runs` in a table, those that differ in their seed alone as one row."""
+    console = Console(width=None if sys.stdout.isatty() else 160)
     part = f", experiment {status['experiment']}" if status["experiment"] else ""
     console.print(f"[bold]{status['study']}[/bold]{part}: {escape(status['title'])}")
     for kind in ("data", "sources"):
         parts = [f"{name} {_coloured(state)}" for name, state in status[kind].items()]
         console.print(f"{kind}: {', '.join(parts)}")
-    table = Table()
-    table.add_column("run", no_wrap=True)  # names method, buffer, source and seed
-    table.add_column("hyperparameters")
-    table.add_column("status", no_wrap=True)
-    for name, run in status["runs"].items():
-        values = " ".join(f"{key}={value:g}" for key, value in run["hyperparameters"].items())
-        table.add_row(name, values, _coloured(run["status"]))
-    console.print(table)
+    if runs:
+        console.print(_runs(status["runs"]))
     counts = Counter(run["status"] for run in status["runs"].values())
     total = ", ".join(f"{count} {_coloured(state)}" for state, count in counts.items())
     cells = sum(len(cells) for cells in status["tables"].values())
@@ -184,6 +179,24 @@ def show(status: dict[str, Any]) -> None:
         )
     if set(counts) != {"done"}:
         console.print(f"next: snakemake --cores all {' '.join(status['targets'])}")
+
+
+def _runs(runs: dict[str, Any]) -> Table:
+    """Runs by name, as a shell takes it: `split-digits.er.50.s{0,1,2}`."""
+    seeds = defaultdict[tuple[str, str, str], list[str]](list)
+    for name, run in runs.items():
+        place, _, seed = name.rpartition(".s")  # it names method, buffer and source
+        values = " ".join(f"{key}={value:g}" for key, value in run["hyperparameters"].items())
+        seeds[place, values, run["status"]].append(seed)
+    table = Table()
+    table.add_column("run", no_wrap=True)
+    table.add_column("hyperparameters", overflow="fold")
+    table.add_column("status", no_wrap=True)
+    for (place, values, state), found in seeds.items():
+        numbers = ",".join(found)
+        name = f"{place}.s{{{numbers}}}" if len(found) > 1 else f"{place}.s{numbers}"
+        table.add_row(name, values, _coloured(state))
+    return table
 
 
 def _coloured(state: str) -> str:
