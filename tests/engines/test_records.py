@@ -138,7 +138,12 @@ def test_what_is_lacking_is_one_message(project: Path, monkeypatch: pytest.Monke
     put_record(project, TWF, lambda_fp=0.5)
     (project / "data/digits.safetensors").write_bytes(b"torn")
     monkeypatch.setenv("TWF_MIRROR", str(project / "nowhere"))
-    for words, named in (((REPORT,), "data/digits.safetensors"), ((), "TWF_MIRROR")):
+    wrong_study = "results/dmo/report.html"
+    for words, named in (
+        ((REPORT,), "data/digits.safetensors"),
+        ((), "TWF_MIRROR"),
+        ((wrong_study,), "no study 'dmo'"),
+    ):
         said = call(project, "snakemake", *words, "--dry-run", fails=True)
         assert said.count("error: ") == said.count(named) == 1
         assert "Traceback" not in said and "Exception" not in said

@@ -49,6 +49,7 @@ def unless_refused(function, *words):
 @cache
 def plan(name):
     """A study's plan, made on demand: its best hyperparameters may not have been found yet."""
+    or_end(PARAMS.named_study, name)
     return unless_refused(study.expand, PARAMS, name)
 
 
@@ -74,7 +75,7 @@ RETRIES = 0 if workflow.remote_exec else 2
 
 
 wildcard_constraints:
-    study="|".join(PARAMS.studies),
+    study="[^/]+",  # looked up, as the others are
     archive="[a-z0-9-]+",  # no rule before `fetch` looks it up
     data="[^/]+",
     source="[^/]+",
