@@ -27,17 +27,21 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[pipeline,report,remotes,dev]'
 	@touch $@
 
+# What an interrupted call leaves a user to know, under Snakemake's errors.
+MAKE_STUDY = snakemake --cores $(CORES) $(1) || { echo "Not finished: the same command goes on from here." >&2; exit 1; }
+
 demo: setup ## The demo study: data, pretraining, runs, tables and a report, on two CPU cores
-	snakemake --cores $(CORES) results/demo/report.html
+	@echo "Runs write to logs/demo/runs/; Ctrl-C stops, and make demo goes on from there."
+	@$(call MAKE_STUDY,results/demo/report.html)
 	@echo "The report: results/demo/report.html   The tables: results/demo/tables/"
 
 reproduce: setup ## The paper's whole study (needs its data; see README)
-	snakemake --cores $(CORES) results/paper/report.html
+	@$(call MAKE_STUDY,results/paper/report.html)
 
 overnight: setup ## Real CIFAR at reduced scale: what git does not have of it, after a forecast, and the report
-	snakemake --cores $(CORES) results/overnight-search/tables/best-hyperparameters.yaml
+	@$(call MAKE_STUDY,results/overnight-search/tables/best-hyperparameters.yaml)
 	twf plan overnight --forecast
-	snakemake --cores $(CORES) results/overnight/report.html
+	@$(call MAKE_STUDY,results/overnight/report.html)
 
 pull: setup ## A study's data, checkpoints and results from the DVC remote; make pull STUDY=demo
 	twf pull $(STUDY)
