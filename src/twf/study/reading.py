@@ -57,7 +57,8 @@ def parse(text: str, path: Path) -> Params:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     except yaml.YAMLError as error:
-        raise UserError(f"{path} is not valid YAML: {error}") from None
+        where = str(error).replace('in "<unicode string>"', f"in {path}")
+        raise UserError(f"{path} is not valid YAML: {where}") from None
     return check(values, str(path))
 
 

@@ -29,6 +29,10 @@ from twf.study.params import Params
 LOCKS = Path(".snakemake/locks")
 OF_STUDIES = ("logs", "results", "states")  # folders with a folder for each study
 MADE = (*OF_STUDIES, "archives", "checkpoints", "data")
+AT_WORK = (
+    "Snakemake is at work in this folder, or was killed: wait for it, or say `snakemake --unlock` "
+    "if none runs"
+)
 IDLE = 3600.0  # seconds after which a partial file is not being written by another machine
 
 
@@ -80,10 +84,7 @@ def remove(items: list[Item]) -> None:
     Raises `UserError` where Snakemake is at work here, or the system refuses.
     """
     if is_locked():
-        raise UserError(
-            "Snakemake is at work in this folder, or was killed: wait for it, or say `snakemake "
-            "--unlock` if none runs"
-        )
+        raise UserError(AT_WORK)
     for path in (item.path for item in items):
         with _unless_held(path) as free, files.writing(path):
             if free and path.is_dir():
@@ -107,7 +108,7 @@ def show(items: list[Item], removed: bool) -> None:
     word = "removed" if removed else "would be removed"
     print(f"{word}: {len(items)} items, {sizes.total():,} bytes{f' ({parts})' if parts else ''}")
     if items and not removed:
-        print("next: the same with --yes")
+        print(AT_WORK if is_locked() else "next: the same with --yes")
 
 
 def _records(scope: Scope) -> Iterator[Path]:
