@@ -23,6 +23,7 @@ PARAMS = reading.load(PROJECT / "params.yaml")
 # the studies whose records are committed: DVC keeps no file that git has
 IN_GIT = ("measured", "overnight", "overnight-search")
 STUDIES = [name for name in PARAMS.studies if name not in IN_GIT]
+FROM_GIT = "overnight"  # whose report DVC makes of those records
 
 
 def test_each_archive_of_the_registry_has_a_stage():
@@ -59,7 +60,7 @@ def test_each_source_has_a_stage_that_depends_on_its_input() -> None:
 
 def test_each_study_has_a_stage_for_its_report() -> None:
     names = STAGES["report"]["matrix"]["study"]
-    assert set(names) == set(STUDIES), "mend stages.report.matrix.study in dvc.yaml"
+    assert set(names) == {*STUDIES, FROM_GIT}, "mend stages.report.matrix.study in dvc.yaml"
 
 
 def test_the_report_stage_keeps_all_that_is_made_of_records() -> None:
@@ -95,6 +96,14 @@ def test_each_study_has_a_stage_for_its_runs_that_depends_on_their_inputs(name: 
         f"results/{name}/runs",
         str(files.runs_file(name)),
     ]
+
+
+def test_dvc_keeps_what_is_made_of_records_that_git_has_and_not_the_records() -> None:
+    stage = STAGES[f"runs-{FROM_GIT}"]
+    best = PARAMS.studies[FROM_GIT].best_hyperparameters
+    assert stage["deps"] == [best, str(files.record_file(FROM_GIT, "x").parent)]
+    assert stage["params"][-1] == f"studies.{FROM_GIT}"
+    assert [next(iter(out)) for out in stage["outs"]] == [str(files.runs_file(FROM_GIT))]
 
 
 def test_git_has_the_records_of_what_was_measured_and_no_other_results(tmp_path: Path) -> None:
