@@ -101,6 +101,21 @@ def key_of(table: Table, cell: Cell) -> CellKey:
     )
 
 
+def beside(plan: Plan, table: Table) -> list[Published | None]:
+    """The paper's number for each of a table's cells, None where it prints none.
+
+    Table 4's for its variants, and that of the method as it is for others; not from scratch.
+    """
+    numbers = {cell.key: cell for cell in published()}
+    found = []
+    for cell in table.cells:
+        key = key_of(table, cell)
+        of = key if key.variant in PUBLISHED_VARIANTS else key._replace(variant=None)
+        pretrained = all(plan.runs[run].pretrained for run in cell.runs.values())
+        found.append(numbers.get(of) if pretrained else None)
+    return found
+
+
 def planned(plan: Plan) -> dict[CellKey, dict[int, str]]:
     """The runs of each cell of a study by seed, whichever of its experiments asks for them.
 

@@ -17,7 +17,7 @@ from twf.files import table_file
 from twf.learning.evaluation import metrics
 from twf.results import output, search, statistics
 from twf.results.output import PROTOCOL_TITLES, Row, number
-from twf.results.published import PUBLISHED_VARIANTS, key_of, published
+from twf.results.published import beside, key_of
 from twf.results.runs import Runs
 from twf.study import Cell, SearchCell, Table
 from twf.study.methods import METHODS
@@ -80,19 +80,14 @@ def cells(runs: Runs, table: Table) -> list[Row]:
 
     Raises `UserError` where the published numbers are missing.
     """
-    numbers = {cell.key: cell for cell in published()}
     untuned = search.untuned(runs)
     long = []
-    for cell in table.cells:
+    for cell, printed in zip(table.cells, beside(runs.plan, table), strict=True):
         key = key_of(table, cell)
         row = {"table": table.name, **key._asdict(), **measured(runs, cell.runs, cell.protocol)}
         row["source"] = table.source
         row["untuned"] = untuned.get(key)
-        # Table 4's for its variants, and Tables 1-3's for others
-        printed = numbers.get(
-            key if key.variant in PUBLISHED_VARIANTS else key._replace(variant=None)
-        )
-        if printed and all(runs.plan.runs[run].pretrained for run in cell.runs.values()):
+        if printed:
             row |= {"published_faa": printed.faa, "published_ff": printed.ff}
         long.append(output.complete(row, SCHEMA))
     return long

@@ -109,6 +109,7 @@ def test_final_counts_what_diverged_and_shows_a_cell_that_only_diverged(make_pla
         ("ER, all", 500, 2, 65.0, 60.0, 70.0, 1),
         ("ER, bold", None, 0, None, None, None, 1),
     ]
+    assert values(frame, "buffer", "paper") == [(500, 67.24), (None, None)]
 
 
 @pytest.fixture

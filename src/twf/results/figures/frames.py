@@ -17,6 +17,7 @@ import pandas as pd
 
 from twf.learning.evaluation import metrics
 from twf.results import statistics
+from twf.results.published import beside
 from twf.results.record import PROBED
 from twf.results.runs import Outcome, Runs
 from twf.study import Cell, Table
@@ -25,7 +26,7 @@ from twf.study.methods import METHODS
 _PLACE = ["method", "variant", "label", "buffer", "protocol"]
 _SPREAD = ["n", "mean", "low", "high"]
 _WHOLE = {"buffer", "tasks", "trained", "evaluated", "n", "diverged", "task", "epoch"}
-_REAL = {"mean", "low", "high", "base", "share", "peak_memory_mib", "seconds"}
+_REAL = {"mean", "low", "high", "paper", "base", "share", "peak_memory_mib", "seconds"}
 
 
 def accuracy(runs: Runs, table: Table) -> pd.DataFrame:
@@ -70,15 +71,16 @@ def matrix(runs: Runs, table: Table) -> pd.DataFrame:
 def final(runs: Runs, table: Table) -> pd.DataFrame:
     """The final average accuracy of each cell, per cent, and how many of its runs diverged.
 
-    A cell whose runs all diverged has a row with n = 0.
+    A cell whose runs all diverged has a row with n = 0. `paper` is the paper's number.
     """
     long = []
-    for cell in table.cells:
+    for cell, printed in zip(table.cells, beside(runs.plan, table), strict=True):
         values = list(runs.faa(cell.runs, cell.protocol).values())
         diverged = runs.counts(cell.runs.values())["diverged"]
         if values or diverged:
-            long.append(_place(table, cell) | spread(values) | {"diverged": diverged})
-    return _frame(long, [*_PLACE, *_SPREAD, "diverged"])
+            of = {"diverged": diverged, "paper": printed and printed.faa}
+            long.append(_place(table, cell) | spread(values) | of)
+    return _frame(long, [*_PLACE, *_SPREAD, "diverged", "paper"])
 
 
 def fidelity(runs: Runs, table: Table) -> pd.DataFrame:

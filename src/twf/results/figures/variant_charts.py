@@ -41,13 +41,13 @@ def final(frame: pd.DataFrame) -> Figure:
         panel.set(xlabel=f"final average {ACCURACY}", title=PROTOCOL_TITLES[protocol])
         panel.tick_params(axis="y", length=0)
         panel.grid(axis="x")
-    if sizes:
+    if sizes or frame["paper"].notna().any():
         style.legend(figure, 4)
     return figure
 
 
 def _bar(panel: Axes, row: dict[Any, Any], y: float, height: float, look: dict[str, Any]) -> None:
-    """A bar with its whisker and its value; a word where all runs diverged."""
+    """A bar with its whisker, its value and the paper's; a word where all runs diverged."""
     end, text = 0.0, "diverged"
     if row["n"]:
         panel.barh(y, row["mean"], height * 0.9, edgecolor="#333333", linewidth=0.5, **look)
@@ -57,6 +57,10 @@ def _bar(panel: Axes, row: dict[Any, Any], y: float, height: float, look: dict[s
     if not pd.isna(row["low"]):
         panel.plot([row["low"], row["high"]], [y, y], color=style.BLACK, linewidth=1)
         end = row["high"]
+    if not pd.isna(row["paper"]):
+        paper: Any = {"color": style.VERMILION, "linestyle": "none", "label": "the paper's number"}
+        panel.plot(row["paper"], y, marker="D", markersize=3, fillstyle="none", **paper)
+        end = max(end, row["paper"])
     style.note(panel, text, (end, y))
 
 
