@@ -36,7 +36,7 @@ def final(frame: pd.DataFrame) -> Figure:
             for i, row in enumerate(group.fillna({"buffer": 0}).to_dict("records")):
                 offset = (i - (len(group) - 1) / 2) * 0.8 / len(group)
                 _bar(panel, row, labels.index(label) + offset, 0.8 / bars, looks[row["buffer"]])
-        panel.set(xlim=(0, 118), xticks=range(0, 101, 20), yticks=range(len(labels)))
+        panel.set(xlim=(0, 125), xticks=range(0, 101, 20), yticks=range(len(labels)))
         panel.set(yticklabels=labels, ylim=(len(labels) - 0.4, -0.6))
         panel.set(xlabel=f"final average {ACCURACY}", title=PROTOCOL_TITLES[protocol])
         panel.tick_params(axis="y", length=0)
@@ -58,9 +58,13 @@ def _bar(panel: Axes, row: dict[Any, Any], y: float, height: float, look: dict[s
         panel.plot([row["low"], row["high"]], [y, y], color=style.BLACK, linewidth=1)
         end = row["high"]
     if not pd.isna(row["paper"]):
-        paper: Any = {"color": style.VERMILION, "linestyle": "none", "label": "the paper's number"}
+        paper: Any = {
+            "color": style.VERMILION,
+            "linestyle": "none",
+            "label": "the paper (in parentheses)",
+        }
         panel.plot(row["paper"], y, marker="D", markersize=3, fillstyle="none", **paper)
-        end = max(end, row["paper"])
+        end, text = max(end, row["paper"]), f"{text} ({row['paper']:.1f})"
     style.note(panel, text, (end, y))
 
 
