@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 from project import PROJECT
 
+from twf.files import table_file
+from twf.results import tables
+from twf.results.figures.kinds import KINDS
+from twf.results.runs import Runs
+from twf.study import expand, reading
 from twf.study.choices import CHOICES
 from twf.study.methods import METHODS
 from twf.study.switches import SWITCHES
@@ -38,6 +44,25 @@ def test_relative_links_point_to_files_and_headings(page):
         assert target.exists(), f"{page.relative_to(PROJECT)} links to {link}"
         if anchor:
             assert anchor in anchors(target), f"{page.relative_to(PROJECT)} links to {link}"
+
+
+def test_the_measured_table_and_figure_are_those_of_the_records_in_git(tmp_path, monkeypatch):
+    tracked = subprocess.run(
+        ["git", "ls-files", "results"], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    for path in tracked.stdout.split():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).symlink_to(PROJECT / path)
+    monkeypatch.chdir(tmp_path)
+    plan = expand(reading.load(PROJECT / "params.yaml"), "overnight")
+    table, runs = plan.tables["main.split-cifar10"], Runs.of_records(plan, plan.runs)
+    tables.write(runs, table)
+    made = table_file(plan.study, table.name, "md").read_text()
+    readme = (PROJECT / "README.md").read_text(encoding="utf-8")
+    assert "".join(re.findall(r"^\|.*\n", made, flags=re.M)) in readme
+    drawn = (PROJECT / "docs" / "overnight.svg").read_text(encoding="utf-8")
+    for row in KINDS["final"].frame(runs, table).to_dict("records"):
+        assert f">{row['mean']:.1f} ({row['paper']:.1f})<" in drawn, row
 
 
 @pytest.mark.parametrize("name", METHODS)
