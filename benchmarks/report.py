@@ -12,7 +12,6 @@ from rich.table import Table
 
 from benchmarks.timing import Row
 from twf.files import atomic
-from twf.jobs.provenance import code, environment
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -57,8 +56,8 @@ def _cell(value: object) -> str:
 def write(name: str, rows: list[Row], device: torch.device) -> Path:
     """Write rows, and what they were measured on, to `benchmarks/results/NAME.json`."""
     path = RESULTS / f"{name}.json"
-    about = environment(device) | {
-        "commit": code()["commit"],
+    about = device_and_versions(device) | {
+        "commit": code_origin()["commit"],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     with atomic(path) as partial:

@@ -180,11 +180,10 @@ def tiny_run() -> Callable[..., Run]:
     return make
 
 
-def tiny_set(name: str, classes: int) -> store.Dataset:
+def tiny_set(classes: int) -> store.Dataset:
     """Miniature data, as `twf.data.store.load` gives them."""
     arrays = split_pictures(classes)
     return store.Dataset(
-        name=name,
         classes=[str(i) for i in range(classes)],
         train_images=torch.from_numpy(arrays["x_train"]),
         train_labels=torch.from_numpy(arrays["y_train"]),
@@ -198,13 +197,13 @@ def tiny_set(name: str, classes: int) -> store.Dataset:
 @pytest.fixture
 def tiny_dataset() -> store.Dataset:
     """The miniature benchmark's data."""
-    return tiny_set("target", 4)
+    return tiny_set(4)
 
 
 @pytest.fixture
 def tiny_source() -> store.Dataset:
     """The miniature source's data."""
-    return tiny_set("origin", 3)
+    return tiny_set(3)
 
 
 @pytest.fixture

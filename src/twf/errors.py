@@ -1,4 +1,4 @@
-"""What a user is told: mistakes, of which an exception means that the user can mend it."""
+"""Errors and warnings for the user. `UserError` is one that the user can mend."""
 
 import functools
 import sys

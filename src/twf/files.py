@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import re
@@ -44,7 +45,6 @@ SEARCH = (  # every trial, the best of each cell, to read and as input of anothe
 )
 STATE = "states/{study}/{run}/state.safetensors"  # of an unfinished run; no output of a rule
 CALIBRATION = Path("states/calibration.json")  # what forecasts have timed on this machine
-LOG = "logs/{study}/{node}"
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
 COMPARISON_FORMATS = ("parquet", "csv", "md")  # of the claims too
@@ -73,7 +73,7 @@ figure_index = _path(f"{FIGURES}/index.csv")
 statement_file = _path(STATEMENT)
 model_card_file = _path(f"{MODEL_CARDS}/{{source}}.md")
 report_file = _path(REPORT)
-log_file = _path(LOG.format(study="{study}", node="runs/{run}.log"))  # of a run by Snakemake
+log_file = _path("logs/{study}/runs/{run}.log")  # of a run by Snakemake
 
 
 def search_files(study: str) -> tuple[Path, ...]:
@@ -166,6 +166,12 @@ def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)  # who waits for it takes it anew
         lock.release()
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file's content, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def tidy_safetensors(path: Path) -> None:

@@ -16,7 +16,7 @@ PARAMS = reading.load(PROJECT / "params.yaml")
 def test_a_subset_has_equally_many_images_of_each_class_and_their_labels():
     labels = torch.tensor([1, 0, 2, 1, 0, 2, 1])
     images = (labels * 10).to(torch.uint8)[:, None, None, None].expand(-1, 2, 2, 3)
-    data = Dataset("x", ["a", "b", "c"], images, labels, images, labels, "", "")
+    data = Dataset(["a", "b", "c"], images, labels, images, labels, "", "")
     some = parity.subset(data, train=2, test=1)
     assert some.train_labels.bincount().tolist() == [2, 2, 2]
     assert some.test_labels.bincount().tolist() == [1, 1, 1]

@@ -61,7 +61,6 @@ def test_what_is_saved_is_loaded(tmp_path, arrays, mirrored):
         arrays = replace(arrays, train=mirror)
     save(path, "toy", arrays)
     dataset = load(path)
-    assert dataset.name == "toy"
     assert dataset.classes == arrays.classes
     by_any_reader = load_file(path)
     assert set(by_any_reader) == {"train_images", "train_labels", "test_images", "test_labels"}

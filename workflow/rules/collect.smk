@@ -10,6 +10,6 @@ rule collect:
     conda:
         "../../environment.yml"
     params:
-        runs=lambda w: planned(w.study, plan(w.study).runs),
+        runs=lambda w: hash_of_runs(w.study, plan(w.study).runs),
     shell:
         "twf collect {wildcards.study} > {log} 2>&1"

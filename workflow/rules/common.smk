@@ -120,16 +120,11 @@ def require_network(name):
 
 
 def run_of(wildcards):
-    place = f"study {wildcards.study}"
-    remedy = f"`twf plan {wildcards.study}` lists its runs"
-    runs = plan(wildcards.study).runs
-    return unless_refused(lookup, "run", runs, wildcards.run, place, remedy)
+    return unless_refused(plan(wildcards.study).named_run, wildcards.run)
 
 
 def table_of(wildcards):
-    place = f"study {wildcards.study}"
-    tables = plan(wildcards.study).tables
-    return unless_refused(lookup, "table", tables, wildcards.table, place)
+    return unless_refused(plan(wildcards.study).named_table, wildcards.table)
 
 
 def data_of(wildcards):
@@ -138,8 +133,7 @@ def data_of(wildcards):
 
 
 def source_of(wildcards):
-    place = "params.yaml"
-    return unless_refused(lookup, "source", PARAMS.sources, wildcards.source, place)
+    return unless_refused(PARAMS.named_source, wildcards.source)
 
 
 def records_of(wildcards):
@@ -215,12 +209,12 @@ def digest(*parts):
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
-def planned(name, runs):
+def hash_of_runs(name, runs):
     """A hash of what the plan says of some runs: what is made of their records is of a plan."""
     return digest(*(plan(name).runs[run].parameters for run in runs))
 
 
-def described(name):
+def hash_of_statement(name):
     """A hash of what the statement says of params.yaml beside its inputs."""
     streams = {run.benchmark for run in plan(name).runs.values()}
     parts = [PARAMS.studies[name], *(PARAMS.benchmarks[s] for s in sorted(streams))]
@@ -232,7 +226,7 @@ def run_input(wildcards):
     run = run_of(wildcards)
     data = [name for name in (run.data, run.source_data) if name is not None]
     made_from = [*map(prepared, data), str(files.checkpoint_file(run.source))]
-    inputs = RECORDS.inputs(run, made_from)
+    inputs = RECORDS.decide(run, made_from)
     if RECORDS.makes(run):
         for name in data:
             or_end(require_data, name)

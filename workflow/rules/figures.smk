@@ -1,6 +1,7 @@
 rule figures:
     input:
-        files.RUNS,
+        runs=files.RUNS,
+        published=local(str(files.PUBLISHED)),
     output:
         report(
             directory(files.FIGURES),

@@ -25,7 +25,7 @@ rule describe:
     conda:
         "../../environment.yml"
     params:
-        described=lambda w: described(w.study),
+        described=lambda w: hash_of_statement(w.study),
     shell:
         "twf describe {wildcards.study} > {log} 2>&1"
 

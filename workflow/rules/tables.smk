@@ -17,8 +17,8 @@ rule table:
     conda:
         "../../environment.yml"
     params:
-        table=lambda w: digest(table_of(w)),
-        runs=lambda w: planned(w.study, plan(w.study).runs_of(table_of(w))),
+        table=lambda w: digest(table_of(w), plan(w.study).note or ""),
+        runs=lambda w: hash_of_runs(w.study, plan(w.study).runs_of(table_of(w))),
     shell:
         "twf table {wildcards.study} {wildcards.table} > {log} 2>&1"
 
@@ -42,7 +42,7 @@ rule search:
         "../../environment.yml"
     params:
         cells=lambda w: digest(*plan(w.study).search),
-        runs=lambda w: planned(w.study, plan(w.study).runs_of_searches()),
+        runs=lambda w: hash_of_runs(w.study, plan(w.study).runs_of_searches()),
     shell:
         "twf search {wildcards.study} > {log} 2>&1"
 

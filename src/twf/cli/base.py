@@ -52,9 +52,6 @@ AttemptOption = Annotated[
     # Snakemake's, which would try a user's mistake again; 0 by hand
     int, typer.Option(min=0, hidden=True)
 ]
-ArchiveArgument = Annotated[
-    str, typer.Argument(help="An archive, as `twf data list` names it, for example cifar10.")
-]
 SourceArgument = Annotated[
     str, typer.Argument(help="A source of params.yaml, for example cifar100.")
 ]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from twf import files
-from twf.cli.base import ArchiveArgument, ParamsFile, app
+from twf.cli.base import ParamsFile, app
 from twf.errors import UserError, lookup
 from twf.study import expand, reading
 from twf.study.params import Dataset
@@ -31,7 +31,9 @@ def data_list() -> None:
 
 
 @data_app.command("show")
-def data_show(name: ArchiveArgument) -> None:
+def data_show(
+    name: Annotated[str, typer.Argument(help="An archive, as `twf data list` names it.")],
+) -> None:
     """Show an archive's files, checksums, addresses, licence and citation.
 
     Next: `twf data fetch NAME`.

@@ -86,7 +86,8 @@ def track_sync(
 @app.command()
 def doctor(
     study: Annotated[
-        str | None, typer.Argument(help="The study that there is to be room for; or the default.")
+        str | None,
+        typer.Argument(help="The study whose disk space is checked. Default: that of params.yaml."),
     ] = None,
     params: ParamsFile = files.PARAMS,
 ) -> None:
@@ -107,12 +108,12 @@ def doctor(
 @app.command()
 def clean(
     study: Annotated[
-        str | None, typer.Argument(help="One study; all, and what none has any more, where none.")
+        str | None, typer.Argument(help="One study. Default: all, and what no study has any more.")
     ] = None,
     params: ParamsFile = files.PARAMS,
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="One of those below; may be repeated. All but archives where none."),
+        typer.Option(help="One of those below; may be repeated. Default: all but archives."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove it.")] = False,
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from twf import files
 from twf.cli.base import ParamsFile, StudyArgument, ThreadsOption, app, plan_of
-from twf.errors import UserError, lookup
+from twf.errors import UserError
 from twf.gpus import cpu
 from twf.study import expand, reading
 
@@ -44,7 +44,7 @@ def table(
     study: StudyArgument,
     table: Annotated[
         str | None,
-        typer.Argument(help="EXPERIMENT.BENCHMARK, like main.split-digits; all where none."),
+        typer.Argument(help="EXPERIMENT.BENCHMARK, like main.split-digits. Default: all of them."),
     ] = None,
     params: ParamsFile = files.PARAMS,
 ) -> None:
@@ -58,7 +58,7 @@ def table(
 
     planned = plan_of(params, study)
     if table is not None:
-        one = lookup("table", planned.tables, table, f"study {study}")
+        one = planned.named_table(table)
         tables.write(Runs.of_records(planned, planned.runs_of(one)), one)
         return
     runs = Runs.collected(planned)

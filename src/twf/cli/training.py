@@ -26,7 +26,7 @@ from twf.cli.base import (
     app,
 )
 from twf.engines import environment
-from twf.errors import GpuError, UserError, lookup
+from twf.errors import GpuError, UserError
 from twf.gpus import visible
 from twf.gpus.devices import device_for, watched
 from twf.study import expand, reading
@@ -57,7 +57,8 @@ def plan(
     """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
     `done`: a record with these parameters is there. `stale`: it has other ones, or is of another
-    checkpoint or other data than are there. `to do`: no record.
+    checkpoint or other data than are there. `unreadable`: it is damaged, or of another version;
+    delete it. `to do`: no record.
 
     Next: `snakemake --cores all results/STUDY/report.html` does what remains.
 
@@ -177,25 +178,25 @@ def run(
     from twf.jobs.run import execute
 
     loaded = reading.load(params)
-    listed = f"`twf plan {study}` lists its runs"
-    planned = lookup("run", expand(loaded, study).runs, run, f"study {study}", listed)
+    planned = expand(loaded, study).named_run(run)
     with resumable(study, run, attempt) as tried, watched():
         on = device_for(device, threads, loaded.gpu_slots, deterministic, tried)
         execute(loaded, planned, on, save_every, execution)
 
 
 @contextlib.contextmanager
-def resumable(study: str, name: str, attempt: int) -> Iterator[Path]:
-    """Say so where work was stopped and saved, and do not repeat what only a user can mend.
+def resumable(group: str, name: str, attempt: int) -> Iterator[Path]:
+    """Train one thing: a run of the study `group`, or a source's network where it is `pretrain`.
 
-    Snakemake tries a failed job again, whatever the reason; a later attempt ends with the message
-    of the first where that was a mistake. What failed on a GPU is tried again on another one: the
-    path that is yielded is the file in which attempts note the GPUs they take (see `device_for`).
-    Both files lie beside the saved state; the first attempt removes those of an earlier call.
+    Says so where it was stopped and saved, and does not repeat what only a user can mend: Snakemake
+    tries a failed job again, whatever the reason; a later attempt ends with the message of the
+    first where that was a mistake. What failed on a GPU is tried again on another one: yields the
+    file in which attempts note the GPUs they take (see `device_for`). Both files lie beside the
+    saved state; the first attempt removes those of an earlier call.
     """
     from twf.jobs.resume import STATUS, Stopped
 
-    refused = files.state_file(study, name).with_name("refused.txt")
+    refused = files.state_file(group, name).with_name("refused.txt")
     tried = refused.with_name("gpus.txt")
     if attempt > 1 and refused.exists():
         raise UserError(f"{refused.read_text()} (not tried again)")

@@ -84,7 +84,6 @@ class DataArrays:
 class Dataset:
     """A prepared data set: images uint8 [N, H, W, 3] and labels int64 [N], memory-mapped."""
 
-    name: str
     classes: list[str]
     train_images: Tensor
     train_labels: Tensor
@@ -149,7 +148,6 @@ def load(path: Path) -> Dataset:
                     f"{path} has data version {version}, this code reads {VERSION}; {remedy}"
                 )
             return Dataset(
-                name=metadata["name"],
                 classes=json.loads(metadata["classes"]),
                 train_images=file.get_tensor("train_images"),
                 train_labels=file.get_tensor("train_labels"),

@@ -25,12 +25,13 @@ class Records:
         self.files: set[str] = set()  # that decided which runs are made
         self.why: dict[str, str] = {}  # records that are made -> ": " and what is not as planned
 
-    def inputs(self, run: Run, made_from: list[str]) -> list[str]:
-        """What a run is made from, as far as Snakemake is to mind it.
+    def decide(self, run: Run, made_from: list[str]) -> list[str]:
+        """Decide whether Snakemake makes a run. Gives the inputs that it is to compare with.
 
-        A record that is missing or not the plan's is forced. One that is the plan's is not made
-        again because its inputs are newer, or have still to be made for other runs; as ever it is
-        if its inputs are made again, or if a user forces it.
+        A record that is missing or stale is forced. One that is as planned is kept, also where an
+        input is newer or missing, unless an input is made again or a user forces it. One that
+        cannot be read is left to Snakemake, which takes it for done. Snakemake's notes of another
+        record are deleted, so that it does not go by them.
         """
         from snakemake.io import IOFile, ancient
 
@@ -56,7 +57,7 @@ class Records:
         return [ancient(path) if Path(path).stat().st_mtime > made else path for path in made_from]
 
     def makes(self, run: Run) -> bool:
-        """Whether a run is made because its record, which `inputs` has looked at, asks for it."""
+        """Whether a run is made because its record, after `decide`, asks for it."""
         return str(files.record_file(run.study, run.id)) in self.why
 
     def came_from_elsewhere(self, path: Path) -> bool:

@@ -243,7 +243,7 @@ def random_images(count: int, side: int) -> Tensor:
 def random_dataset(classes: int, count: int, side: int) -> Dataset:
     """Random images to train on, which are those to test on too."""
     images, labels = random_images(count, side), torch.arange(count) % classes
-    return Dataset("random", [""] * classes, images, labels, images, labels, "", "")
+    return Dataset([""] * classes, images, labels, images, labels, "", "")
 
 
 def method_of(

@@ -14,7 +14,7 @@ from safetensors.torch import save as serialized
 from torch import Tensor
 
 from twf.errors import UserError
-from twf.files import atomic, tidy_safetensors
+from twf.files import atomic, sha256, tidy_safetensors
 from twf.learning.models.resnet import ResNet
 from twf.study.params import Network
 
@@ -70,7 +70,7 @@ def load(path: Path, network: Network) -> Checkpoint:
             f"{path} holds a {about['network']}, params.yaml asks for {network.model_dump()}; "
             f"{remedy}"
         )
-    return Checkpoint(tensors, about, hashlib.sha256(path.read_bytes()).hexdigest())
+    return Checkpoint(tensors, about, sha256(path))
 
 
 def about(path: Path) -> dict[str, Any] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,10 @@ import torch
 
 from twf import files
 from twf.data import store
-from twf.errors import UserError, lookup
+from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.jobs.code import PRETRAINING
-from twf.jobs.provenance import code, environment
+from twf.jobs.provenance import code_origin, device_and_versions
 from twf.jobs.resume import keeping
 from twf.jobs.weights import read_network
 from twf.learning.augmentation import Augment
@@ -25,7 +24,7 @@ from twf.learning.precision import set_precision
 from twf.learning.pretraining import DivergedError, supervised, train
 from twf.learning.step import executed
 from twf.progress import progress
-from twf.study.params import Params, Source
+from twf.study.params import Params
 
 
 def pretrain(
@@ -40,7 +39,7 @@ def pretrain(
     Training goes on from its state, saved every `save_every` seconds. Raises `UserError` and
     `Stopped` as `twf.jobs.run.execute` does.
     """
-    source = _named(params, name)
+    source = params.named_source(name)
     if source.weights is not None:
         import_weights(params, name, Path(source.weights), device)
         return
@@ -57,11 +56,11 @@ def pretrain(
         "source": source.model_dump(),
         "augmentation": params.datasets[source.data].augmentation.model_dump(),
         "data": dataset.train_fingerprint,
-        "code": code(PRETRAINING)["method_hash"],
+        "code": code_origin(PRETRAINING)["method_hash"],
         "device": device.type,
         "execution": execution,
         "precision": precision,
-    } | environment(device)["versions"]
+    } | device_and_versions(device)["versions"]
     method = supervised(source, params.datasets[source.data], device)
     network = method.learner.network
     with keeping(files.state_file("pretrain", name), guard, save_every) as keeper:
@@ -82,8 +81,8 @@ def pretrain(
             "precision": precision,
             "test_accuracy": _test_accuracy(params, source.data, network, dataset, device),
             "seconds": keeper.seconds,
-            "code": code(PRETRAINING),
-            **environment(device),
+            "code": code_origin(PRETRAINING),
+            **device_and_versions(device),
         }
         checkpoints.save(files.checkpoint_file(name), network, about)
         keeper.forget()
@@ -97,20 +96,18 @@ def import_weights(params: Params, name: str, file: Path, device: torch.device) 
     same file gives the same checkpoint everywhere. Raises `UserError` where the weights do not fit
     the source's network or its classes.
     """
-    source = _named(params, name)
+    source = params.named_source(name)
     output = files.checkpoint_file(name)
     classes = None if source.data is None else params.datasets[source.data].classes
     network = read_network(file, source.network, classes).to(device)
-    with file.open("rb") as content:
-        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
     about: dict[str, Any] = {
         "network": source.network.model_dump(),
         "data": source.data,
         "test_accuracy": None,
-        "code": code(PRETRAINING),
+        "code": code_origin(PRETRAINING),
     }
     own = checkpoints.about(file)
-    about = (own or about) | {"weights": file.name, "weights_sha256": sha256}
+    about = (own or about) | {"weights": file.name, "weights_sha256": files.sha256(file)}
     if source.data is None:
         said = f"accuracy not measured: sources.{name} names no data"
     elif not (data := files.data_file(source.data)).exists():
@@ -136,7 +133,7 @@ def export_weights(params: Params, name: str, file: Path, device: torch.device) 
     is that of the rounded weights. Raises `UserError` where the source's data are not prepared, or
     a weight is beyond the range of half precision.
     """
-    source = _named(params, name)
+    source = params.named_source(name)
     if file.suffix != ".safetensors":
         raise UserError(f"{file} would be a safetensors file; let its name end so")
     if file.resolve() == files.checkpoint_file(name).resolve():
@@ -160,10 +157,6 @@ def export_weights(params: Params, name: str, file: Path, device: torch.device) 
     size = file.stat().st_size / 2**20
     accuracy_said = "" if source.data is None else f", {about['test_accuracy']:.2f} % right"
     print(f"{file}: {size:.1f} MiB{accuracy_said}")
-
-
-def _named(params: Params, name: str) -> Source:
-    return lookup("source", params.sources, name, "params.yaml")
 
 
 def _test_accuracy(

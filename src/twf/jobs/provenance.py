@@ -19,7 +19,7 @@ from twf.jobs.code import code_hash
 DECIDE = ("src", "params.yaml", "pyproject.toml", "constraints.txt", "environment.yml")
 
 
-def environment(device: torch.device) -> dict[str, Any]:
+def device_and_versions(device: torch.device) -> dict[str, Any]:
     """The device's name, which GPU it is, and the versions of what computes."""
     cuda = device.type == "cuda"
     versions = {
@@ -44,7 +44,7 @@ def device_name(device: torch.device) -> str:
     return cpu.cpu_name(torch.get_num_threads())
 
 
-def code(*roots: str) -> dict[str, str | None]:
+def code_origin(*roots: str) -> dict[str, str | None]:
     """The package's version, the git commit it was run from, and the hash of what `roots` use."""
     return {"version": twf.__version__, "commit": commit(), "method_hash": code_hash(*roots)}
 

@@ -51,7 +51,7 @@ class Keeper:
         return self.spent + time.monotonic() - self._started
 
     def load(self) -> tuple[Any, Tensors] | None:
-        """What was saved last, as `flatten` gave it; None where nothing fit to go on from is."""
+        """What was saved last, as `flatten` gave it; None if there is no usable state."""
         try:
             with safe_open(self.path, framework="pt") as file:
                 metadata = file.metadata() or {}

@@ -17,7 +17,7 @@ from twf.data import store
 from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.jobs.code import LOOP, method_module
-from twf.jobs.provenance import code, device_name, environment
+from twf.jobs.provenance import code_origin, device_and_versions, device_name
 from twf.jobs.resume import keeping
 from twf.learning import loop, tasks
 from twf.learning.precision import set_precision
@@ -37,9 +37,9 @@ def execute(
 ) -> None:
     """Train, evaluate, and write the record.
 
-    The run's state is saved every `save_every` seconds and after each task. Where such a state is
-    there, the run goes on from it; where it was left by a process that was killed once it had
-    written the record, it is removed and nothing is done. Raises `UserError` where another process
+    The run's state is saved every `save_every` seconds and after each task; where there is one, the
+    run goes on from it. Where the record was written too, because the process was killed just then,
+    the state is removed and nothing is trained. Raises `UserError` where another process
     is at this run, and `twf.jobs.resume.Stopped` where SIGTERM or SIGINT ended it.
     """
     dataset = store.load(files.data_file(run.data))
@@ -54,22 +54,23 @@ def execute(
         dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
     _check_tasks(run, dataset)
     started = datetime.now(UTC)
-    made_in, made_by = environment(device), code(LOOP, method_module(run.method))
+    machine = device_and_versions(device)
+    made_by = code_origin(LOOP, method_module(run.method))
     origin = {
         "inputs": {
             "checkpoint_sha256": checkpoint.sha256,
             "train_fingerprint": dataset.train_fingerprint,
             "test_fingerprint": dataset.test_fingerprint,
         },
-        "versions": made_in["versions"],
+        "versions": machine["versions"],
         "execution": execution,
         "precision": set_precision(run.precision, device),
     }
-    code_used = made_by["method_hash"]
-    guard = origin | {"parameters": run.digest, "code": code_used, "device": device.type}
+    guard = origin | {"parameters": run.digest, "device": device.type}
+    guard["code"] = made_by["method_hash"]  # a commit that changes none of it keeps the state
     provenance = origin | {
         "code": made_by,
-        "gpu": made_in["gpu"],
+        "gpu": machine["gpu"],
         "deterministic": device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
     }
     if device.type == "cuda":
@@ -84,8 +85,17 @@ def execute(
             start_tracking(params.tracking, before) as tracker,
             progress(run.id, run.phases * run.epochs) as advance,
         ):
-            inputs_of_run = run, dataset, source, checkpoint.tensors, device
-            outcome = loop.train(*inputs_of_run, tracker, advance, keeper, execution)
+            outcome = loop.train(
+                run,
+                dataset,
+                source,
+                checkpoint.tensors,
+                device,
+                tracker,
+                advance,
+                keeper,
+                execution,
+            )
             measured = {"seconds": keeper.seconds, "peak_memory_mib": peak_memory_mib(device)}
             row = before | vars(outcome) | {"status": outcome.status} | measured
             keeper.wait()  # the record is then newer than the state

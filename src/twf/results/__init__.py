@@ -1,4 +1,4 @@
-"""From a run to tables and a report: everything here is a function of the runs' records.
+"""From runs' records to tables and a report: each mean and verdict is a function of these records.
 
 `load` gives a notebook a study's results.
 """

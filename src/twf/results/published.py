@@ -101,10 +101,10 @@ def key_of(table: Table, cell: Cell) -> CellKey:
     )
 
 
-def beside(plan: Plan, table: Table) -> list[Published | None]:
+def printed_for(plan: Plan, table: Table) -> list[Published | None]:
     """The paper's number for each of a table's cells, None where it prints none.
 
-    Table 4's for its variants, and that of the method as it is for others; not from scratch.
+    A variant of Table 4 has Table 4's, another the method's own; a run from random weights none.
     """
     numbers = {cell.key: cell for cell in published()}
     found = []

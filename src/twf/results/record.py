@@ -58,7 +58,7 @@ SCHEMA = pa.schema(
         ("device", pa.string()),
         ("host", pa.string()),
         ("digest", pa.string()),  # SHA-256 of the resolved parameters
-        ("provenance", pa.string()),  # JSON: parameters, code, inputs, versions
+        ("provenance", pa.string()),  # JSON: `jobs.run.execute` has its keys
     ],
     metadata={"twf_record_version": str(VERSION)},
 )

@@ -30,7 +30,8 @@ class Outcome:
     """A planned run and its record.
 
     It is `stale` where the record was made with other parameters than the plan's, and `missing`
-    where there is no record.
+    where there is no record. The record alone decides: `status.of_run`, which also looks at the
+    data and the checkpoint that are there now, calls more of them stale.
     """
 
     run: Run

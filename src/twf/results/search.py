@@ -84,8 +84,9 @@ def results(runs: Runs) -> list[CellResult]:
 def untuned(runs: Runs) -> dict[CellKey, str]:
     """The cells with a hyperparameter that the paper does not print and no search has chosen.
 
-    With the method's name and its. The search may be another study's, whose `best_hyperparameters`
-    this one takes, or its own, once it is complete and its best is what the cell has.
+    Each with the method's and the hyperparameter's name. The search may be another study's, whose
+    `best_hyperparameters` this one takes, or its own, once it is complete and its best is what the
+    cell has.
     """
     searched = {
         (r.cell.benchmark, r.cell.method, r.cell.buffer, r.cell.protocol): r for r in results(runs)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -28,6 +27,7 @@ SEEDS_FOR_AGREEMENT = 13
 
 SHOWN = 4  # changes that the reason of a stale run names
 
+State = Literal["done", "to do", "stale", "unreadable"]
 COLOURS = {"done": "green", "to do": "yellow", "stale": "red", "unreadable": "red"}
 
 
@@ -80,8 +80,8 @@ def _exists(path: Path) -> str:
     return "done" if path.exists() else "to do"
 
 
-def of_run(run: Run) -> tuple[str, str]:
-    """Whether a run is done, as one of `COLOURS`, and why it is not; empty where it is.
+def of_run(run: Run) -> tuple[State, str]:
+    """Whether a run is done, and why it is not; empty where it is.
 
     Its record alone decides, whoever put it there and whatever its time. It is stale where it was
     made with other parameters than the plan's, or from another checkpoint or other data than those
@@ -149,8 +149,7 @@ def _other_inputs(run: Run, made_from: Mapping[str, str]) -> list[Path]:
 @cache
 def _sha256(path: Path, time: int, size: int) -> str:
     """Of a file as it was at a time: the runs of a study share few checkpoints."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return files.sha256(path)
 
 
 def show(status: dict[str, Any], runs: bool = True) -> None:

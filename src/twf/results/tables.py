@@ -17,7 +17,7 @@ from twf.files import table_file
 from twf.learning.evaluation import metrics
 from twf.results import output, search, statistics
 from twf.results.output import PROTOCOL_TITLES, Row, number
-from twf.results.published import beside, key_of
+from twf.results.published import key_of, printed_for
 from twf.results.runs import Runs
 from twf.study import Cell, SearchCell, Table
 from twf.study.methods import METHODS
@@ -82,7 +82,7 @@ def cells(runs: Runs, table: Table) -> list[Row]:
     """
     untuned = search.untuned(runs)
     long = []
-    for cell, printed in zip(table.cells, beside(runs.plan, table), strict=True):
+    for cell, printed in zip(table.cells, printed_for(runs.plan, table), strict=True):
         key = key_of(table, cell)
         row = {"table": table.name, **key._asdict(), **measured(runs, cell.runs, cell.protocol)}
         row["source"] = table.source
@@ -190,12 +190,12 @@ def _entry(table: Table, cell: Cell, row: Row, best: str | None, span: int) -> E
     printed = "" if row["published_faa"] is None else number(row["published_faa"])
     return Entry(
         span,
-        shown,
-        forgetting(row[FORGETTING_COLUMN[table.forgetting]]),
-        ", ".join(remarks),
-        f"{printed} {forgetting(row['published_ff'])}".rstrip(),
-        is_best,
-        cell_name(cell),
+        accuracy=shown,
+        forgetting=in_parentheses(row[FORGETTING_COLUMN[table.forgetting]]),
+        remark=", ".join(remarks),
+        published=f"{printed} {in_parentheses(row['published_ff'])}".rstrip(),
+        best=is_best,
+        name=cell_name(cell),
     )
 
 
@@ -204,7 +204,7 @@ def _finished(row: Row) -> bool:
     return bool(row["n"] == row["n_planned"])
 
 
-def forgetting(value: float | None) -> str:
+def in_parentheses(value: float | None) -> str:
     """Forgetting as it stands behind an accuracy; nothing where there is none."""
     return "" if value is None else f"({value:.2f})"
 

@@ -342,6 +342,10 @@ class Params(Strict):
         """The study called `name`, or an error that says which there are."""
         return lookup("study", self.studies, name, "params.yaml")
 
+    def named_source(self, name: str) -> Source:
+        """The source called `name`, or an error that says which there are."""
+        return lookup("source", self.sources, name, "params.yaml")
+
     def benchmark(self, name: str, study: str) -> Benchmark:
         """A benchmark as a study has it."""
         scale = self.named_study(study).scale.get(name)

@@ -180,8 +180,17 @@ class Plan(Strict):
         needed |= {run.source_data for run in self.runs.values() if run.source_data is not None}
         return sorted(needed)
 
+    def named_run(self, name: str) -> Run:
+        """The run called `name`, or an error that says where they are listed."""
+        listed = f"`twf plan {self.study}` lists its runs"
+        return lookup("run", self.runs, name, f"study {self.study}", listed)
+
+    def named_table(self, name: str) -> Table:
+        """The table called `name`, or an error that says which there are."""
+        return lookup("table", self.tables, name, f"study {self.study}")
+
     def runs_of(self, table: Table) -> list[str]:
-        """The runs that a table is made of: its cells', and the trials that say if one is tuned."""
+        """The runs that a table is made of: its cells', and trials that say if a cell is tuned."""
         found = [run for cell in table.cells for run in cell.runs.values()]
         own = {(table.benchmark, cell.method, cell.buffer) for cell in table.cells}
         found += _trial_runs(
@@ -232,7 +241,7 @@ def expand(params: Params, study_name: str) -> Plan:
     experiment; it is probed where one of them asks for it. Its identifier says benchmark, method,
     buffer (0 where a rehearsal method has none), source where it is not the benchmark's own,
     variant where that changes something, `trial-` and a hash of the hyperparameters in a search,
-    `task-il` where it has Task-IL's hyperparameters and they differ from Class-IL's, and seed.
+    `task-il` where no earlier cell has the same run under Class-IL, and seed.
     """
     study = params.named_study(study_name)
     searched = load_best_hyperparameters(study.best_hyperparameters, study_name)
@@ -393,7 +402,7 @@ def _run(
         parts.append(f"from-{source}")
     if variant.fidelity or variant.hyperparameters or not variant.pretrained:
         parts.append(str(variant_name))
-    if protocol == "task-il":  # dropped by `expand` where Class-IL's run is the same
+    if protocol == "task-il":  # where no earlier cell has this run: see `expand`
         parts.append(protocol)
     data = params.datasets[benchmark.data]
     source_data: dict[str, Any] = {"source_data": None, "source_augmentation": None}

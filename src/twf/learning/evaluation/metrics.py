@@ -50,9 +50,15 @@ def learning_accuracy(accuracy: Matrix) -> float:
 
 def average_incremental_accuracy(accuracy: Matrix) -> float:
     """The mean over phases of the average accuracy on the tasks seen so far, in per cent."""
-    if len(accuracy) == 1:
-        return final_average_accuracy(accuracy)
-    return sum(sum(row[: t + 1]) / (t + 1) for t, row in enumerate(accuracy)) / len(accuracy)
+    averages = average_accuracies(accuracy)
+    return sum(averages) / len(averages)
+
+
+def average_accuracies(accuracy: Matrix) -> list[float]:
+    """After each phase, the average accuracy on the tasks seen so far, in per cent."""
+    if len(accuracy) == 1:  # Joint has seen all of them
+        return [final_average_accuracy(accuracy)]
+    return [sum(row[: t + 1]) / (t + 1) for t, row in enumerate(accuracy)]
 
 
 def backward_transfer(accuracy: Matrix) -> float | None:

@@ -7,7 +7,6 @@ the origin of the data and the study's records; what none of them says is shown 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections import Counter
@@ -20,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from twf.data import origin
 from twf.data.registry import ImagesEntry
-from twf.files import MODEL_CARDS, checkpoint_file, model_card_file
+from twf.files import MODEL_CARDS, checkpoint_file, model_card_file, sha256
 from twf.results import output
 from twf.results.documents.summary import NOT_RECORDED
 from twf.results.runs import Outcome, Runs
@@ -61,9 +60,7 @@ def read(source: str) -> Network:
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         return Network(source, f"{path} cannot be read ({error}): {remedy}")
     trained = [shape for name, shape in shapes.items() if not name.endswith(_BUFFERS)]
-    with path.open("rb") as content:
-        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-    return Network(source, None, sha256, sum(map(math.prod, trained)), classes, about)
+    return Network(source, None, sha256(path), sum(map(math.prod, trained)), classes, about)
 
 
 def write(params: Params, runs: Runs, networks: Iterable[Network]) -> None:

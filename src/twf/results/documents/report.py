@@ -123,6 +123,7 @@ def write(params: Params, runs: Runs) -> None:
         | {"Seconds": "number", "Device": ""},
         runs=report_runs.entries(runs, record.read_losses(plan.study)),
         choices=summary.choices(params, plan),
+        forgetting=tables.FORGETTING[params.fidelity["F8"]],
         provenance=summary.provenance(runs),
         descriptions=descriptions or [],
         downloads=[

@@ -11,7 +11,7 @@ import pandas as pd
 from twf.files import log_file
 from twf.learning.evaluation import metrics
 from twf.results.runs import Outcome, Runs
-from twf.results.tables import forgetting
+from twf.results.tables import in_parentheses
 from twf.study.params import PROTOCOLS, Protocol
 
 POINTS = 60  # of a loss curve: 2,000 runs have to fit into a page
@@ -67,7 +67,7 @@ def _result(outcome: Outcome, protocol: Protocol) -> str:
     """A run's FAA (FF), in per cent; a dash where it has not finished."""
     if outcome.status != "finished":
         return "—"
-    ff = forgetting(metrics.forgetting(outcome.accuracy(protocol)))
+    ff = in_parentheses(metrics.forgetting(outcome.accuracy(protocol)))
     return f"{outcome.faa(protocol):.2f} {ff}".rstrip()
 
 

@@ -17,7 +17,7 @@ import pandas as pd
 
 from twf.learning.evaluation import metrics
 from twf.results import statistics
-from twf.results.published import beside
+from twf.results.published import printed_for
 from twf.results.record import PROBED
 from twf.results.runs import Outcome, Runs
 from twf.study import Cell, Table
@@ -38,16 +38,10 @@ def accuracy(runs: Runs, table: Table) -> pd.DataFrame:
     for cell, place, outcomes in _cells(runs, table):
         matrices = [outcome.accuracy(cell.protocol) for outcome in outcomes]
         last = len(matrices[0][0])
-        curves = [_curve(matrix) for matrix in matrices]
+        curves = [metrics.average_accuracies(matrix) for matrix in matrices]
         for i, values in enumerate(zip(*curves, strict=True)):
             long.append(place | {"tasks": last - len(curves[0]) + i + 1} | spread(values))
     return _frame(long, [*_PLACE, "tasks", *_SPREAD])
-
-
-def _curve(matrix: metrics.Matrix) -> list[float]:
-    if len(matrix) == 1:
-        return [metrics.final_average_accuracy(matrix)]
-    return [sum(row[: t + 1]) / (t + 1) for t, row in enumerate(matrix)]
 
 
 def matrix(runs: Runs, table: Table) -> pd.DataFrame:
@@ -74,7 +68,7 @@ def final(runs: Runs, table: Table) -> pd.DataFrame:
     A cell whose runs all diverged has a row with n = 0. `paper` is the paper's number.
     """
     long = []
-    for cell, printed in zip(table.cells, beside(runs.plan, table), strict=True):
+    for cell, printed in zip(table.cells, printed_for(runs.plan, table), strict=True):
         values = list(runs.faa(cell.runs, cell.protocol).values())
         diverged = runs.counts(cell.runs.values())["diverged"]
         if values or diverged:

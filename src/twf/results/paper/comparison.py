@@ -200,7 +200,7 @@ def entry(row: Row) -> Texts:
     """A row as text, by the heading of each column."""
     terms = PUBLISHED_VARIANTS.get(row["variant"], "").split()  # cl=on fp=on aux=off
     on = [term.removesuffix("=on").upper() for term in terms if term.endswith("=on")]
-    beside = {name: tables.forgetting(row[name]) for name in ("published_ff", "ff_mean")}
+    beside = {name: tables.in_parentheses(row[name]) for name in ("published_ff", "ff_mean")}
     return {
         "Cell": METHODS[row["method"]].title + (f", {' + '.join(on)}" if on else ""),
         "Benchmark": f"{row['benchmark']} from {row['source']}",
