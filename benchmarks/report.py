@@ -12,6 +12,7 @@ from rich.table import Table
 
 from benchmarks.timing import Row
 from twf.files import atomic
+from twf.jobs.provenance import code_origin, device_and_versions
 
 RESULTS = Path(__file__).parent / "results"
 
