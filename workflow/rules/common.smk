@@ -39,11 +39,23 @@ workflow.configfiles.append(str(FROZEN.path))
 
 
 def unless_refused(function, *words):
-    """The function's result; a user's mistake ends the workflow before its first job."""
+    """The function's result; a user's mistake ends the workflow before its first job.
+
+    But in an input function, where Snakemake passes over it if the output is there, and else shows
+    a traceback: there `or_end` does it.
+    """
     try:
         return function(*words)
     except UserError as error:
         raise WorkflowError(str(error))
+
+
+def or_end(function, *words):
+    """The function's result; a user's mistake ends Snakemake at once."""
+    try:
+        return function(*words)
+    except UserError as error:
+        sys.exit(f"error: {error}")
 
 
 @cache
@@ -81,18 +93,6 @@ wildcard_constraints:
     source="[^/]+",
     run="[^/]+",
     table=r"[^/]+\.[^/]+",  # EXPERIMENT.BENCHMARK
-
-
-def or_end(function, *words):
-    """The function's result; a user's mistake ends Snakemake.
-
-    In an input function, a `WorkflowError` is passed over where the output is there, and else comes
-    with a traceback.
-    """
-    try:
-        return function(*words)
-    except UserError as error:
-        sys.exit(f"error: {error}")
 
 
 @cache

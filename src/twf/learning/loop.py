@@ -168,7 +168,7 @@ def train(
 
 
 def initial_logits(learner: Learner) -> Logits:
-    """The network before training, whatever the method predicts by; the benchmark's classes."""
+    """The network itself before training, also where the method predicts otherwise."""
     return lambda images: learner.network(images)[:, : learner.classes]
 
 
@@ -188,7 +188,7 @@ def make_learner(
     device: torch.device,
 ) -> Learner:
     """The network a run starts from: pretrained, with a fresh classifier that the seed sets."""
-    with seeded(run.seed, "network"):  # what stays where the run is not to be pretrained
+    with seeded(run.seed, "network"):  # a run from scratch keeps these weights
         pretrained = ResNet(run.network, len(weights["classifier.weight"]))
     network = deepcopy(pretrained)
     pretrained.load_state_dict(weights)
