@@ -12,7 +12,6 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import pytest
 import torch
 import yaml
 from commands import Twf, publish_nothing, succeed
+from hostile import Elements, Malicious
 from project import PROJECT
 
 from twf import files, study
@@ -79,16 +79,6 @@ def test_the_workflow_has_no_such_line() -> None:
 
 
 # Files that hold code
-
-
-class Malicious:
-    """A pickle of it calls `open(file, "w")`."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return open, (str(self.file), "w")
 
 
 def pickled(path: Path, trace: Path) -> None:
@@ -230,24 +220,6 @@ def test_a_name_that_no_file_may_have_is_refused(tiny_values: dict[str, Any], na
         assert "\x1b" not in str(caught.value)
 
 
-class Elements(HTMLParser):
-    """The elements and attributes of a page, and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.names: list[str] = []
-        self.attributes: list[str] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.append(tag)
-        self.attributes += [name for name, _ in attrs]
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_hostile_texts_pass_the_pipeline_as_texts(
     tiny_project: Path, tiny_values: dict[str, Any], twf: Twf
 ) -> None:
@@ -282,7 +254,7 @@ def test_hostile_texts_pass_the_pipeline_as_texts(
     page = Elements(files.report_file("tiny").read_text())
     assert page.names.count("script") == 1  # its own
     assert not {"img", "iframe", "object"} & set(page.names)
-    assert not [name for name in page.attributes if name.startswith("on")]
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert text.replace("\r", "\n") in page.text  # as HTML and Python read lines
     results = files.report_file("tiny").parent
     for path in (*results.rglob("*.md"), *results.rglob("*.svg")):

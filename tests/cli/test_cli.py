@@ -461,6 +461,23 @@ def test_planning_imports_no_torch(twf, tiny_inputs: Params):
     assert done.stderr.strip() == "set()"
 
 
+READERS = ["cifar", "cub200", "folders", "letters", "svhn", "textures", "tiny_imagenet"]
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        ["twf.data.prepare", *(f"twf.data.{name}" for name in READERS)],
+        ["twf.results.documents.statement"],
+        ["twf.tracking.sync"],
+    ],
+    ids=["preparing", "describing", "sending"],
+)
+def test_work_that_trains_nothing_imports_no_torch(modules):
+    code = f"import sys, {', '.join(modules)}; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_mistake_is_not_tried_again_and_is_once_mended(twf, tiny_inputs):
     """Snakemake repeats a failed job; the first attempt of a later call starts afresh."""
     aside = Path(TARGET).rename("aside")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -310,14 +310,6 @@ def test_every_method_survives_its_own_divergence(train, name, hyperparameters_o
 
 
 # Traces
-
-
-@pytest.fixture
-def float64() -> Iterator[None]:
-    """Double precision for what the test makes."""
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def traces(train: Train) -> dict[str, dict[str, dict[str, float]]]:

@@ -8,11 +8,11 @@ import hashlib
 import io
 import json
 import re
-from html.parser import HTMLParser
 from itertools import pairwise
 
 import pandas as pd
 import pytest
+from hostile import Elements
 from project import PROJECT
 
 from twf.errors import UserError
@@ -29,29 +29,6 @@ HOSTILE = (
     """=HYPERLINK("https://x")</script><script>alert(1)</script>"><img src=x onerror=alert(2)>"""
     """ `tick` | pipe [link](javascript:alert(3)) **bold** .. raw:: html $x$ --> &"""
 )
-
-
-class Elements(HTMLParser):
-    """Gathers the names and attributes of all elements, and all text but that of scripts."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.names: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        if self.names and self.names[-1] != "script":
-            self.text += data
-
-    def values(self, name: str) -> list[str]:
-        """All values of an attribute."""
-        return [value or "" for attribute, value in self.attributes if attribute == name]
 
 
 def make_report(runs: Runs) -> str:
