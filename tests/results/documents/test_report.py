@@ -31,9 +31,11 @@ HOSTILE = (
 )
 
 
-def make_report(runs: Runs) -> str:
-    """Make the report of what is there; the page."""
-    report.write(reading.load(PROJECT / PARAMS), runs)
+def make_report(runs: Runs, **switches: str) -> str:
+    """Make the report of what is there, with some switches of fidelity changed; the page."""
+    params = reading.load(PROJECT / PARAMS)
+    changed = params.model_copy(update={"fidelity": params.fidelity | switches})
+    report.write(changed, runs)
     return report_file("small").read_text()
 
 
@@ -317,6 +319,8 @@ def test_what_a_reader_must_know_of_a_studys_numbers_is_beside_them(make_plan, r
     runs = recorded(plan)
     page = make_report(runs)
     assert page.index("Toy data.") < page.index('id="summary"')
+    assert tables.FORGETTING["published"] in Elements(page).text
+    assert tables.FORGETTING["paper"] in Elements(make_report(runs, F8="paper")).text
     (table,) = plan.tables.values()
     tables.write(runs, table)
     for ending in ("md", "tex"):
