@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import csv
-import math
 import os
 import pickle
 import re
 import shlex
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +19,13 @@ import pytest
 import torch
 import yaml
 from commands import Twf, publish_nothing, succeed
+from hostile import Elements, Malicious
 from project import PROJECT
 
 from twf import files, study
-from twf.data import archive, cifar, folders, registry, store
+from twf.data import folders, registry, store
 from twf.errors import UserError
 from twf.jobs import checkpoints, weights
-from twf.jobs.resume import Keeper
 from twf.results import record
 from twf.study import grids, reading
 from twf.study.params import Network
@@ -81,16 +78,6 @@ def test_the_workflow_has_no_such_line() -> None:
 # Files that hold code
 
 
-class Malicious:
-    """A pickle of it calls `open(file, "w")`."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return open, (str(self.file), "w")
-
-
 def pickled(path: Path, trace: Path) -> None:
     path.write_bytes(pickle.dumps(Malicious(trace)))
 
@@ -99,24 +86,8 @@ def saved_by_torch(path: Path, trace: Path) -> None:
     torch.save({"x": Malicious(trace)}, path)
 
 
-def array_of_objects(path: Path, trace: Path) -> None:
-    np.savez(path.open("wb"), **dict.fromkeys(archive.KEYS, np.array([Malicious(trace)], object)))
-
-
-def pickle_in_a_zip(path: Path, trace: Path) -> None:
-    with zipfile.ZipFile(path, "w") as made:
-        for key in archive.KEYS:
-            made.writestr(f"{key}.npy", pickle.dumps(Malicious(trace)))
-
-
 def tagged(path: Path, trace: Path) -> None:
     path.write_text(f"!!python/object/apply:builtins.open [{str(trace)!r}, w]\n")
-
-
-def batch(path: Path, trace: Path) -> None:
-    folder = path / "cifar-10-batches-py"
-    folder.mkdir(parents=True)
-    pickled(folder / "data_batch_1", trace)
 
 
 def postscript(path: Path, trace: Path) -> None:
@@ -135,11 +106,8 @@ def best_hyperparameters(path: Path) -> object:
 
 
 RESNET = Network(architecture="resnet18", width=4)
+# tests/data/test_archive.py and test_readers.py have those of archives
 READERS: dict[str, tuple[str, Callable[[Path, Path], None], Callable[[Path], object]]] = {
-    "arrays": ("x.npz", array_of_objects, lambda path: archive.read_npz(path, 2)),
-    "arrays in name": ("x.npz", pickle_in_a_zip, lambda path: archive.read_npz(path, 2)),
-    "no arrays": ("x.npz", pickled, lambda path: archive.read_npz(path, 2)),
-    "CIFAR": ("x", batch, lambda path: cifar.read(path, 32)),
     "images": ("x", postscript, lambda path: folders.read(path, 32)),
     "weights": ("x.pth", saved_by_torch, weights.read_weights),
     "old weights": ("x.pth", pickled, weights.read_weights),
@@ -166,17 +134,6 @@ def test_a_file_with_code_is_named_and_its_code_not_run(
     with pytest.raises(UserError, match=re.escape(str(tmp_path / name))):
         read(tmp_path / name)
     assert not trace.exists()
-
-
-@pytest.mark.parametrize("write", [pickled, saved_by_torch])
-def test_a_saved_state_with_code_is_not_used(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], write: Callable[[Path, Path], None]
-) -> None:
-    path = tmp_path / "state.safetensors"
-    write(path, tmp_path / "it ran")
-    assert Keeper(path, {}, math.inf).load() is None
-    assert f"{path} cannot be read" in capsys.readouterr().err
-    assert not (tmp_path / "it ran").exists()
 
 
 # Names and other texts
@@ -230,24 +187,6 @@ def test_a_name_that_no_file_may_have_is_refused(tiny_values: dict[str, Any], na
         assert "\x1b" not in str(caught.value)
 
 
-class Elements(HTMLParser):
-    """The elements and attributes of a page, and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.names: list[str] = []
-        self.attributes: list[str] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.append(tag)
-        self.attributes += [name for name, _ in attrs]
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_hostile_texts_pass_the_pipeline_as_texts(
     tiny_project: Path, tiny_values: dict[str, Any], twf: Twf
 ) -> None:
@@ -282,7 +221,7 @@ def test_hostile_texts_pass_the_pipeline_as_texts(
     page = Elements(files.report_file("tiny").read_text())
     assert page.names.count("script") == 1  # its own
     assert not {"img", "iframe", "object"} & set(page.names)
-    assert not [name for name in page.attributes if name.startswith("on")]
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert text.replace("\r", "\n") in page.text  # as HTML and Python read lines
     results = files.report_file("tiny").parent
     for path in (*results.rglob("*.md"), *results.rglob("*.svg")):

@@ -86,14 +86,12 @@ class WandbServer:
         return {"createRunFiles": {"runID": "1", "uploadHeaders": [], "files": files}}
 
     def _Runs(self, said: dict[str, Any]) -> dict[str, Any]:  # noqa: N802
-        """A page of a project's runs; the cursor is how many came before."""
+        """All of a project's runs, in one page."""
         nodes = [self._node(*key) for key in self.runs if key[0] == said["project"]]
         if not nodes:
             return {"project": None}
-        start = int(said.get("cursor") or 0)
-        end = min(start + said["perPage"], len(nodes))
-        page = {"endCursor": str(end), "hasNextPage": end < len(nodes)}
-        edges = [{"node": node, "cursor": str(end)} for node in nodes[start:end]]
+        page = {"endCursor": "", "hasNextPage": False}
+        edges = [{"node": node, "cursor": ""} for node in nodes]
         return {"project": {"runCount": len(nodes), "runs": {"edges": edges, "pageInfo": page}}}
 
     def _node(self, project: str, name: str) -> dict[str, Any]:

@@ -151,12 +151,6 @@ WRONG: list[tuple[str, str, Any, list[str]]] = [  # a command, a key, its value,
         [TARGET, "`twf data prepare target`"],
     ),
     (
-        f"run tiny {FINETUNE}",
-        "benchmarks.split-target.batch_size",
-        23,  # of the 22 images of a task
-        ["benchmarks.split-target.batch_size"],
-    ),
-    (
         "pretrain train origin",
         "sources.origin.pretraining.batch_size",
         64,
@@ -306,7 +300,8 @@ def test_what_is_left_over_goes_with_yes_alone(twf, tiny_project):
     log = files.log_file("tiny", RUN)
     log.parent.mkdir(parents=True)
     log.write_text("said")
-    assert "1 items, 4 bytes" in twf("clean tiny --kind logs").out
+    said = twf("clean tiny --kind logs").out
+    assert "1 items, 4 bytes" in said and "logs/tiny" in said and "--yes" in said
     assert "0 items" in twf("clean --kind states --yes").out
     assert log.exists()
     assert "1 items, 4 bytes" in twf("clean --kind states --kind logs --yes").out
@@ -459,6 +454,23 @@ def test_planning_imports_no_torch(twf, tiny_inputs: Params):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert json.loads(done.stdout)["runs"][RUN]["status"] == "done"
     assert done.stderr.strip() == "set()"
+
+
+READERS = ["cifar", "cub200", "folders", "letters", "svhn", "textures", "tiny_imagenet"]
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        ["twf.data.prepare", *(f"twf.data.{name}" for name in READERS)],
+        ["twf.results.documents.statement"],
+        ["twf.tracking.sync"],
+    ],
+    ids=["preparing", "describing", "sending"],
+)
+def test_work_that_trains_nothing_imports_no_torch(modules):
+    code = f"import sys, {', '.join(modules)}; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_mistake_is_not_tried_again_and_is_once_mended(twf, tiny_inputs):

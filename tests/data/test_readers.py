@@ -13,6 +13,7 @@ import canonical
 import numpy as np
 import official
 import pytest
+from hostile import Malicious
 from PIL import Image
 from scipy.io import savemat
 
@@ -92,16 +93,6 @@ def test_cifar_pickled_by_this_python_is_read_too(unpacked):
         assert b"numpy._core.multiarray" in content
         (folder / "cifar-100-python" / split).write_bytes(content)
     assert_same(cifar.read(folder, 32), arrays)
-
-
-class Malicious:
-    """A pickle of it calls `open(file, "w")`."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return open, (str(self.file), "w")
 
 
 @pytest.mark.parametrize("place", ["batch", "label", "key"])

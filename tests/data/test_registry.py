@@ -67,11 +67,6 @@ def test_a_study_needs_its_benchmarks_data_its_sources_data_and_their_weights(mo
     assert registry.needed(loaded, study.expand(loaded, "overnight-search")) == ["cifar10"]
 
 
-def test_an_unknown_name_is_answered_with_those_there_are():
-    with pytest.raises(UserError, match="'mnist'.*cifar10, "):
-        registry.entry("mnist")
-
-
 def test_a_labs_own_archives_are_added_or_replace_ours_of_that_name(own):
     own()
     entries = registry.load()

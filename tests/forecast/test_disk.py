@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -87,17 +85,6 @@ def test_folders_on_other_disks_are_held_against_these(tiny_project, tiny_values
     with pytest.raises(UserError, match=str(small_disk)) as caught:
         disk.check(params, plan)
     assert "states 5 MiB" in str(caught.value) and "data" not in str(caught.value)
-
-
-def test_asking_needs_no_torch(tiny_project) -> None:
-    code = (
-        "import sys; from pathlib import Path; from twf.forecast import disk;"
-        "from twf import study; from twf.study import reading;"
-        "loaded = reading.load(Path('params.yaml'));"
-        "disk.check(loaded, study.expand(loaded, 'tiny'));"
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_full_disk_is_named_once_a_job_has_failed(tiny_project, small_disk, capsys) -> None:

@@ -25,10 +25,9 @@ from twf.jobs import resume
 from twf.jobs.pretraining import pretrain
 from twf.jobs.resume import Keeper, Stopped, keeping
 from twf.jobs.run import execute
-from twf.learning.state import fill, flatten
+from twf.learning.state import flatten
 from twf.results import record
 from twf.study.methods import METHODS
-from twf.study.params import Params
 
 CPU = torch.device("cpu")
 
@@ -98,12 +97,6 @@ def saved(train, tmp_path) -> Path:
     return path
 
 
-def test_what_was_saved_is_found(saved):
-    state, tensors = Keeper(saved, GUARD, math.inf).load()
-    assert fill(None, state["place"], tensors, CPU)["step"] == 1
-    assert len(tensors) > 100
-
-
 @pytest.mark.parametrize("key", GUARD)
 def test_a_state_of_other_parameters_or_code_is_not_used(saved, capsys, key):
     assert Keeper(saved, GUARD | {key: "other"}, math.inf).load() is None
@@ -158,13 +151,6 @@ def test_what_a_state_cannot_hold_is_refused():
 # Whole runs
 
 
-@pytest.fixture
-def run(tiny_inputs: Params) -> Callable[[str], study.Run]:
-    """`run(method)`: the miniature study's run of a method, its inputs made."""
-    planned = study.expand(tiny_inputs, "tiny").runs.values()
-    return lambda method: next(r for r in planned if r.method == method)
-
-
 def recorded(planned: study.Run) -> dict[str, Any]:
     (row,) = record.read(files.record_file("tiny", planned.id)).to_pylist()
     return row
@@ -187,8 +173,8 @@ def in_a_fork(work: Callable[[], None]) -> int:
 
 
 @pytest.mark.parametrize("method", ["twf", "icarl", "co2l", "lwf"])
-def test_a_run_killed_at_random_moments_has_the_same_record(tiny_inputs, run, lasting, method):
-    planned = run(method)
+def test_a_run_killed_at_random_moments_has_the_same_record(tiny_inputs, tiny_run, lasting, method):
+    planned = tiny_run(method)
     start = time.monotonic()
     execute(tiny_inputs, planned, CPU)
     takes = time.monotonic() - start
@@ -211,8 +197,10 @@ def test_a_run_killed_at_random_moments_has_the_same_record(tiny_inputs, run, la
     assert not files.state_file("tiny", planned.id).exists()
 
 
-def test_a_state_left_beside_its_record_is_removed_by_the_next_call(tiny_inputs, run, monkeypatch):
-    planned = run("er")
+def test_a_state_left_beside_its_record_is_removed_by_the_next_call(
+    tiny_inputs, tiny_run, monkeypatch
+):
+    planned = tiny_run("er")
     path, state = files.record_file("tiny", planned.id), files.state_file("tiny", planned.id)
     with monkeypatch.context() as killed:
         killed.setattr(Keeper, "forget", lambda _: os.kill(os.getpid(), signal.SIGKILL))
@@ -224,8 +212,8 @@ def test_a_state_left_beside_its_record_is_removed_by_the_next_call(tiny_inputs,
     assert not state.exists() and path.read_bytes() == written
 
 
-def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, run, lasting, monkeypatch):
-    planned = run("er")
+def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, tiny_run, lasting, monkeypatch):
+    planned = tiny_run("er")
     path = files.record_file("tiny", planned.id)
     execute(tiny_inputs, planned, CPU)
     whole = lasting(recorded(planned))
@@ -300,8 +288,8 @@ def test_the_lock_of_a_run_is_taken_once_and_freed_by_a_killed_process(tmp_path)
             pass
 
 
-def test_a_saved_state_names_all_that_the_result_depends_on(tiny_inputs, run, monkeypatch):
-    planned = run("er")
+def test_a_saved_state_names_all_that_the_result_depends_on(tiny_inputs, tiny_run, monkeypatch):
+    planned = tiny_run("er")
     monkeypatch.setattr(Keeper, "pause", stop)
     with pytest.raises(Stopped):
         execute(tiny_inputs, planned, CPU)

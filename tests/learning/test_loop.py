@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from twf.learning.loop import Outcome
 from twf.learning.methods import base
 from twf.learning.methods.base import Batch, Method, Step
 from twf.learning.randomness import Generators, derived_seed, seeded
-from twf.learning.replay.buffer import ReservoirBuffer
 from twf.learning.sgd import sgd_step
 from twf.study.methods import METHODS
 from twf.study.params import LrDecay
@@ -108,13 +107,6 @@ def test_co2ls_original_rate_warms_up_and_is_annealed(rates_of, hyperparameters_
     assert set(rates_of("co2l")) == {0.05}
 
 
-def test_the_rate_restarts_in_every_task(rates_of):
-    rates = rates_of("finetune", epochs=3, lr_decay=LrDecay(factor=0.5, epochs=[1, 2]))
-    steps = 2  # of 22 images of a task in batches of 8
-    per_task = [0.05] * steps + [0.025] * steps + [0.0125] * steps
-    assert rates == pytest.approx(per_task * 2)
-
-
 # What a run is made of
 
 
@@ -129,24 +121,6 @@ def test_a_loss_in_the_history_is_its_mean_over_the_epochs_steps(train, monkeypa
     outcome = train("joint", epochs=1, batch_size=11)
     assert outcome.history[0]["terms"] == {"a": pytest.approx(8.5), "b": pytest.approx(0.5)}
     assert outcome.history[0]["loss"] == pytest.approx(9.0)
-
-
-def test_the_buffer_is_filled_after_the_update(train, monkeypatch):
-    calls = []
-    insert = ReservoirBuffer.insert
-
-    def spy_on_step(parameters: list[nn.Parameter], rate: float) -> None:
-        calls.append("update")
-        sgd_step(parameters, rate)
-
-    def spy_on_insert(self: ReservoirBuffer, **batch: torch.Tensor) -> None:
-        calls.append("insert")
-        insert(self, **batch)
-
-    monkeypatch.setattr(base, "sgd_step", spy_on_step)
-    monkeypatch.setattr(ReservoirBuffer, "insert", spy_on_insert)
-    train("er", epochs=1)
-    assert calls == ["update", "insert"] * 4
 
 
 def test_evaluation_is_in_evaluation_mode_and_training_in_training_mode(train, monkeypatch):
@@ -310,14 +284,6 @@ def test_every_method_survives_its_own_divergence(train, name, hyperparameters_o
 
 
 # Traces
-
-
-@pytest.fixture
-def float64() -> Iterator[None]:
-    """Double precision for what the test makes."""
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def traces(train: Train) -> dict[str, dict[str, dict[str, float]]]:

@@ -218,13 +218,6 @@ def compiler() -> Iterator[None]:
 
 
 @pytest.fixture
-def doubles() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
-@pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> list[torch.fx.GraphModule]:
     """What is compiled from now on: traced, differentiated and decomposed as ever.
 
@@ -254,7 +247,7 @@ def test_a_compiled_step_does_as_a_plain_one(name, make_method, compiler, graphs
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["er-ace", "twf"])
-def test_a_compiled_step_is_a_plain_one_in_double_precision(name, make_method, compiler, doubles):
+def test_a_compiled_step_is_a_plain_one_in_double_precision(name, make_method, compiler, float64):
     assert max(differences(Compiled, make_method(name))) < 1e-9
 
 

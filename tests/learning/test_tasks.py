@@ -51,17 +51,6 @@ def test_the_seed_alone_decides_what_is_held_out() -> None:
     assert first.tolist() == [5, 16, 20, 36, 52, 72, 82, 90, 93, 94]  # on every machine
 
 
-def test_the_whole_training_set_is_drawn_from_not_each_class() -> None:
-    """Were it class by class, each would give exactly 10; every image has the same chance."""
-    labels = torch.arange(1000) % 10
-    counts = torch.stack(
-        [labels[tasks.hold_out(labels, 0.1, seed)[1]].bincount(minlength=10) for seed in range(200)]
-    ).double()
-    assert counts.sum(dim=1).eq(100).all()
-    assert counts.mean(dim=0).sub(10).abs().max() < 0.8  # its standard error is 0.2
-    assert 2.5 < counts.std(dim=0).mean() < 3.2  # hypergeometric: 2.85
-
-
 def test_a_search_evaluates_on_training_images_that_it_does_not_train_on(tiny_dataset) -> None:
     searched = tasks.without_test_set(tiny_dataset, 0.25, seed=0)
     known = {image.numpy().tobytes() for image in tiny_dataset.train_images}

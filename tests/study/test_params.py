@@ -214,16 +214,6 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path, tiny_values):
         load_text(tmp_path, "a:\n  b: [{lr: 1, lr: 2}]\n")
 
 
-def test_anchors_may_be_merged(tmp_path, tiny_values):
-    er = tiny_values["benchmarks"]["split-target"]["methods"].pop("er")
-    assert er == {"lr": 0.05}
-    text = yaml.safe_dump(tiny_values, sort_keys=False)
-    text = text.replace("      joint:\n", "      joint: &common\n", 1)
-    text = text.replace("      finetune:\n", "      er:\n        <<: *common\n      finetune:\n", 1)
-    methods = load_text(tmp_path, text).benchmarks["split-target"].methods
-    assert methods.er.lr == methods.joint.lr == 0.05
-
-
 @pytest.mark.parametrize(
     "content",
     [

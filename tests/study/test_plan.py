@@ -119,12 +119,6 @@ def test_class_ils_run_keeps_its_name_when_either_protocol_changes(values, proto
     assert runs[f"split-target.{same}"].digest == before.digest
 
 
-def test_an_override_that_changes_nothing_makes_no_run(values):
-    before = plan(values).runs
-    er(values)["overrides"] = [{"protocol": "task-il", "lr": 0.05}]
-    assert plan(values).runs == before
-
-
 def test_experiments_share_the_runs_that_both_need(values):
     again = experiments(values)["main"] | {"title": "Again", "methods": ["er", "finetune"]}
     experiments(values)["again"] = again | {"seeds": [0, 1]}

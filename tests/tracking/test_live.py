@@ -42,13 +42,6 @@ def test_an_offline_run_holds_what_the_record_holds(tracked, record_of):
     assert stored["exit"] == [0]
 
 
-def test_off_in_the_environment_writes_no_wandb_folder(tracked, record_of, monkeypatch):
-    monkeypatch.setenv(live.SWITCH, "off")
-    monkeypatch.setattr("wandb.init", lambda **_: pytest.fail("tracking is off"))
-    assert record_of(tracked("finetune"))["status"] == "finished"
-    assert not Path("wandb").exists()
-
-
 class FakeRun:
     """A Weights & Biases run that keeps what it gets, and fails at a chosen call."""
 

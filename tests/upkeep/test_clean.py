@@ -185,16 +185,6 @@ def test_inputs_and_planned_records_are_never_among_it(tiny_inputs, put) -> None
         assert found(tiny_inputs, kind) == set()
 
 
-def test_unknown_names_are_answered_with_those_there_are(params) -> None:
+def test_an_unknown_kind_is_answered_with_those_there_are(params) -> None:
     with pytest.raises(UserError, match="'data'.*records, states"):
         clean.find(params, None, ["data"])
-    with pytest.raises(UserError, match="'large'"):
-        clean.find(params, "large")
-
-
-def test_what_would_go_is_shown_and_nothing_goes(params, put, capsys) -> None:
-    log = put("logs/tiny/a.log")
-    clean.show(clean.find(params, None), removed=False)
-    said = capsys.readouterr().out
-    assert "10  logs      logs/tiny" in said and "10 bytes" in said and "--yes" in said
-    assert log.exists()

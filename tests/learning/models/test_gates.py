@@ -70,12 +70,6 @@ def test_golden_feature_propagation(golden, name, dtype, close, monkeypatch):
     close(module.to_logits.weight.grad, case["grad_gate_w"])
 
 
-def test_sampled_gates_are_binary_and_open_as_often_as_the_softmax_says():
-    gate = gates.sample_gate(torch.ones(1, 1, 200, 200), Random(0))
-    assert set(gate.unique().tolist()) == {0.0, 1.0}
-    assert gate.mean().item() == pytest.approx(torch.sigmoid(torch.tensor(1.0)).item(), abs=0.01)
-
-
 def test_gates_of_rounded_logits_open_as_rarely_as_the_softmax_says():
     """What is rounded to bfloat16 still has noise with tails."""
     closed = torch.full((1, 1, 500, 500), -7.0, dtype=torch.bfloat16)
@@ -83,32 +77,7 @@ def test_gates_of_rounded_logits_open_as_rarely_as_the_softmax_says():
     assert share == pytest.approx(torch.sigmoid(torch.tensor(-7.0)).item(), rel=0.2)
 
 
-def test_sampled_gates_have_the_gradient_of_the_gumbel_softmax():
-    """Against `torch.nn.functional.gumbel_softmax`'s formula on the very same noise."""
-    logits = torch.randn(3, 2, 2, 4, 4, dtype=torch.float64, requires_grad=True)
-    gate = gates.sample_gate(logits[:, :, 0] - logits[:, :, 1], Random(1))
-    weights = torch.randn_like(gate)
-    (gate * weights).sum().backward()
-    uniform = torch.rand(
-        gate.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64
-    )
-    noise = torch.stack([torch.log(uniform) - torch.log1p(-uniform), torch.zeros_like(uniform)], 2)
-    reference = logits.detach().clone().requires_grad_()
-    soft = torch.softmax((reference + noise) / gates.GUMBEL_TEMPERATURE, dim=2)[:, :, 0]
-    (soft * weights).sum().backward()
-    torch.testing.assert_close(logits.grad, reference.grad)
-
-
 def test_no_old_image_means_no_mask_replay():
     logits = torch.randn(4, 3, 8, 8)
     none = torch.zeros(4, dtype=torch.bool)
     assert gates.mask_replay(logits, torch.ones(4, 3, 8, 8), none).item() == 0.0
-
-
-def test_diversity_leaves_out_replayed_images_of_past_tasks():
-    gate = (torch.rand(6, 5, 4, 4) > 0.5).float()
-    counts = torch.tensor([True, True, False, True, False, True])
-    everything = torch.ones(4, dtype=torch.bool)
-    torch.testing.assert_close(
-        gates.diversity(gate, counts), gates.diversity(gate[counts], everything)
-    )

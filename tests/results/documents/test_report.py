@@ -8,11 +8,11 @@ import hashlib
 import io
 import json
 import re
-from html.parser import HTMLParser
 from itertools import pairwise
 
 import pandas as pd
 import pytest
+from hostile import Elements
 from project import PROJECT
 
 from twf.errors import UserError
@@ -31,32 +31,11 @@ HOSTILE = (
 )
 
 
-class Elements(HTMLParser):
-    """Gathers the names and attributes of all elements, and all text but that of scripts."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.names: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        if self.names and self.names[-1] != "script":
-            self.text += data
-
-    def values(self, name: str) -> list[str]:
-        """All values of an attribute."""
-        return [value or "" for attribute, value in self.attributes if attribute == name]
-
-
-def make_report(runs: Runs) -> str:
-    """Make the report of what is there; the page."""
-    report.write(reading.load(PROJECT / PARAMS), runs)
+def make_report(runs: Runs, **switches: str) -> str:
+    """Make the report of what is there, with some switches of fidelity changed; the page."""
+    params = reading.load(PROJECT / PARAMS)
+    changed = params.model_copy(update={"fidelity": params.fidelity | switches})
+    report.write(changed, runs)
     return report_file("small").read_text()
 
 
@@ -340,6 +319,8 @@ def test_what_a_reader_must_know_of_a_studys_numbers_is_beside_them(make_plan, r
     runs = recorded(plan)
     page = make_report(runs)
     assert page.index("Toy data.") < page.index('id="summary"')
+    assert tables.FORGETTING["published"] in Elements(page).text
+    assert tables.FORGETTING["paper"] in Elements(make_report(runs, F8="paper")).text
     (table,) = plan.tables.values()
     tables.write(runs, table)
     for ending in ("md", "tex"):

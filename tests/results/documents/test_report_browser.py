@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import until
 from project import PROJECT
 
 from twf.files import record_file, report_file
@@ -167,10 +168,7 @@ HEADER = "document.querySelector('#cells thead th:nth-child(6)')"
 
 
 def wait_for(browser: Browser, question: str) -> None:
-    until = time.monotonic() + TIMEOUT
-    while not browser.ask(question) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert browser.ask(question) is True
+    until(lambda: browser.ask(question), question)
 
 
 def test_report_works_in_a_browser(page: Path, browser: Browser):

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from project import PROJECT
@@ -14,8 +13,8 @@ from scipy.stats import binomtest, nct
 
 from twf import study
 from twf.files import COMPARISON_FORMATS, claims_file
-from twf.results import record, tables
-from twf.results.paper import claim_evaluation, comparison
+from twf.results import record
+from twf.results.paper import claim_evaluation
 from twf.results.paper.claims import CLAIMS
 from twf.results.paper.differences import REHEARSAL, Difference, Keys
 from twf.results.published import CellKey, planned, published
@@ -362,22 +361,3 @@ def test_a_studys_records_become_claims_in_files(make_plan, recorded):
     shown = "| holds, +4.81 | +9.50 | +3.15 to +15.85 | FAA | 4/4 | 2/2 | 2 | holds | — | — |"
     assert shown in text
     assert "| no numbers | — | — | CKA | 0/0 | 0/0 | 0 | not run | — | no such cell" in text
-
-
-def test_2000_records_give_tables_comparison_and_claims(make_plan, row_of):
-    """Everything is linear in the records; each number is still that of its own runs."""
-    plan = make_plan(list(range(143)), methods=["joint", "finetune", "er", "twf", *REHEARSAL[1:]])
-    base = {method: 40.0 + 5 * i for i, method in enumerate(("finetune", *REHEARSAL, "twf"))}
-    rows = []
-    for run_id, run in plan.runs.items():
-        rows.append(row_of(plan, run_id, base.get(run.method, 90.0) + run.seed % 2))
-    assert len(rows) == 2002
-    runs = Runs(plan, pa.Table.from_pylist(rows, schema=record.SCHEMA))
-    long = tables.cells(runs, plan.tables["main.split-cifar10"])
-    for row in long:
-        expected = base.get(row["method"], 90.0) + 71 / 143
-        assert (row["n"], row["faa_mean"]) == (143, pytest.approx(expected))
-    assert sum(row["n"] for row in comparison.compare(PARAMS, runs)) == 143 * len(long)
-    value = {row["claim"]: row["value"] for row in claim_evaluation.evaluate_all(runs)}
-    assert value["gain-class-il"] == pytest.approx(base["twf"] - base["derpp"])
-    assert value["first-task-il"] == pytest.approx(5.0)
