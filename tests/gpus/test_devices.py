@@ -156,5 +156,5 @@ def test_a_gpu_that_is_there_does_not_refuse() -> None:
 def test_the_provenance_says_which_gpu_it_was(monkeypatch) -> None:
     monkeypatch.setattr(provenance, "device_name", lambda device: "A GPU")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", B.id)
-    assert provenance.environment(torch.device("cuda"))["gpu"] == B.id
-    assert provenance.environment(torch.device("cpu"))["gpu"] is None
+    assert provenance.device_and_versions(torch.device("cuda"))["gpu"] == B.id
+    assert provenance.device_and_versions(torch.device("cpu"))["gpu"] is None
