@@ -15,6 +15,7 @@ from miniature import (
     REPORT,
     TWF,
     call,
+    change_params,
     change_twf,
     checkout,
     copied,
@@ -104,6 +105,21 @@ def test_a_record_of_the_plan_is_left_alone_though_notes_say_otherwise(project: 
     needed = jobs(project, REPORT)
     assert "run" not in needed
     assert needed["collect"] == 1  # what was made of them is of other records
+
+
+def test_a_studys_note_is_put_into_its_tables_and_trains_nothing(project: Path) -> None:
+    change_params(project, lambda values: values["studies"]["demo"].update(note="Other words."))
+    needed = jobs(project, REPORT)
+    assert needed["table"] > 1 and "run" not in needed
+
+
+def test_the_papers_numbers_are_put_into_tables_and_figures_and_train_nothing(
+    project: Path,
+) -> None:
+    path = project / files.PUBLISHED
+    path.write_text(path.read_text().replace(".", ".1"))
+    needed = jobs(project, REPORT)
+    assert {"table", "figures", "compare"} <= set(needed) and "run" not in needed
 
 
 def test_a_missing_record_is_made_though_all_that_follows_is_there(project: Path) -> None:
