@@ -47,6 +47,15 @@ def test_any_change_has_snakemake_look_again(name: str, change) -> None:
     assert not made.is_made(["a.parquet"])
 
 
+def test_a_later_call_for_less_keeps_the_note_of_what_has_not_changed() -> None:
+    made.note(["b.parquet"])
+    assert made.is_made(["a.parquet", "b.parquet"])
+    newer(Path("params.yaml"))
+    made.note(["b.parquet"])
+    assert made.is_made(["b.parquet"])
+    assert not made.is_made(["a.parquet"])
+
+
 @pytest.mark.parametrize("text", [None, "", "{"])
 def test_without_a_whole_note_snakemake_looks(text: str | None) -> None:
     made.NOTE.unlink()

@@ -18,19 +18,28 @@ NOTE = Path(".snakemake/made.json")
 
 
 def note(paths: Iterable[str | Path]) -> None:
-    """Note the files that a call of Snakemake has looked at and made, and their times and sizes."""
+    """Note the files that a call of Snakemake has looked at and made, and their times and sizes.
+
+    Those of earlier calls stay noted if none of them has changed since.
+    """
+    noted = _unchanged() | {str(path): _state(path) for path in paths}
     with atomic(NOTE) as partial:
-        partial.write_text(json.dumps({str(path): _state(path) for path in paths}))
+        partial.write_text(json.dumps(noted))
 
 
 def is_made(targets: list[str]) -> bool:
-    """Whether the last call of Snakemake made them, and nothing that it looked at has changed."""
+    """Whether calls of Snakemake made them, and nothing that these looked at has changed."""
+    noted = _unchanged()
+    return all(noted.get(target) for target in targets)
+
+
+def _unchanged() -> dict[str, list[int] | None]:
+    """The note; empty where anything in it has changed."""
     try:
         noted = json.loads(NOTE.read_text())
     except (FileNotFoundError, ValueError):
-        return False
-    there = noted.keys() >= set(targets) and all(noted[target] for target in targets)
-    return there and all(_state(path) == state for path, state in noted.items())
+        return {}
+    return noted if all(_state(path) == state for path, state in noted.items()) else {}
 
 
 def make(targets: list[str]) -> None:
