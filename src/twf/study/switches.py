@@ -1,4 +1,4 @@
-"""Every place where the published code parts from the paper: F1, F2, ...
+"""Every place where the published code differs from the paper: F1, F2, ...
 
 A method's own stand in its file; F8 chooses what tables show, and F9 is a value of params.yaml.
 """
@@ -11,8 +11,8 @@ from twf.study.types import Deviation
 _OF_NO_METHOD = {
     "F8": Deviation(
         "forgetting",
-        "best of the tasks before the last, minus final: can be negative",
-        "best over all tasks, the last included",
+        "maximum over the phases before the last, minus final: can be negative",
+        "maximum over all phases, the last included",
     ),
     "F9": Deviation(
         "lambda_FP on Split CIFAR-10, buffer 500",

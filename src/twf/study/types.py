@@ -55,7 +55,7 @@ class Hyperparameters(Strict):
 
 @dataclass(frozen=True)
 class Deviation:
-    """Where the published code parts from the paper; docs/fidelity.md has the same as a table."""
+    """Where the published code differs from the paper; docs/fidelity.md has the same as a table."""
 
     subject: str
     paper: str  # what the switch's value `paper` does

@@ -20,12 +20,12 @@ METHOD = MethodInfo(
         "F13": Deviation(
             "iCaRL's exemplars in training",
             "the stored images",
-            "multiplied by the normalisation's std, its mean added, rows and columns swapped",
+            "multiplied by the normalisation's std, its mean added, transposed",
         ),
         "F16": Deviation(
             "iCaRL's class means",
             "over a class's exemplars",
-            "the buffer's free rows count as black exemplars of class 0, after its own",
+            "the buffer's empty slots count as black exemplars of class 0, after its own",
         ),
         "F17": Deviation(
             "images that iCaRL's exemplars are chosen from",

@@ -20,8 +20,8 @@ METHOD = MethodInfo(
     switches={
         "F12": Deviation(
             "LwF's distillation targets",
-            "answers to the images as training normalises them",
-            "answers to images without mean and std",
+            "logits of the images as training normalises them",
+            "logits of images that are not normalised",
         ),
     },
 )
