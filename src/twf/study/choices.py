@@ -57,7 +57,7 @@ CHOICES = (
     ),
     Choice(
         "CO2L's buffer of 1000 on Split CUB-200",
-        "the published code leaves slots empty in the second task, which then count as black images",
+        "the published code leaves slots empty in the second task, which count as black images",
         "filled from all images",
         _runs(benchmark="split-cub200", method="co2l", buffer=1000),
     ),

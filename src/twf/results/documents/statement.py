@@ -121,7 +121,7 @@ def _claims(claims: Sequence[Row]) -> list[Texts]:
 
 
 def switches(params: Params, plan: Plan) -> list[Texts]:
-    """Each place where the published code differs from the paper, and what this study does there."""
+    """Each place where the published code differs from the paper, and what this study does."""
     followed: dict[str, Counter[str]] = defaultdict(Counter)
     for run in plan.runs.values():
         for switch, value in run.fidelity.items():
