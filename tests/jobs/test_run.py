@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -82,13 +83,21 @@ def test_a_run_writes_a_record_that_reads_back(tiny_inputs, tiny_run, method):
     assert found["versions"]["torch"] == torch.__version__
 
 
-def test_a_diverged_run_is_recorded_as_such(tiny_inputs, tiny_run):
+def test_a_finished_run_says_what_came_out(tiny_inputs, tiny_run, capsys):
+    row = execute_and_read(tiny_inputs, tiny_run("finetune"))
+    faa = [fmean(row[f"accuracy_{protocol}"][-1]) for protocol in ("class_il", "task_il")]
+    said = f"{row['run']}.parquet: final average accuracy Class-IL {faa[0]:.2f} %, Task-IL "
+    assert f"{said}{faa[1]:.2f} %\n" in capsys.readouterr().out
+
+
+def test_a_diverged_run_is_recorded_as_such(tiny_inputs, tiny_run, capsys):
     row = execute_and_read(tiny_inputs, tiny_run("er", hyperparameters={"lr": 1e30}))
     assert row["status"] == "diverged"
     assert "cross_entropy" in row["reason"] and "epoch 0 of task 0" in row["reason"]
     assert row["accuracy_class_il"] == row["accuracy_task_il"] == []
     assert len(row["history"]) == 1
     assert not row["history"][0]["loss"] < float("inf")
+    assert f"{row['run']}.parquet: diverged: {row['reason']}\n" in capsys.readouterr().out
 
 
 def test_collected_records_are_a_row_each_ordered_by_run(tiny_inputs, tiny_run):

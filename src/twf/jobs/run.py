@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -20,6 +21,7 @@ from twf.jobs.code import LOOP, method_module
 from twf.jobs.provenance import code_origin, device_and_versions, device_name
 from twf.jobs.resume import keeping
 from twf.learning import loop, tasks
+from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.learning.precision import set_precision
 from twf.progress import progress
 from twf.results import record
@@ -102,6 +104,17 @@ def execute(
             record.write(path, row)
             keeper.forget()
             tracker.finish(row)
+    with contextlib.suppress(OSError):  # a full disk costs the log a line, not the record
+        print(f"{path}: {_ending(outcome)}", flush=True)
+
+
+def _ending(outcome: loop.Outcome) -> str:
+    """What came out of a run, for its log."""
+    if outcome.reason is not None:
+        return f"diverged: {outcome.reason}"
+    matrices = {"Class-IL": outcome.accuracy_class_il, "Task-IL": outcome.accuracy_task_il}
+    said = (f"{title} {final_average_accuracy(m):.2f} %" for title, m in matrices.items())
+    return f"final average accuracy {', '.join(said)}"
 
 
 def _is_recorded(path: Path, state: Path, run: Run, origin: dict[str, Any]) -> bool:
