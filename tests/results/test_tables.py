@@ -162,6 +162,20 @@ def test_a_run_stands_under_the_protocol_it_was_tuned_for(make_plan, recorded):
     assert cell(runs, "finetune", None, "task-il")["faa_mean"] == 90.0
 
 
+@pytest.mark.parametrize(
+    ("methods", "heading"),
+    [
+        (["finetune"], ["Class-IL", "Task-IL"]),
+        (["er"], [f"{p}-IL, buffer {n}" for p in ("Class", "Task") for n in (500, 5120)]),
+    ],
+)
+def test_columns_are_headed_by_protocol_and_by_buffer_where_there_is_one(
+    make_plan, recorded, methods, heading
+):
+    text = write(recorded(make_plan([0], methods=methods), {}))
+    assert markdown_row(text, "Method") == heading
+
+
 def test_files_hold_the_same_numbers_and_types(three_seeds):
     write(three_seeds)
     folder = table_file("small", TABLE, "md").parent
