@@ -259,6 +259,21 @@ def test_records_of_different_code_are_named(make_plan, recorded):
     assert summary.facts(recorded(plan, records))["Code differs within"] == "ER"
 
 
+def test_ways_to_execute_a_step_are_named(make_plan, recorded):
+    records = {}
+    plan = make_plan([0], methods=["er"])
+    for name, way in zip(plan.runs, ("plain", "compiled"), strict=True):
+        code = {"version": "0.1.0", "commit": "abc1234"}
+        said = {"code": code, "versions": {}, "execution": way}
+        records[name] = {"provenance": json.dumps(said)}
+    runs = recorded(plan, records)
+    assert summary.facts(runs)["Execution"] == "compiled; plain"
+    counts = {
+        row["Value"]: row["Runs"] for row in summary.provenance(runs) if row["Of"] == "Execution"
+    }
+    assert counts == {"compiled": "1", "plain": "1"}
+
+
 def test_precisions_are_named_and_a_cpu_has_no_tf32(make_plan, recorded):
     plan = make_plan([0, 1], methods=["er"])
     records = {}

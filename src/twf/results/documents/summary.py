@@ -17,7 +17,7 @@ from twf.study.methods import METHODS
 from twf.study.params import Params
 
 NOT_RECORDED = "not recorded"
-_KINDS = ("Code", "Methods", "Inputs", "Versions", "Precision", "Devices")
+_KINDS = ("Code", "Methods", "Inputs", "Versions", "Precision", "Execution", "Devices")
 
 
 def facts(runs: Runs) -> dict[str, str]:
@@ -36,6 +36,7 @@ def facts(runs: Runs) -> dict[str, str]:
         "Time of all runs": f"{sum(row['seconds'] or 0.0 for row in rows) / 3600:.2f} hours",
         "Device": _distinct(row["device"] for row in rows),
         "Precision": _distinct(map(_precision, runs.recorded())),
+        "Execution": _distinct(map(_execution, said)),
         "torch": _distinct(provenance["versions"].get("torch") for provenance in said),
         "twf": _distinct(", ".join(_code(provenance)) for provenance in said),
     } | ({"Code differs within": _distinct(mixed)} if mixed else {})
@@ -50,6 +51,11 @@ def _precision(outcome: Outcome) -> str:
     """What products and convolutions were rounded to; a CPU has no TF32."""
     said = str(outcome.provenance.get("precision", NOT_RECORDED))
     return "fp32" if said == "tf32" and not outcome.on_gpu else said
+
+
+def _execution(provenance: dict[str, Any]) -> str:
+    """How a step was executed: plain, captured or compiled."""
+    return str(provenance.get("execution", NOT_RECORDED))
 
 
 def _code(provenance: dict[str, Any]) -> tuple[str, str]:
@@ -72,6 +78,7 @@ def provenance(runs: Runs) -> list[Texts]:
             counts["Inputs", f"{place}, {name.replace('_', ' ')}", str(value)] += 1
         counts.update(("Versions", name, str(value)) for name, value in said["versions"].items())
         counts["Precision", "products and convolutions", _precision(outcome)] += 1
+        counts["Execution", "steps", _execution(said)] += 1
         counts["Devices", "device", str(row["device"])] += 1
     return [
         {"Of": kind, "What": what, "Value": value, "Runs": str(counts[kind, what, value])}
