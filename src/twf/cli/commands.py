@@ -12,7 +12,7 @@ from twf.errors import UserError
 def run() -> None:
     """Run a command. A user's mistake prints its message alone and exits with 2."""
     try:
-        app()
+        app(prog_name="twf")  # however it was started
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
