@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from benchmarks.shapes import method_of
 from benchmarks.timing import Effort, Row, interleaved
-from twf.forecast.timing import method_of
 from twf.learning.methods.twf import Twf
 from twf.learning.models.attention import TaskLinear
 from twf.study import Run

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from benchmarks import ceiling
+from benchmarks.shapes import method_of, step_of
 from benchmarks.timing import Effort, Row, rate
-from twf.forecast.timing import method_of, random_images, step_of
+from twf.forecast.timing import random_images
 from twf.learning.evaluation.accuracy import BATCH, accuracy_per_task
 from twf.learning.methods.twf import Twf
 from twf.learning.precision import set_precision

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from twf.data.registry import Splits
 from twf.errors import UserError
+from twf.forecast.timing import random_images, random_inputs
+from twf.forecast.work import batch_size
+from twf.learning import loop
+from twf.learning.methods import make
+from twf.learning.methods.base import Method, Task
+from twf.learning.step import Plain
 from twf.study import Run, expand
 from twf.study.params import Params
 
@@ -18,3 +31,31 @@ def planned(params: Params, benchmark: str, method: str) -> Run:
             if run.benchmark == benchmark and run.method == method:
                 return run.model_copy(update={"epochs": 1})
     raise UserError(f"no study of params.yaml has a run of {method} on {benchmark}")
+
+
+def method_of(params: Params, run: Run, device: torch.device) -> Method[Any]:
+    """The method of a run, at its start."""
+    one = Splits(train=1, test=1)
+    inputs = random_inputs(params, run, one, one if run.source_data is not None else None)
+    learner = loop.make_learner(run, *inputs, device)
+    return make(run.method, learner, run.hyperparameters)
+
+
+def random_task(params: Params, run: Run, number: int, device: torch.device) -> Task:
+    """A task of a batch of random images, or of one of each class where that is more."""
+    each = run.classes // run.tasks
+    count = max(batch_size(run), each)
+    images = random_images(count, params.datasets[run.data].size).permute(0, 3, 1, 2).contiguous()
+    labels = number * each + torch.arange(count) % each
+    return Task(number, images.to(device), labels.to(device))
+
+
+def step_of(steps: Plain, images: Tensor) -> Callable[[], object]:
+    """A step on a random batch of these images, as an epoch does it."""
+    method = steps.method
+
+    def step() -> None:
+        order = method.learner.generators["order"].permutation(len(images))
+        steps.step(order[: method.batch_size], method.learning_rate(0.0))
+
+    return step

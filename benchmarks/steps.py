@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from benchmarks import ceiling, reference
+from benchmarks.shapes import method_of, random_task, step_of
 from benchmarks.timing import Effort, Row, in_fresh_process, interleaved, resident_mib
-from twf.forecast.timing import method_of, random_task, step_of
 from twf.forecast.work import batch_size
 from twf.learning.precision import set_precision
 from twf.learning.step import executed

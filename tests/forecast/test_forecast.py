@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 
 from twf import files
@@ -22,8 +21,7 @@ from twf.forecast import cache, forecast, timing
 from twf.forecast.work import Cost, Work, estimated, of_run, pretraining
 from twf.gpus import cpu, nvidia, visible
 from twf.jobs import code
-from twf.jobs.run import execute
-from twf.results import record, status
+from twf.results import status
 from twf.study import expand
 from twf.study.params import Network, Params
 
@@ -39,7 +37,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     def cost(params: Params, work: Work, *_: object) -> Cost:
         with ASKED.open("a") as file:
             file.write(f"{work.run.method}\n")
-        return Cost(seconds=10.0, memory_mib=100.0, basis="timed")
+        return Cost(seconds=10.0, memory_mib=100.0)
 
     def asked() -> list[str]:
         names = ASKED.read_text().split() if ASKED.exists() else []
@@ -47,7 +45,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
         return names
 
     monkeypatch.setattr(timing, "cost", cost)
-    monkeypatch.setattr(cache, "_start_up", lambda kind: 3.0)
+    monkeypatch.setattr(forecast, "_start_up", lambda kind: 3.0)
     monkeypatch.setattr(cpu, "cores", lambda: 2)
     monkeypatch.setattr(visible, "gpus", list)
     return asked
@@ -66,7 +64,7 @@ def seconds(found: dict[str, Any]) -> dict[str, float]:
 def test_nothing_need_be_there_and_all_is_added_up(tiny_project, tiny_values, fake, capsys) -> None:
     params = Params.model_validate(tiny_values)
     found = forecast_of(params)
-    assert set(fake()) == {"pretraining", *(r.method for r in expand(params, "tiny").runs.values())}
+    assert set(fake()) == {r.method for r in expand(params, "tiny").runs.values()}
     assert set(seconds(found).values()) == {13.0}
     assert found["hours"] * 3600 == pytest.approx(13 * 13.0)
     assert found["wall_hours"] * 3600 == pytest.approx(13.0 + 12 * 13.0 / 2)
@@ -107,39 +105,17 @@ def test_what_was_timed_is_timed_again_only_where_its_cost_may_differ(
     assert len(timed) == again and (again != 1 or timed == ["twf"])
 
 
-def test_records_of_like_runs_come_first(tiny_inputs, tiny_values, fake) -> None:
-    execute(tiny_inputs, expand(tiny_inputs, "tiny").runs[ER], torch.device("cpu"))
-    tiny_values["studies"]["tiny"]["seeds"] = [0, 1]
-    params = Params.model_validate(tiny_values)
-    found = forecast_of(params)
-    assert "er" not in fake()
-    (row,) = record.read(files.record_file("tiny", ER), ["seconds", "peak_memory_mib"]).to_pylist()
-    assert seconds(found)["er"] == pytest.approx(3.0 + row["seconds"])
-    assert [row["basis"] for row in found["runs"] if row["name"].endswith(".er")] == [
-        {"measured": 1}
-    ]
-    device = cpu.cpu_name(1)
-    assert forecast.measured(params, IMAGES, device, "plain")
-    assert forecast.measured(params, IMAGES, device, "compiled") == {}
-    assert forecast.measured(params, IMAGES, "Another, 1 thread", "plain") == {}
-    path = files.record_file("tiny", ER)
-    path.write_bytes(path.read_bytes()[:100])
-    assert forecast.measured(params, IMAGES, device, "plain") == {}
-
-
-@pytest.mark.parametrize("ended", ["SIGTERM", "SIGINT", "PATIENCE"])
+@pytest.mark.parametrize("ended", ["SIGTERM", "SIGINT"])
 def test_a_forecast_that_is_ended_says_and_keeps_what_it_has(
     tiny_project, tiny_values, fake, monkeypatch, ended
 ) -> None:
     def cost(params: Params, work: Work, *_: object) -> Cost:
         if work.run.method == "twf":
-            if ended != "PATIENCE":
-                os.kill(os.getpid(), signal.Signals[ended])
+            os.kill(os.getpid(), signal.Signals[ended])
             time.sleep(60)
-        return Cost(seconds=10.0, memory_mib=100.0, basis="timed")
+        return Cost(seconds=10.0, memory_mib=100.0)
 
     monkeypatch.setattr(timing, "cost", cost)
-    monkeypatch.setattr(cache, "PATIENCE", 3.0 if ended == "PATIENCE" else 60.0)
     monkeypatch.setattr(cache, "in_order", lambda works: sorted(works, key=lambda w: w.run.method))
     params, before = Params.model_validate(tiny_values), signal.getsignal(signal.SIGTERM)
     found = forecast_of(params)
@@ -154,13 +130,13 @@ def test_one_kind_is_timed_however_slow_the_machine(
     tiny_project, tiny_values, fake, monkeypatch, capsys
 ) -> None:
     def cost(*_: object) -> Cost:
-        time.sleep(1.5)
-        return Cost(seconds=10.0, memory_mib=100.0, basis="timed")
+        time.sleep(0.02)
+        return Cost(seconds=10.0, memory_mib=100.0)
 
     monkeypatch.setattr(timing, "cost", cost)
     monkeypatch.setattr(cache, "PATIENCE", 0.01)
     found = forecast_of(Params.model_validate(tiny_values))
-    assert len(json.loads(files.CALIBRATION.read_text())["costs"]) == 1
+    assert len(json.loads(files.CALIBRATION.read_text())) == 1
     forecast.show(found)
     said = " ".join(capsys.readouterr().out.split())
     assert "timing was stopped: the same command goes on from here" in said
@@ -174,7 +150,7 @@ def test_runs_that_were_not_timed_are_estimated_by_others(tiny_run, tiny_values)
         for network in (large, tiny_run("er").network)
     }
     cost = {
-        key: Cost(seconds=w, memory_mib=w, basis="timed")
+        key: Cost(seconds=w, memory_mib=w)
         for key, w in {("er", 4): 10.0, ("twf", 4): 30.0, ("er", 8): 50.0}.items()
     }
     known = [(work[key], cost) for key, cost in cost.items()]
@@ -182,10 +158,14 @@ def test_runs_that_were_not_timed_are_estimated_by_others(tiny_run, tiny_values)
     assert estimated(longer, known).seconds == pytest.approx(60)  # twice the epochs
     other = estimated(work["twf", 8], known)
     assert (other.seconds, other.memory_mib) == (pytest.approx(150), 50)  # 30 * 50 / 10
-    assert "twf" in other.basis and "er" in other.basis
+    assert other.estimated and not cost["twf", 4].estimated
     assert estimated(work["twf", 8], known[:2]) is None
     order = cache.in_order(
-        [*work.values(), longer, of_run(params, pretraining(params, "origin"), IMAGES)]
+        [
+            *work.values(),
+            longer,
+            of_run(params, pretraining(params, "origin", tiny_run("er")), IMAGES),
+        ]
     )
     assert len(order) == 6 and {w.network for w in order[:2]} == {w.network for w in work.values()}
     assert order[-1].run.method == "twf"  # a second kind of a method on a network
@@ -209,7 +189,7 @@ def test_a_command_stopped_while_it_times_says_what_it_has(tiny_inputs) -> None:
     assert done.returncode == 0, done.stderr
     assert " jobs, " in done.stdout and "stopped: the same command goes on" in done.stdout
     assert "Traceback" not in done.stderr and "leaked" not in done.stderr
-    assert len(json.loads(files.CALIBRATION.read_text())["costs"]) == 1
+    assert len(json.loads(files.CALIBRATION.read_text())) == 1
 
 
 def test_of_several_gpus_the_one_with_least_free_memory_counts(nvml, monkeypatch) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
 from twf.data.registry import Splits
 from twf.forecast import timing
-from twf.forecast.work import PRETRAINING, Work, of_run, pretraining
+from twf.forecast.work import Work, of_run, pretraining
 from twf.jobs.resume import Keeper
 from twf.learning import pretraining as learning
 from twf.learning.step import executed
@@ -22,8 +22,9 @@ CPU = torch.device("cpu")
 IMAGES = {"target": Splits(train=44, test=16), "origin": Splits(train=33, test=12)}
 
 
-def passed(work: Callable[[], object]) -> int:
-    """How many images pass the first layer of any network in a call."""
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A second is an image that passes a network."""
     images = 0
 
     def count(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
@@ -31,20 +32,18 @@ def passed(work: Callable[[], object]) -> int:
         if isinstance(module, torch.nn.Conv2d) and module.in_channels == 3:
             images += len(inputs[0])
 
+    for clock in ("monotonic", "perf_counter", "process_time"):
+        monkeypatch.setattr(time, clock, lambda: float(images))
     handle = torch.nn.modules.module.register_module_forward_pre_hook(count)
-    work()
+    yield
     handle.remove()
-    return images
 
 
-@pytest.fixture
-def counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second is an image that passes a network; of steps the last of three counts."""
-
-    def images(work: Callable[[], object], device: torch.device, budget: float = 0.0) -> float:
-        return [passed(work) for _ in range(3 if budget else 1)][-1]
-
-    monkeypatch.setattr(timing, "_seconds", images)
+def passed(work: Callable[[], object]) -> float:
+    """How many images pass a network in a call."""
+    before = time.monotonic()
+    work()
+    return time.monotonic() - before
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -54,93 +53,71 @@ def test_a_run_is_forecast_to_do_what_it_does(
     work = of_run(check(tiny_values), tiny_run(method, epochs=3), IMAGES)
     cost = timing.cost(check(tiny_values), work, CPU)
     really = passed(lambda: train(method, epochs=3))
-    assert cost.seconds == pytest.approx(really, rel=0.1)
-    assert cost.basis == "timed" and cost.memory_mib > work.data_mib
+    assert cost.seconds == pytest.approx(really, rel=0.3)
+    assert not cost.estimated and cost.memory_mib > work.data_mib
 
 
-@pytest.mark.parametrize("method", [*METHODS, PRETRAINING])
-def test_a_run_of_a_large_network_is_forecast_by_the_passes_of_a_narrow_one(
-    counting, method, tiny_run, tiny_values, monkeypatch
-) -> None:
-    """Of a network of width 64 no more than four images are ever passed."""
-    tiny_values["sources"]["origin"]["network"]["width"] = 64
-    params = check(tiny_values)
-    run = pretraining(params, "origin")
-    if method != PRETRAINING:
-        run = tiny_run(method, epochs=3, network=params.sources["origin"].network)
-    work = of_run(params, run, IMAGES)
-    directly = timing.cost(params, work, CPU)
-    monkeypatch.setitem(timing.ENOUGH, "cpu", 1.0)
-    monkeypatch.setattr(timing, "PASSES", {})
-    widths: list[int] = []
-    whole = timing._whole
-    monkeypatch.setattr(
-        timing,
-        "_whole",
-        lambda p, w, *rest: widths.append(w.run.network.width) or whole(p, w, *rest),
-    )
-    found = timing.cost(params, work, CPU)
-    assert found.seconds == pytest.approx(directly.seconds, rel=0.1)
-    assert (found.basis, widths) == ("passes", [4])
-    assert found.memory_mib > work.data_mib
-
-
-@pytest.mark.parametrize("method", ["lwf", "oewc", "icarl", "twf", "derpp-ewc"])
+@pytest.mark.parametrize("method", METHODS)
 def test_fewer_images_give_about_the_same(
     counting, method, tiny_run, tiny_values, monkeypatch
 ) -> None:
     params = check(tiny_values)
-    images = IMAGES | {"target": Splits(train=440, test=160)}
-    work = of_run(params, tiny_run(method, epochs=3, buffer=64), images)
+    images = {"target": Splits(train=192, test=48), "origin": Splits(train=99, test=36)}
+    work = of_run(params, tiny_run(method, epochs=3, buffer=32), images)
+    small = timing.cost(params, work, CPU).seconds
+    monkeypatch.setitem(timing.STEPS, "cpu", 1000)
     whole = timing.cost(params, work, CPU).seconds
-    monkeypatch.setitem(timing.ENOUGH, "cpu", 20 * work.per_image)
+    assert small == pytest.approx(whole, rel=0.3)
+    monkeypatch.setattr(timing, "AFFORDABLE", 4 * work.per_image)  # and smaller batches
     assert timing.cost(params, work, CPU).seconds == pytest.approx(whole, rel=0.3)
 
 
 def test_pretraining_is_forecast_to_do_what_it_does(
-    counting, tiny_values, tiny_source, tmp_path
+    counting, tiny_values, tiny_run, tiny_source, tmp_path
 ) -> None:
     tiny_values["sources"]["origin"]["pretraining"]["epochs"] = 7
     params = check(tiny_values)
-    work = of_run(params, pretraining(params, "origin"), IMAGES)
+    work = of_run(params, pretraining(params, "origin", tiny_run("twf")), IMAGES)
     method = learning.supervised(params.sources["origin"], params.datasets["origin"], CPU)
     keeper = Keeper(tmp_path / "state.safetensors", {}, math.inf)
     steps = executed("plain", method)
     really = passed(lambda: learning.train(steps, tiny_source, keeper, lambda *_: None))
-    assert work.run.method == PRETRAINING
-    assert timing.cost(params, work, CPU).seconds == really + 12  # the test images
+    # what follows is that the test images are gone through
+    assert timing.cost(params, work, CPU).seconds == pytest.approx(really + 12, rel=0.1)
 
 
 @pytest.mark.parametrize(
-    ("change", "images", "evaluated"),
+    ("change", "images", "tested", "source"),
     [
-        ({}, 22, 3 * 16),
-        ({"held_out": 0.25}, 33 // 2, 3 * 11),  # of the training images
-        ({"probes": True, "source_data": "origin"}, 22, 3 * (2 * 16 + 33 + 12)),
+        ({}, 22, 16, None),
+        ({"held_out": 0.25}, 33 // 2, 11, None),  # of the training images
+        ({"probes": True, "source_data": "origin"}, 22, 16, IMAGES["origin"]),
     ],
 )
 def test_images_of_a_task_and_of_evaluations(
-    tiny_run, tiny_values, change, images, evaluated
+    tiny_run, tiny_values, change, images, tested, source
 ) -> None:
     work = of_run(check(tiny_values), tiny_run("er", **change), IMAGES)
-    assert (work.images, work.evaluated) == (images, evaluated)
+    assert (work.images, work.tested, work.source) == (images, tested, source)
 
 
 def test_batches_are_smaller_where_memory_is_short(tiny_run, tiny_values, monkeypatch) -> None:
-    asked = []
+    asked, params = [], check(tiny_values)
 
-    def short(params, work: Work, device, execution, images: int, measure) -> tuple:
-        asked.append(images)
-        if images > 8:
+    def short(params, work: Work, small: Work, *_: object) -> tuple[float, float, float]:
+        asked.append(small.run.batch_size)
+        if small.run.batch_size > most:
             raise torch.OutOfMemoryError
-        return float(images), 0.0, 1.0
+        return 1.0, 50.0, 60.0
 
-    monkeypatch.setattr(timing, "_whole", short)
-    work = replace(of_run(check(tiny_values), tiny_run("er"), IMAGES), images=33)
-    assert (timing.cost(check(tiny_values), work, CPU).seconds, asked) == (8.0, [33, 16, 8])
-    monkeypatch.setattr(timing, "_whole", lambda *_: short(*_[:-2], 9, _[-1]))
+    monkeypatch.setattr(timing, "_timed", short)
+    work, most = of_run(params, tiny_run("er", batch_size=16), IMAGES), 4
+    cost = timing.cost(params, work, CPU)
+    assert asked == [16, 8, 4]
+    assert cost.memory_mib == pytest.approx(50 + 4 * 10 + work.data_mib)
+    most = 0
     with pytest.raises(torch.OutOfMemoryError):
-        timing.cost(check(tiny_values), work, CPU)
+        timing.cost(params, work, CPU)
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ def plan(
 
     Next: `snakemake --cores all results/STUDY/report.html` does what remains.
 
-    A forecast goes by the records of like runs on this device, else by steps that it times now, on
-    random images: no data need be there. It alone needs `--device`, `--threads` and `--execution`.
+    A forecast times steps on random images: no data need be there. It alone needs `--device`,
+    `--threads` and `--execution`.
     """
     from twf.results import status
 

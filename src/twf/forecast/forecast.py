@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
-from collections import Counter, defaultdict
+import subprocess
+import sys
+from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import Any
 
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from twf import files
 from twf.data.counts import count
-from twf.data.registry import Splits
-from twf.errors import UserError
 from twf.forecast import cache, disk
 from twf.forecast.cache import Kind
-from twf.forecast.work import BASES, MIB, PRETRAINING, Cost, Work, estimated, of_run, pretraining
+from twf.forecast.work import MIB, PRETRAINING, Cost, estimated, of_run, pretraining
 from twf.gpus import cpu, nvidia, visible
-from twf.results import record
-from twf.study import Plan, Run
+from twf.study import Plan
 from twf.study.params import Execution, Params
 
 
@@ -41,25 +39,28 @@ def forecast(
     """
     device, jobs = cache.device_name(kind, threads), jobs_at_once(params, kind, threads)
     images = {name: count(name, params.datasets[name]) for name in status["data"]}
-    sources = [name for name, state in status["sources"].items() if state != "done"]
-    runs = [pretraining(params, name) for name in sources if params.sources[name].trained_on]
-    runs += [run for run in plan.runs.values() if status["runs"][run.id]["status"] != "done"]
+    planned, sources = list(plan.runs.values()), status["sources"]
+    runs = [
+        pretraining(params, name, planned[0])
+        for name, state in sources.items()
+        if state != "done" and params.sources[name].trained_on
+    ]
+    runs += [run for run in planned if status["runs"][run.id]["status"] != "done"]
     works = [of_run(params, run, images) for run in runs]
-    known = measured(params, images, device, execution)
-    rest = [work for work in works if work.kind not in known]
-    timed, start_up, stopped = cache.take(params, rest, kind, threads, execution)
-    known |= {work.kind: (work, timed[work.kind]) for work in rest if work.kind in timed}
+    timed, stopped = cache.take(params, works, kind, threads, execution)
+    known = [(work, timed[work.kind]) for work in works if work.kind in timed]
+    start_up = _start_up(kind)
     rows: defaultdict[str, list[Cost]] = defaultdict(list)
     rules: dict[str, list[Cost]] = {"pretrain": [], "run": []}
     unknown = set[str]()
     for work in works:
-        run, pretrained = work.run, work.run.method == PRETRAINING
+        run, pretrained = work.run, work.run.benchmark == PRETRAINING
         name = f"{run.benchmark}.{run.id if pretrained else run.method}"
-        _, cost = known.get(work.kind, (work, estimated(work, list(known.values()))))
+        cost = timed.get(work.kind) or estimated(work, known)
         if cost is None:
             unknown.add(name)
             continue
-        cost = cost.model_copy(update={"seconds": cost.seconds + (start_up or 0.0)})
+        cost = cost.model_copy(update={"seconds": cost.seconds + start_up})
         rows[name].append(cost)
         rules["pretrain" if pretrained else "run"].append(cost)
     seconds = {rule: [cost.seconds for cost in costs] for rule, costs in rules.items() if costs}
@@ -85,32 +86,17 @@ def forecast(
     }
 
 
-def measured(
-    params: Params, images: dict[str, Splits], device: str, execution: Execution
-) -> dict[str, tuple[Work, Cost]]:
-    """By `Work.kind`: the medians over the finished runs that any study has on a device.
+def _start_up(kind: Kind) -> float:
+    """Seconds of the processor until a new job's run begins.
 
-    Those alone whose steps were executed so.
+    On a CPU, Snakemake keeps all imported (`twf.cli.warm`), and a job starts with the command.
     """
-    found: defaultdict[str, list[tuple[Work, dict[str, Any]]]] = defaultdict(list)
-    columns = ["status", "seconds", "peak_memory_mib", "device", "provenance"]
-    for path in Path().glob(files.RECORD.format(study="*", run="*")):
-        try:
-            row = record.read(path, columns).to_pylist()[0]
-            provenance = record.provenance(row)
-            run = Run.model_validate(provenance["parameters"] | {"id": path.stem, "study": ""})
-            work = of_run(params, run, images)
-        except (UserError, ValidationError, KeyError):
-            continue  # torn, of another version of params.yaml, or of another study's data
-        as_now = (row["device"], provenance["execution"]) == (device, execution)
-        if row["status"] == "finished" and as_now:
-            found[work.kind].append((work, row))
-    costs = {}
-    for kind, rows in found.items():
-        seconds = median(row["seconds"] for _, row in rows)
-        memory = max(row["peak_memory_mib"] for _, row in rows)
-        costs[kind] = rows[0][0], Cost(seconds=seconds, memory_mib=memory, basis="measured")
-    return costs
+    gpu = "import torch, twf.jobs.run; torch.zeros(1, device='cuda')"
+    before = os.times()
+    subprocess.run([sys.executable, "-c", "import twf.cli" if kind == "cpu" else gpu], check=True)
+    after = os.times()
+    user, system = after.children_user, after.children_system
+    return user - before.children_user + system - before.children_system
 
 
 def jobs_at_once(params: Params, kind: Kind, threads: int) -> int:
@@ -147,7 +133,7 @@ def _row(name: str, costs: list[Cost]) -> dict[str, Any]:
         "seconds": mean(cost.seconds for cost in costs),
         "hours": sum(cost.seconds for cost in costs) / 3600,
         "memory_mib": max(cost.memory_mib for cost in costs),
-        "basis": dict(Counter(cost.basis for cost in costs)),
+        "estimated": sum(cost.estimated for cost in costs),
     }
 
 
@@ -157,22 +143,14 @@ def show(found: dict[str, Any]) -> None:
     counted = sum(row["runs"] for row in found["runs"])
     table = Table(title=f"forecast for {found['device']}")
     table.add_column("what", no_wrap=True)
-    for column in ("runs", "each", "hours"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("known by", overflow="fold")
-    found_by = Counter[str]()
+    for column in ("runs", "of them estimated", "each", "hours"):
+        table.add_column(column, justify="right")
     for row in found["runs"]:
         days, hours = row["seconds"] / 86400, f"{row['hours']:.2f}"
         each = f"{days:.1f} days" if days > 1 else timedelta(seconds=round(row["seconds"]))
-        ways = Counter[str]()
-        for text, runs in row["basis"].items():
-            ways[text.partition(" ")[0]] += runs
-        found_by.update(ways)
-        basis = ", ".join(f"{way}: {runs}" for way, runs in ways.items())
-        table.add_row(row["name"], str(row["runs"]), str(each), hours, basis)
+        table.add_row(row["name"], str(row["runs"]), str(row["estimated"]), str(each), hours)
     if counted:
         console.print(table)
-    console.print("; ".join(f"{way}: {text}" for way, text in BASES.items() if found_by[way]))
     if counted or not found["unknown"]:
         least = f"of {counted} of {found['jobs_left']} jobs" if found["unknown"] else "of jobs"
         console.print(

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from twf.data.registry import Splits
 from twf.study import Run
+from twf.study.methods import METHODS
 from twf.study.params import Network, Params, Precision
-from twf.study.types import Hyperparameters, Strict
+from twf.study.types import Strict
 
 # Values of each network at width 64 without its head; their number grows as the width's square.
 VALUES = {"resnet18": 11.17e6, "resnet50": 23.5e6}
-PRETRAINING = "pretraining"  # in the place of a run's method
+PRETRAINING = "pretraining"  # in the place of a run's benchmark
 MIB = 2**20
-
-
-BASES = {
-    "measured": "by records of like runs",
-    "timed": "steps on few images",
-    "passes": "by the images that pass the network",
-    "estimated": "in proportion to other runs",
-}
 
 
 class Cost(Strict):
@@ -30,7 +22,7 @@ class Cost(Strict):
 
     seconds: float
     memory_mib: float
-    basis: str  # how it is known; its first word is one of `BASES`
+    estimated: bool = False  # by runs of other kinds, and not timed itself
 
 
 @dataclass(frozen=True)
@@ -40,9 +32,9 @@ class Work:
     run: Run
     kind: str  # all that decides its cost: runs that differ in seed or rates are of one kind
     network: tuple[Network, int, Precision]  # with the image's side and the precision
-    images: int  # in a task, or in the one phase of Joint; all tasks are taken to be of one size
-    source_images: int  # that a method's setup goes through at most
-    evaluated: int  # images in all evaluations together
+    images: int  # in a phase; all are taken to be of one size
+    tested: int  # images that each evaluation goes through
+    source: Splits | None  # images of the source that it has at hand
     data_mib: float  # images that it holds
 
     @property
@@ -59,51 +51,50 @@ class Work:
 def of_run(params: Params, run: Run, images: dict[str, Splits]) -> Work:
     """The work of a run, or of `pretraining`, on data sets of so many images."""
     data, size = images[run.data], params.datasets[run.data].size
+    held_out = round((run.held_out or 0) * data.train)
+    tested, source = held_out or data.test, None
     data_mib = (3 + (run.method == "joint")) * pixels_mib(data, size)  # file, tensors, tasks
-    held_out, source = round((run.held_out or 0) * data.train), 0
-    evaluated = held_out or data.test
     if run.source_data is not None:
-        source = images[run.source_data].train
-        data_mib += 2 * pixels_mib(images[run.source_data], params.datasets[run.source_data].size)
-        if run.probes:  # they go through these once more, and through the source's
-            evaluated += evaluated + source + images[run.source_data].test
-    evaluated *= 1 if run.method == PRETRAINING else run.phases + 1
-    same = {"id", "study", "benchmark", "source", "pretrained", "seed", "lr_decay", "augmentation"}
-    kind = run.model_dump(
-        mode="json", exclude=same | {"source_augmentation", "hyperparameters"}
-    ) | {
+        source = images[run.source_data]
+        data_mib += 2 * pixels_mib(source, params.datasets[run.source_data].size)
+    same = {"id", "study", "source", "pretrained", "seed", "lr_decay", "augmentation"}
+    same |= {"source_augmentation", "hyperparameters"}
+    kind = run.model_dump(mode="json", exclude=same) | {
         "counts": {name: v for name, v in run.hyperparameters if isinstance(v, int)},
-        "images": [size, data.train, evaluated, source],
+        "images": [size, data.train, tested, source and [source.train, source.test]],
     }
     return Work(
         run=run,
         kind=json.dumps(kind, sort_keys=True),
         network=(run.network, size, run.precision),
         images=(data.train - held_out) // run.phases,
-        source_images=getattr(run.hyperparameters, "fisher_images", source),
-        evaluated=evaluated,
+        tested=tested,
+        source=source,
         data_mib=data_mib,
     )
 
 
-def pretraining(params: Params, source: str) -> Run:
-    """Training on a source that has data, as a run of one task."""
+def pretraining(params: Params, source: str, like: Run) -> Run:
+    """Training on a source that has data, as a run of Finetune on one task; `like` has the rest."""
     recipe, data = params.sources[source].pretraining, params.sources[source].data
     assert recipe is not None and data is not None  # `Source` holds this
-    values: dict[str, Any] = dict.fromkeys(Run.model_fields) | {
+    change = {
         "id": source,
         "benchmark": PRETRAINING,
-        "method": PRETRAINING,
         "data": data,
         "source": source,
         "network": params.sources[source].network,
+        "augmentation": params.datasets[data].augmentation,
+        "method": "finetune",
         "tasks": 1,
-        "hyperparameters": Hyperparameters(lr=recipe.lr),
+        "classes": params.datasets[data].classes,
+        "hyperparameters": METHODS["finetune"].hyperparameters(lr=recipe.lr),
         "epochs": recipe.epochs,
         "batch_size": recipe.batch_size,
         "precision": recipe.precision,
     }
-    return Run.model_construct(**values)
+    without = ("buffer", "probes", "source_data", "source_augmentation", "lr_decay", "held_out")
+    return like.model_copy(update=dict.fromkeys(without) | change)
 
 
 def estimated(work: Work, known: list[tuple[Work, Cost]]) -> Cost | None:
@@ -112,18 +103,17 @@ def estimated(work: Work, known: list[tuple[Work, Cost]]) -> Cost | None:
     It is in proportion to a run of its method on its network; else to one on another network, and
     then to what a run of a third method takes here against there.
     """
-    rates = {(w.network, w.run.method): (cost.seconds / w.size, w, cost) for w, cost in known}
-    if (work.network, work.run.method) in rates:
-        rate, other, cost = rates[work.network, work.run.method]
-        basis = f"estimated from {other.run.id}"
-        return cost.model_copy(update={"seconds": rate * work.size, "basis": basis})
-    for (network, method), (rate, other, _) in rates.items():
-        for (here, third), (third_rate, bridge, cost) in rates.items():
-            if (method, here) == (work.run.method, work.network) and (network, third) in rates:
-                seconds = work.size * rate * third_rate / rates[network, third][0]
-                basis = f"estimated from {other.run.id} and {bridge.run.id}"
-                return cost.model_copy(update={"seconds": seconds, "basis": basis})
-    return None
+    rates = {(w.network, w.run.method): (cost.seconds / w.size, cost) for w, cost in known}
+    found = rates.get((work.network, work.run.method))
+    if found is None:
+        for (network, method), (rate, _) in rates.items():
+            for (here, third), (third_rate, cost) in rates.items():
+                if (method, here) == (work.run.method, work.network) and (network, third) in rates:
+                    found = rate * third_rate / rates[network, third][0], cost
+    if found is None:
+        return None
+    rate, cost = found
+    return cost.model_copy(update={"seconds": rate * work.size, "estimated": True})
 
 
 def batch_size(run: Run) -> int:
