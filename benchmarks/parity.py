@@ -33,6 +33,7 @@ from benchmarks.shapes import planned
 from twf import files
 from twf.data import store
 from twf.data.store import Dataset
+from twf.forecast.timing import Nobody
 from twf.jobs import checkpoints
 from twf.learning import loop
 from twf.results.output import markdown_table
@@ -46,24 +47,11 @@ Row = dict[str, Any]
 Weights = dict[str, Tensor]
 
 
-class _Alone:
-    """No tracker, and nothing kept."""
-
-    def load(self) -> None:
-        return None
-
-    def pause(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def update(self, *_: Any) -> None:
-        pass
-
-
 def ours(run: Run, data: Dataset, weights: Weights) -> Row:
     """Final accuracy on each task's images by protocol, per cent."""
     torch.set_num_threads(1)
-    alone = _Alone()
-    outcome = loop.train(run, data, None, weights, CPU, alone, lambda *_: None, alone)
+    alone = Nobody()
+    outcome = loop.train(run, data, None, weights, CPU, alone, alone.advance, alone)
     return {
         "class-il": outcome.accuracy_class_il[-1],
         "task-il": outcome.accuracy_task_il[-1],

@@ -101,7 +101,7 @@ def _timed(
     run = small.run.model_copy(update={"epochs": epochs})
     images = Splits(train=run.phases * small.images, test=small.tested)
     inputs = random_inputs(params, run, images, small.source)
-    held, nobody = _begin(work, device) + 3 * network_mib(run.network), _Nobody()  # with gradients
+    held, nobody = _begin(work, device) + 3 * network_mib(run.network), Nobody()  # with gradients
     start, used = time.perf_counter(), time.process_time()
     history = loop.train(run, *inputs, device, nobody, nobody.advance, nobody, execution).history
     seconds, used = time.perf_counter() - start, time.process_time() - used
@@ -139,7 +139,7 @@ def random_inputs(
     return _dataset(run.classes, images, data.size), of_source, weights
 
 
-class _Nobody:
+class Nobody:
     """Keeps nothing of a run and tells no one."""
 
     def load(self) -> None: ...
