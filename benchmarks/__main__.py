@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,7 +21,6 @@ class Measurement(StrEnum):
     HOTSPOTS = "hotspots"
     PRETRAINING = "pretraining"
     REPLAY = "replay"
-    CONDITIONING = "conditioning"
     EVALUATION = "evaluation"
     LOADING = "loading"
     SHARING = "sharing"
@@ -57,16 +57,7 @@ def main(
     Times are medians over repeats. Ratios mean more than times: what is compared is called in turn.
     `python -m benchmarks steps --benchmark split-cifar10 --reference CHECKOUT` compares TwF's step.
     """
-    from benchmarks import (
-        ceiling,
-        conditioning,
-        hotspots,
-        loading,
-        parts,
-        report,
-        sharing,
-        steps,
-    )
+    from benchmarks import ceiling, hotspots, loading, parts, report, sharing, steps
     from benchmarks.shapes import planned
     from benchmarks.timing import Effort, Row
     from twf.gpus.devices import device_for
@@ -80,45 +71,25 @@ def main(
         precisions = precision or ["tf32"]
         limits = {rounding: ceiling.measure(rounding, on, effort) for rounding in precisions}
         found = list(limits.values())
-        for where in benchmark or ["split-digits"]:
+        ways, places = execution or ["plain"], benchmark or ["split-digits"]
+        for where, what, rounding in product(places, method or ["twf"], precisions):
+            run, limit = planned(params, where, what), limits[rounding]
             if Measurement.STEPS in wanted:
-                for what in method or ["twf"]:
-                    for rounding in precisions:
-                        found += steps.measure(
-                            params,
-                            planned(params, where, what),
-                            execution or ["plain"],
-                            rounding,
-                            reference,
-                            on,
-                            effort,
-                            limits[rounding],
-                        )
+                found += steps.measure(params, run, ways, rounding, reference, on, effort, limit)
             if Measurement.HOTSPOTS in wanted:
-                for what in method or ["twf"]:
-                    run = planned(params, where, what)
-                    for rounding in precisions:
-                        found += hotspots.measure(
-                            params, run, execution or ["plain"], rounding, on, effort
-                        )
+                found += hotspots.measure(params, run, ways, rounding, on, effort)
             if Measurement.SHARING in wanted:
-                for what in method or ["twf"]:
-                    run = planned(params, where, what)
-                    for rounding in precisions:
-                        for way in execution or ["plain"]:
-                            words = params, run, way, rounding, jobs or [1, 2], on
-                            found += sharing.measure(*words)
+                for way in ways:
+                    found += sharing.measure(params, run, way, rounding, jobs or [1, 2], on)
+        for where in places:
             run = planned(params, where, "twf")
             if Measurement.PRETRAINING in wanted and params.sources[run.source].data is not None:
                 found += [
                     parts.pretraining(params, run, way, rounding, on, effort, limits[rounding])
-                    for rounding in precisions
-                    for way in execution or ["plain"]
+                    for rounding, way in product(precisions, ways)
                 ]
             if Measurement.REPLAY in wanted:
                 found += parts.replay(params, run, on, effort)
-            if Measurement.CONDITIONING in wanted:
-                found += conditioning.measure(params, run, on, effort)
             if Measurement.EVALUATION in wanted:
                 found.append(parts.evaluation(params, run, on, effort))
         rows += [row | {"threads": count} for row in found]

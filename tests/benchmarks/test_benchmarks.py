@@ -13,7 +13,6 @@ import torch
 from benchmarks import __main__ as command
 from benchmarks import (
     ceiling,
-    conditioning,
     hotspots,
     loading,
     parts,
@@ -26,7 +25,6 @@ from benchmarks.shapes import planned
 from benchmarks.timing import Effort, Times, interleaved
 
 from twf.errors import UserError
-from twf.learning.models.attention import TaskLinear
 from twf.study import Run, reading
 from twf.study.methods import METHODS
 from twf.study.params import Params
@@ -204,17 +202,6 @@ def test_the_parts_have_rates(params, run):
     seconds = rows[0]["milliseconds"] / 1000
     share = rows[0]["gigaflop"] / seconds / limits["gflops"]
     assert rows[0]["share_of_product"] == pytest.approx(share)
-
-
-def test_all_ways_to_map_by_task_are_compared_and_give_the_same(params, run):
-    rows = conditioning.measure(params, run, CPU, SMALLEST)
-    assert [row["way"] for row in rows[:3]] == list(conditioning.WAYS)
-    assert len(rows) == 3 * 5, "a row per way and layer"
-    layer = TaskLinear(3, 4, 6, 1.0)
-    x, task = torch.randn(7, 4), torch.tensor([0, 2, 2, 1, 0, 1, 2])
-    first, *others = [way(layer, x, task) for way in conditioning.WAYS.values()]
-    for other in others:
-        torch.testing.assert_close(other, first)
 
 
 def test_jobs_that_share_a_device_are_counted_together(params, run, monkeypatch, tmp_path):
