@@ -79,10 +79,6 @@ def theirs(checkout: Path, run: Run, data: Dataset, weights: Weights) -> Row:
         datasets.CIFAR10.__init__ = partialmethod(_hold, data)
         loaders = importlib.import_module("datasets.utils.continual_dataset")
         loaders.DataLoader = partial(_loader, loaders.DataLoader)  # type: ignore[attr-defined]
-        network = importlib.import_module("backbone.ResNet18").resnet18
-        streams.SequentialCIFAR10.get_backbone = staticmethod(
-            lambda: network(run.classes, nf=run.network.width)
-        )
         dataset, method, arguments = made(run)
         method.load_initial_checkpoint = lambda *_, **__: _load(method.net, weights)
         some = torch.zeros(4, 3, 32, 32)

@@ -133,7 +133,9 @@ def made(run: Run) -> tuple[Any, Any, Any]:
         for value in vars(module).values()
         if isinstance(value, type) and getattr(value, "NAME", None) == name
     ]
-    network, loss = dataset.get_backbone(), torch.nn.functional.cross_entropy
+    resnet18 = importlib.import_module("backbone.ResNet18").resnet18
+    network = resnet18(run.classes, nf=run.network.width)
+    loss = torch.nn.functional.cross_entropy
     return dataset, method(network, loss, arguments, dataset.get_transform()), arguments
 
 

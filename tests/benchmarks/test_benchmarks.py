@@ -42,12 +42,20 @@ import torch
 class Dataset:
     N_CLASSES_PER_TASK = 2
     TRANSFORM = staticmethod(lambda image: torch.zeros(3, *image.size))
-    get_backbone = staticmethod(lambda: torch.nn.Linear(3 * 32 * 32, 10))
     get_transform = staticmethod(lambda: None)
 
 def get_dataset(arguments):
     assert arguments.dataset == "seq-cifar10"
     return Dataset()
+""",
+    "backbone/ResNet18.py": """
+import torch
+
+widths = []
+
+def resnet18(classes, nf):
+    widths.append(nf)
+    return torch.nn.Linear(3 * 32 * 32, classes)
 """,
     "models/__init__.py": "",
     "models/sgd.py": """
@@ -132,7 +140,7 @@ def checkout(tmp_path, monkeypatch) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     yield tmp_path
-    for name in ("datasets", "models", "models.sgd"):
+    for name in ("backbone", "backbone.ResNet18", "datasets", "models", "models.sgd"):
         sys.modules.pop(name, None)
 
 
@@ -150,6 +158,7 @@ def test_a_ratio_is_the_quotient_of_its_parts(params, checkout, torchvision):
     first, second = made[: reference.FIRST_STEPS], made[reference.FIRST_STEPS :]
     assert max(first) <= 1 and min(second) >= 2, "what is timed is in the second task"
     assert len(second) == 2 + 2 * 2
+    assert sys.modules["backbone.ResNet18"].widths == [run.network.width], "both are as wide"
 
 
 @pytest.mark.parametrize(
