@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from twf.gpus import cpu
+
 FAULTS = """
 import resource, torch
 from twf.gpus import cpu
@@ -38,3 +40,18 @@ def faults(before: str) -> int:
 def test_memory_that_was_freed_is_kept_for_the_next_step():
     assert faults("") > 10_000
     assert faults("cpu.keep_freed_memory()") < 100
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "gains"),
+    [
+        ("GenuineIntel", "avx512f avx512_bf16 amx_bf16 amx_tile", True),
+        ("GenuineIntel", "avx512f avx512_bf16", False),  # measured: slower than in float32
+        ("AuthenticAMD", "avx512f avx512_bf16", True),
+        ("AuthenticAMD", "avx2", False),
+    ],
+)
+def test_bfloat16_is_for_cpus_that_gain_by_it(tmp_path, monkeypatch, vendor, flags, gains):
+    (tmp_path / "cpuinfo").write_text(f"vendor_id\t: {vendor}\nflags\t\t: fpu {flags}\n")
+    monkeypatch.setattr(cpu, "CPUINFO", tmp_path / "cpuinfo")
+    assert cpu.multiplies_bfloat16.__wrapped__() is gains
