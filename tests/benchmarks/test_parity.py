@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 import torch
 from benchmarks import parity
 from benchmarks.reference import METHODS
 from project import PROJECT
 
 from twf.data.store import Dataset
+from twf.errors import UserError
 from twf.study import reading
 
 PARAMS = reading.load(PROJECT / "params.yaml")
@@ -39,3 +44,38 @@ def test_the_table_gives_the_difference_of_means_with_welchs_interval():
     assert "62.00 ± 1.41 (n=2)" in class_il and "+1.00" in class_il
     assert "-5.08 to +7.08" in class_il  # Student's with two degrees of freedom, 4.30 * 1.41
     assert "61.00 ± 1.41" in task_il
+
+
+def test_a_run_that_fails_loses_no_other_and_is_tried_again(monkeypatch, tmp_path, capsys):
+    tried, broken = [], {"er"}
+
+    def ours(run, *_) -> parity.Row:
+        tried.append((run.method, run.seed))
+        if run.method in broken:
+            raise ValueError("no images")
+        return {"class-il": [50.0 + run.seed], "task-il": [60.0 + run.seed]}
+
+    def compare() -> None:
+        parity.main(tmp_path, "cifar100-w16", method=["er", "lwf"], seeds=2)
+
+    nothing = Dataset([], *[torch.zeros(0)] * 4, "", "")
+    monkeypatch.setattr(Dataset, "tensors", {}, raising=False)  # of a checkpoint
+    for module, name in ((parity.store, "load"), (parity, "subset"), (parity.checkpoints, "load")):
+        monkeypatch.setattr(module, name, lambda *_: nothing)
+    monkeypatch.setattr(parity, "ours", ours)
+    monkeypatch.setattr(parity, "theirs", lambda checkout, *words: ours(*words))
+    monkeypatch.setattr(parity, "RESULTS", tmp_path / "parity.jsonl")
+    monkeypatch.setattr(parity, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+
+    with pytest.raises(UserError, match="4 runs failed"):
+        compare()
+    assert "no images" in capsys.readouterr().err
+    kept = [json.loads(line) for line in parity.RESULTS.read_text().splitlines()]
+    assert sorted((row["code"], row["method"], row["seed"]) for row in kept) == [
+        (code, "lwf", seed) for code in ("ours", "published") for seed in (0, 1)
+    ]
+    broken.clear()
+    tried.clear()
+    compare()
+    assert tried == [("er", seed) for seed in (0, 0, 1, 1)]
+    assert "| er | class-il | 50.50" in capsys.readouterr().out
