@@ -25,7 +25,7 @@ def cpu_name(threads: int) -> str:
 def multiplies_bfloat16() -> bool:
     """Whether bfloat16 speeds up its products: by AMX, or by AVX-512 where that has the units.
 
-    AMD's have; on Intel's without AMX, a training step takes 1.2 to 1.4 times as long as in float32
+    AMD's has; on Intel's without AMX, a training step takes 1.2 to 1.4 times as long as in float32
     (docs/speed.md).
     """
     words = set(CPUINFO.read_text().split())
