@@ -222,5 +222,7 @@ def test_the_command_forecasts_and_the_second_time_imports_no_torch(tiny_inputs)
     call = [sys.executable, "-c", code]
     first, second = (subprocess.run(call, stdout=subprocess.PIPE, text=True) for _ in range(2))
     assert (first.returncode, second.returncode) == (1, 0)
-    times = [seconds(json.loads(done.stdout)["forecast"])["er"] for done in (first, second)]
-    assert 0 < times[0] == times[1]
+    found = [json.loads(done.stdout)["forecast"] for done in (first, second)]
+    # the start-up is measured each time
+    times = [seconds(one)["er"] - one["start_up_seconds"] for one in found]
+    assert 0 < times[0] == pytest.approx(times[1])
