@@ -142,6 +142,23 @@ def test_one_kind_is_timed_however_slow_the_machine(
     assert "timing was stopped: the same command goes on from here" in said
 
 
+def test_a_kind_that_takes_long_is_broken_off(
+    tiny_project, tiny_values, fake, monkeypatch
+) -> None:
+    def cost(params: Params, work: Work, *_: object) -> Cost:
+        time.sleep(0 if next(asked) else 60)
+        return Cost(seconds=10.0, memory_mib=100.0)
+
+    asked = iter([True, True, False])
+    monkeypatch.setattr(timing, "cost", cost)
+    monkeypatch.setattr(cache, "PATIENCE", 0.3)
+    before = signal.getsignal(signal.SIGALRM)
+    found = forecast_of(Params.model_validate(tiny_values))
+    assert len(json.loads(files.CALIBRATION.read_text())) == 2 and found["stopped"]
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
 def test_runs_that_were_not_timed_are_estimated_by_others(tiny_run, tiny_values) -> None:
     params, large = Params.model_validate(tiny_values), Network(architecture="resnet18", width=8)
     work = {

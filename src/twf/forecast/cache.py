@@ -21,7 +21,7 @@ from twf.jobs import code
 from twf.progress import progress
 from twf.study.params import Execution, Params
 
-PATIENCE = 40.0  # seconds after which no further kind is timed
+PATIENCE = 40.0  # seconds after which timing ends, but for the first kind
 
 Kind = Literal["cpu", "cuda"]
 COSTS = TypeAdapter(dict[str, Cost])
@@ -33,7 +33,7 @@ def take(
     """Costs by `Work.kind`, and whether timing was stopped.
 
     What the file does not have is timed now, what matters most first, until `PATIENCE` is spent or
-    Ctrl-C or SIGTERM comes, and added to it.
+    Ctrl-C or SIGTERM comes, and added to it. One kind at least is timed, however long it takes.
     """
     if kind == "cpu" and "captured" in execution:
         raise UserError("only steps on a GPU are captured: --execution plain or compiled")
@@ -47,7 +47,7 @@ def take(
     missing = [work for work in in_order(works) if keys[work.kind] not in costs]
     if missing:
         # SIGINT too: some shells have it ignored
-        numbers = (signal.SIGTERM, signal.SIGINT)
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
         before = [signal.signal(number, signal.default_int_handler) for number in numbers]
         with contextlib.suppress(KeyboardInterrupt):
             import torch
@@ -57,13 +57,17 @@ def take(
             torch.set_num_threads(threads)
             end = time.monotonic() + PATIENCE
             with progress("timing steps", len(missing)) as advance:
-                while missing and time.monotonic() < end:
+                while missing:
                     work = missing[0]
                     with contextlib.suppress(torch.OutOfMemoryError):
                         cost = timing.cost(params, work, torch.device(kind), execution)
                         costs[keys[work.kind]] = cost
                     advance(1, work.run.id)
                     missing.pop(0)
+                    if (left := end - time.monotonic()) <= 0:
+                        break
+                    signal.setitimer(signal.ITIMER_REAL, left)  # also where the next takes longer
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
         with files.atomic(files.CALIBRATION) as file:
