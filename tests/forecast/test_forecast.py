@@ -142,9 +142,7 @@ def test_one_kind_is_timed_however_slow_the_machine(
     assert "timing was stopped: the same command goes on from here" in said
 
 
-def test_a_kind_that_takes_long_is_broken_off(
-    tiny_project, tiny_values, fake, monkeypatch
-) -> None:
+def test_a_kind_that_takes_long_is_broken_off(tiny_project, tiny_values, fake, monkeypatch) -> None:
     def cost(params: Params, work: Work, *_: object) -> Cost:
         time.sleep(0 if next(asked) else 60)
         return Cost(seconds=10.0, memory_mib=100.0)

@@ -18,12 +18,12 @@ from twf.data.registry import Splits
 from twf.data.store import Dataset
 from twf.forecast.work import Cost, Work, batch_size, network_mib
 from twf.gpus import cpu
+from twf.jobs.arithmetic import set_arithmetic
 from twf.jobs.run import peak_memory_mib
 from twf.learning import loop
 from twf.learning.methods import load
 from twf.learning.methods.base import Method
 from twf.learning.models.resnet import ResNet
-from twf.learning.precision import set_precision
 from twf.learning.randomness import seeded
 from twf.learning.state import Tensors
 from twf.study import Run
@@ -101,7 +101,8 @@ def _timed(
     run = small.run.model_copy(update={"epochs": epochs})
     images = Splits(train=run.phases * small.images, test=small.tested)
     inputs = random_inputs(params, run, images, small.source)
-    held, nobody = _begin(work, device) + 3 * network_mib(run.network), Nobody()  # with gradients
+    held, nobody = _begin(work, device, execution), Nobody()
+    held += 3 * network_mib(run.network)  # with gradients
     start, used = time.perf_counter(), time.process_time()
     history = loop.train(run, *inputs, device, nobody, nobody.advance, nobody, execution).history
     seconds, used = time.perf_counter() - start, time.process_time() - used
@@ -148,9 +149,9 @@ class Nobody:
     def advance(self, *_: object) -> None: ...
 
 
-def _begin(work: Work, device: torch.device) -> float:
+def _begin(work: Work, device: torch.device, execution: str) -> float:
     """Have the peak of memory count from here, and a GPU set up; MiB that are held already."""
-    set_precision(work.run.precision, device)
+    set_arithmetic(work.run.precision, execution, device)
     torch.compiler.reset()  # it compiles no function for more than a few methods
     gc.collect()
     torch.zeros(1, device=device)

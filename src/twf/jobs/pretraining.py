@@ -13,6 +13,7 @@ from twf import files
 from twf.data import store
 from twf.errors import UserError
 from twf.jobs import checkpoints
+from twf.jobs.arithmetic import set_arithmetic
 from twf.jobs.code import PRETRAINING
 from twf.jobs.provenance import code_origin, device_and_versions
 from twf.jobs.resume import keeping
@@ -20,7 +21,6 @@ from twf.jobs.weights import read_network
 from twf.learning.augmentation import Augment
 from twf.learning.evaluation.accuracy import accuracy, to_device
 from twf.learning.models.resnet import ResNet
-from twf.learning.precision import set_precision
 from twf.learning.pretraining import DivergedError, supervised, train
 from twf.learning.step import executed
 from twf.progress import progress
@@ -51,7 +51,7 @@ def pretrain(
             f"{len(dataset.train_labels)} training images of {source.data} do not fill a batch of "
             f"{recipe.batch_size}; lower sources.{name}.pretraining.batch_size"
         )
-    precision = set_precision(recipe.precision, device)
+    precision = set_arithmetic(recipe.precision, execution, device)
     guard = {
         "source": source.model_dump(),
         "augmentation": params.datasets[source.data].augmentation.model_dump(),

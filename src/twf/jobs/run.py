@@ -17,12 +17,12 @@ from twf import files
 from twf.data import store
 from twf.errors import UserError
 from twf.jobs import checkpoints
+from twf.jobs.arithmetic import set_arithmetic
 from twf.jobs.code import LOOP, method_module
 from twf.jobs.provenance import code_origin, device_and_versions, device_name
 from twf.jobs.resume import keeping
 from twf.learning import loop, tasks
 from twf.learning.evaluation.metrics import final_average_accuracy
-from twf.learning.precision import set_precision
 from twf.progress import progress
 from twf.results import record
 from twf.study import Run
@@ -66,7 +66,7 @@ def execute(
         },
         "versions": machine["versions"],
         "execution": execution,
-        "precision": set_precision(run.precision, device),
+        "precision": set_arithmetic(run.precision, execution, device),
     }
     guard = origin | {"parameters": run.digest, "device": device.type}
     guard["code"] = made_by["method_hash"]  # a commit that changes none of it keeps the state
