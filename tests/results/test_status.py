@@ -40,6 +40,16 @@ def run(make_plan, write_record):
     return run
 
 
+def test_a_run_whose_code_no_commit_has_is_done_and_shown_so(run, write_record, make_plan, capsys):
+    plan = make_plan([0], methods=["co2l"], buffers=[500])
+    for commit, why in (("abc+", status.UNCOMMITTED), ("abc", ""), (None, "")):
+        made = {"parameters": run.values, "code": {"commit": commit}}
+        write_record(plan, run.id, provenance=json.dumps(made))
+        assert status.of_run(run) == ("done", why)
+        status.show(status.of_plan(reading.load(PARAMS), plan))
+        assert (status.UNCOMMITTED in capsys.readouterr().out) == bool(why)
+
+
 def with_inputs(run, write_record, make_plan, **inputs):
     """Write its record as made from these inputs."""
     plan = make_plan([0], methods=["co2l"], buffers=[500])

@@ -26,6 +26,7 @@ from twf.study.params import Params
 SEEDS_FOR_AGREEMENT = 13
 
 SHOWN = 4  # changes that the reason of a stale run names
+UNCOMMITTED = "uncommitted code"
 
 State = Literal["done", "to do", "stale", "unreadable"]
 COLOURS = {"done": "green", "to do": "yellow", "stale": "red", "unreadable": "red"}
@@ -81,7 +82,7 @@ def _exists(path: Path) -> str:
 
 
 def of_run(run: Run) -> tuple[State, str]:
-    """Whether a run is done, and why it is not; empty where it is.
+    """Whether a run is done, and why it is not; of one that is, whether its code has no commit.
 
     Its record alone decides, whoever put it there and whatever its time. It is stale where it was
     made with other parameters than the plan's, or from another checkpoint or other data than those
@@ -100,6 +101,8 @@ def of_run(run: Run) -> tuple[State, str]:
         changes = _changes(written.get("parameters", {}), run.values) or ["other parameters"]
     if made_from := written.get("inputs"):
         changes += [f"another {file}" for file in _other_inputs(run, made_from)]
+    if not changes and (written.get("code", {}).get("commit") or "").endswith("+"):
+        return "done", UNCOMMITTED
     more = [f"{len(changes) - SHOWN} more"] if len(changes) > SHOWN else []
     return ("stale" if changes else "done"), ", ".join([*changes[:SHOWN], *more])
 
@@ -186,7 +189,8 @@ def _runs(runs: dict[str, Any]) -> Table:
     for name, run in runs.items():
         place, _, seed = name.rpartition(".s")  # it names method, buffer and source
         values = " ".join(f"{key}={value:g}" for key, value in run["hyperparameters"].items())
-        seeds[place, values, run["status"]].append(seed)
+        remark = f", {UNCOMMITTED}" if run["why"] == UNCOMMITTED else ""
+        seeds[place, values, _coloured(run["status"]) + remark].append(seed)
     table = Table()
     table.add_column("run", no_wrap=True)
     table.add_column("hyperparameters", overflow="fold")
@@ -194,7 +198,7 @@ def _runs(runs: dict[str, Any]) -> Table:
     for (place, values, state), found in seeds.items():
         numbers = ",".join(found)
         name = f"{place}.s{{{numbers}}}" if len(found) > 1 else f"{place}.s{numbers}"
-        table.add_row(name, values, _coloured(state))
+        table.add_row(name, values, state)
     return table
 
 
