@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from twf.errors import UserError
-from twf.files import atomic
+from twf.files import PARAMS, atomic, sha256
 
 NOTE = Path(".snakemake/made.json")
 
 
 def note(paths: Iterable[str | Path]) -> None:
-    """Note the files that a call of Snakemake has looked at and made, and their times and sizes.
+    """Note the files that a call of Snakemake has looked at and made, and the state of each.
 
     Those of earlier calls stay noted if none of them has changed since.
     """
@@ -33,7 +33,7 @@ def is_made(targets: list[str]) -> bool:
     return all(noted.get(target) for target in targets)
 
 
-def _unchanged() -> dict[str, list[int] | None]:
+def _unchanged() -> dict[str, list[int] | str | None]:
     """The note; empty where anything in it has changed."""
     try:
         noted = json.loads(NOTE.read_text())
@@ -56,9 +56,13 @@ def make(targets: list[str]) -> None:
     os.execv(snakemake, [str(snakemake), *targets, "--cores", "all", *quiet])
 
 
-def _state(path: str | Path) -> list[int] | None:
+def _state(path: str | Path) -> list[int] | str | None:
+    """What tells a file from an earlier one; of params.yaml its content, all that anything reads.
+
+    So a change of it that is taken back, by git for example, is none.
+    """
     try:
         found = os.stat(path)
+        return sha256(PARAMS) if Path(path) == PARAMS else [found.st_mtime_ns, found.st_size]
     except FileNotFoundError:
         return None
-    return [found.st_mtime_ns, found.st_size]
