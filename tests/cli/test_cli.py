@@ -84,7 +84,7 @@ MISSING = {  # the file that is not there, and what makes it
     "pretrain export origin mine.safetensors": (CHECKPOINT, "`twf pretrain train origin`"),
     f"run tiny {RUN}": (TARGET, "`twf data prepare target`"),
     f"run tiny {RUN} ": (CHECKPOINT, "`twf pretrain train origin`"),
-    "collect tiny": ("results/tiny/runs/split-target.joint.s0.parquet", "`twf plan`"),
+    "collect tiny": ("results/tiny/runs/split-target.joint.s0.parquet", "`twf plan tiny`"),
     **dict.fromkeys(OF_RECORDS, (str(files.runs_file("tiny")), "`twf collect tiny`")),
 }
 
@@ -375,8 +375,9 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
 
     publish_nothing()
     succeed(twf, "collect tiny", "table tiny main.split-target", "compare tiny")
-    for words in ("figures tiny", "describe tiny", "report tiny"):
+    for words in ("figures tiny", "describe tiny"):
         assert twf(words)[:2] == (0, "")
+    assert str(files.report_file("tiny")) in twf("report tiny").out
     assert files.figure_file("tiny", "losses.main.split-target", "svg").exists()
     for extension in files.TABLE_FORMATS:
         assert files.table_file("tiny", "main.split-target", extension).exists()

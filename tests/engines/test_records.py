@@ -8,6 +8,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from miniature import (
     ER,
@@ -147,6 +148,29 @@ def test_a_network_trained_anew_is_followed_by_its_runs(project: Path) -> None:
     (project / "params.yaml").write_text(text.replace("lr: 0.1\n", "lr: 0.2\n", 1))
     assert jobs(project, REPORT)["pretrain"] == 1
     assert set(made_anew(project)) == {FINETUNE, ER, TWF}
+
+
+def test_a_refused_archive_leaves_the_images_prepared_from_the_one_before(project: Path) -> None:
+    blobs = {"title": "Blobs", "reader": "archive", "file": "blobs.npz", "classes": 2, "size": 16}
+    digits = reading.load(project / "params.yaml").datasets["digits"]
+    blobs["augmentation"] = digits.augmentation.model_dump(mode="json")
+    change_params(project, lambda v: v["datasets"].update(blobs=blobs))
+    images, labels = np.zeros((4, 16, 16, 3), np.uint8), np.arange(4) % 2
+
+    def write(**arrays: np.ndarray) -> None:
+        both = {"x_train": images, "y_train": labels, "x_test": images, "y_test": labels}
+        np.savez(project / "blobs.npz", **both | arrays)
+
+    write()
+    target, made = "data/blobs.safetensors", project / "data/blobs.safetensors"
+    call(project, "snakemake", target, "--cores", "1")
+    before = made.read_bytes()
+    write(y_train=labels + 1)
+    call(project, "snakemake", target, "--cores", "1", fails=True)
+    assert made.read_bytes() == before
+    write(x_train=images + 1)
+    call(project, "snakemake", target, "--cores", "1")
+    assert made.read_bytes() != before
 
 
 def test_what_is_lacking_is_one_message(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

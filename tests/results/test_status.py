@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from twf.data import store
+from twf.errors import UserError
 from twf.files import PARAMS, checkpoint_file, data_file, record_file
 from twf.results import statistics, status
 from twf.results.paper.comparison import MARGIN
+from twf.results.runs import Runs
 from twf.study import reading
 
 
@@ -21,7 +23,7 @@ def test_the_plan_says_how_many_seeds_its_cells_have_and_what_a_verdict_takes(ma
     assert found["seeds"] == {3: 2}  # Class-IL and Task-IL
     status.show(found)
     said = capsys.readouterr().out
-    assert "cells by seeds: 2 with 3" in said
+    assert "2 cells with 3" in said
     assert "split-cifar10.er.500.s{0,1,2} " in said
     status.show(found, runs=False)
     assert "split-cifar10.er" not in capsys.readouterr().out
@@ -105,6 +107,17 @@ def test_a_record_from_other_data_is_stale(run, write_record, make_plan):
     other = store.Split(images + 1, np.arange(4))
     store.save(path, run.data, store.DataArrays(split, other, list("abcd")))
     assert status.of_run(run) == ("stale", f"another {path}")
+
+
+def test_a_record_from_other_data_is_neither_collected_nor_averaged(run, write_record, make_plan):
+    test_a_record_from_other_data_is_stale(run, write_record, make_plan)
+    plan = make_plan([0], methods=["co2l"], buffers=[500])
+    assert Runs.of_records(plan, plan.runs).outcomes[run.id].status == "stale"
+    with pytest.raises(UserError, match=str(data_file(run.data))):
+        status.require_done(plan.study, plan.runs.values())
+    data_file(run.data).unlink()
+    assert Runs.of_records(plan, plan.runs).outcomes[run.id].status == "finished"
+    status.require_done(plan.study, plan.runs.values())
 
 
 def test_a_record_that_cannot_be_read_is_neither_done_nor_stale(run):

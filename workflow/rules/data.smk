@@ -19,7 +19,7 @@ rule data:
     input:
         data_input,
     output:
-        files.DATA,
+        update(files.DATA),  # what a refused archive leaves is what was there
     log:
         "logs/data/{data}.log",
     benchmark:

@@ -2,7 +2,7 @@ rule pretrain:
     input:
         pretrain_input,
     output:
-        files.CHECKPOINT,
+        update(files.CHECKPOINT),  # an older one stays until the new one is there
     log:
         "logs/pretrain/{source}.log",
     benchmark:

@@ -45,7 +45,7 @@ def settle(study: DefaultStudyArgument = None) -> None:
 def make(
     targets: Annotated[list[str], typer.Argument(help="Files, as for `snakemake`.")],
 ) -> None:
-    """Have Snakemake make files with all cores, if it has not left them made. For DVC's stages."""
+    """Have Snakemake make files with all cores, unless they are up to date. For DVC's stages."""
     from twf.engines import made
 
     made.make(targets)

@@ -22,11 +22,16 @@ def collect(
         bool, typer.Option("--partial", help="Those that are there, while the study runs.")
     ] = False,
 ) -> None:
-    """Put all records of a study into results/STUDY/runs.parquet. Next: `twf table`."""
-    from twf.results import record
+    """Put all records of a study into results/STUDY/runs.parquet. Next: `twf table`.
 
-    paths = [files.record_file(study, run) for run in plan_of(params, study).runs]
+    Without `--partial`, each must be there, and as planned.
+    """
+    from twf.results import record, status
+
+    runs = plan_of(params, study).runs
+    paths = [files.record_file(study, run) for run in runs]
     if not partial:
+        status.require_done(study, runs.values())
         record.collect(paths, files.runs_file(study))
         return
     left_out = record.collect_partial(paths, files.runs_file(study))
@@ -118,13 +123,13 @@ def figures(
 ) -> None:
     """Make the figures of a study, as SVG, PNG and CSV: results/STUDY/figures/.
 
-    Of an incomplete study, what is there; a figure without any data is named and not written. Next:
+    Of an incomplete study, what is there; a figure without any data is not written. Next:
     `twf describe`.
     """
     from twf.results import figures
 
     if missing := figures.write(plan_of(params, study), threads):
-        print(f"without data yet, not written: {', '.join(missing)}")
+        print(f"without data yet, not written: {len(missing)} figures, as {missing[0]}")
 
 
 @app.command()
@@ -170,3 +175,4 @@ def report(
         figures(study, params, cpu.cores())
         describe(study, params)
     report.write(loaded, Runs.collected(planned))
+    print(f"the report: {files.report_file(study)}")

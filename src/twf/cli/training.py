@@ -56,8 +56,8 @@ def plan(
 ) -> None:
     """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
-    `done`: a record with these parameters is there; `uncommitted code`: made with changed files,
-    so that its commit does not tell its code. `stale`: it has other parameters, or is of another
+    `done`: a record with these parameters is there; `uncommitted changes`: made with files of
+    which no commit is known. `stale`: it has other parameters, or is of another
     checkpoint or other data than are there. `unreadable`: it is damaged, or of another version;
     delete it. `to do`: no record.
 

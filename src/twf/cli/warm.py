@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 import pandas  # noqa: F401 - wandb's tables ask for it
@@ -65,7 +66,7 @@ def _work(client: socket.socket) -> None:
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
-        sys.excepthook(*sys.exc_info())
+        traceback.print_exc()  # sys.excepthook is wandb's, which prints it twice
     finally:
         with contextlib.suppress(OSError):  # they may be files on a full disk
             sys.stdout.flush()

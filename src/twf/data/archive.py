@@ -27,8 +27,10 @@ def read_npz(file: Path, classes: int) -> DataArrays:
         train, test = (_split(file, arrays, split, classes) for split in ("train", "test"))
         return DataArrays(train, test, _class_names(file, arrays.get("class_names"), classes))
     except BrokenFileError as error:
-        made = ", ".join(f"{key}=..." for key in KEYS)
-        raise UserError(f"{error}; make it with numpy.savez(file, {made})") from None
+        raise UserError(
+            f"{error}; `file` in params.yaml is to name a NumPy archive with {', '.join(KEYS)}: "
+            "images uint8 [N, H, W, 3], labels from 0 (docs/add-a-data-set.md)"
+        ) from None
 
 
 def _open(file: Path) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""What Snakemake has left made, noted for DVC's stages: each would start it to hear that again.
+"""What Snakemake has found up to date, noted for DVC's stages, each of which would ask it again.
 
 A start takes seconds, and a study has many stages.
 """

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import twf
+from twf.errors import UserError
 
 PACKAGE = "twf.learning"  # all that decides a number
 LOOP = f"{PACKAGE}.loop"
@@ -21,8 +22,11 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def method_module(method: str) -> str:
-    """The module of a method's loss."""
-    return f"{PACKAGE}.methods.{method.replace('-', '_')}"
+    """The module of a method's loss. Raises `UserError` where the method has none."""
+    module = f"{PACKAGE}.methods.{method.replace('-', '_')}"
+    if not _file(module).exists():
+        raise UserError(f"method {method!r} has no loss: write {_file(module)}")
+    return module
 
 
 @cache

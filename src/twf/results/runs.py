@@ -1,7 +1,7 @@
 """The runs of a study, each with what its record says: what counts as finished is decided here.
 
 Tables, figures, metrics, comparison, claims, searches and documents all ask `Runs`. A run that is
-missing, diverged, or made with other parameters than the plan's is counted, and never averaged.
+missing, diverged or stale is counted, and never averaged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from twf.files import record_file
 from twf.learning.evaluation import metrics
-from twf.results import record
+from twf.results import record, status
 from twf.study import Plan, Run
 from twf.study.params import PROTOCOLS, Protocol
 
@@ -29,9 +29,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 class Outcome:
     """A planned run and its record.
 
-    It is `stale` where the record was made with other parameters than the plan's, and `missing`
-    where there is no record. The record alone decides: `status.of_run`, which also looks at the
-    data and the checkpoint that are there now, calls more of them stale.
+    It is `stale` as `status.of_run` says, and `missing` where there is no record.
     """
 
     run: Run
@@ -130,5 +128,7 @@ class Runs:
 def _outcome(run: Run, row: dict[str, Any] | None) -> Outcome:
     if row is None:
         return Outcome(run, "missing", dict.fromkeys(record.SCHEMA.names))
-    stale = row["status"] != "unreadable" and row["digest"] != run.digest
+    made_from = record.provenance(row).get("inputs", {})
+    stale = row["digest"] != run.digest or bool(status.other_inputs(run, made_from))
+    stale &= row["status"] != "unreadable"
     return Outcome(run, "stale" if stale else row["status"], row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +26,7 @@ from twf.study.params import Params
 SEEDS_FOR_AGREEMENT = 13
 
 SHOWN = 4  # changes that the reason of a stale run names
-UNCOMMITTED = "uncommitted code"
+UNCOMMITTED = "uncommitted changes"
 
 State = Literal["done", "to do", "stale", "unreadable"]
 COLOURS = {"done": "green", "to do": "yellow", "stale": "red", "unreadable": "red"}
@@ -82,7 +82,7 @@ def _exists(path: Path) -> str:
 
 
 def of_run(run: Run) -> tuple[State, str]:
-    """Whether a run is done, and why it is not; of one that is, whether its code has no commit.
+    """Whether a run is done, and why it is not; of one that is, whether no commit has what made it.
 
     Its record alone decides, whoever put it there and whatever its time. It is stale where it was
     made with other parameters than the plan's, or from another checkpoint or other data than those
@@ -100,11 +100,27 @@ def of_run(run: Run) -> tuple[State, str]:
     if row["digest"] != run.digest:
         changes = _changes(written.get("parameters", {}), run.values) or ["other parameters"]
     if made_from := written.get("inputs"):
-        changes += [f"another {file}" for file in _other_inputs(run, made_from)]
+        changes += [f"another {file}" for file in other_inputs(run, made_from)]
     if not changes and (written.get("code", {}).get("commit") or "").endswith("+"):
         return "done", UNCOMMITTED
     more = [f"{len(changes) - SHOWN} more"] if len(changes) > SHOWN else []
     return ("stale" if changes else "done"), ", ".join([*changes[:SHOWN], *more])
+
+
+def require_done(study: str, runs: Iterable[Run]) -> None:
+    """Raise `UserError` where a record is missing or stale.
+
+    A record that is as planned and older than the data is kept by Snakemake. Where the same call
+    makes these data anew, of other images, the record is stale only then.
+    """
+    found = [(files.record_file(study, run.id), *of_run(run)) for run in runs]
+    left = [f"{path}: {why}" for path, state, why in found if state in ("to do", "stale")]
+    if left:
+        raise UserError(
+            f"{len(left)} of {len(found)} runs of study {study} have no record, or a stale one, "
+            f"for example {left[0]}; `twf plan {study}` lists them, `snakemake --cores all "
+            f"{files.runs_file(study)}` makes them, --partial does without"
+        )
 
 
 def _changes(written: Mapping[str, Any], planned: Mapping[str, Any]) -> list[str]:
@@ -132,7 +148,7 @@ def _said(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _other_inputs(run: Run, made_from: Mapping[str, str]) -> list[Path]:
+def other_inputs(run: Run, made_from: Mapping[str, str]) -> list[Path]:
     """Those of a run's inputs that are there with another content than its record was made from."""
     checkpoint, data = files.checkpoint_file(run.source), files.data_file(run.data)
     there: dict[Path, dict[str, str]] = {}
@@ -170,14 +186,14 @@ def show(status: dict[str, Any], runs: bool = True) -> None:
     cells = sum(len(cells) for cells in status["tables"].values())
     searched = f", and search for {status['searched']} cells" if status["searched"] else ""
     console.print(
-        f"{len(status['runs'])} runs ({total}) fill {cells} cells of {len(status['tables'])} "
-        f"tables{searched}"
+        f"{len(status['runs'])} runs ({total}) fill {cells} cells of "
+        f"{len(status['tables'])} table(s){searched}"
     )
     if status["seeds"]:
-        counted = ", ".join(f"{cells} with {count}" for count, cells in status["seeds"].items())
+        counted = ", ".join(f"{n} cells with {count}" for count, n in status["seeds"].items())
         console.print(
-            f"cells by seeds: {counted}; a verdict on the paper takes 2 at least, on agreement "
-            f"within 1 point about {SEEDS_FOR_AGREEMENT} (docs/results.md)"
+            f"seeds: {counted}; a verdict on a number of the paper takes 2 at least, to find that "
+            f"it agrees about {SEEDS_FOR_AGREEMENT} (docs/results.md)"
         )
     if set(counts) != {"done"}:
         console.print(f"next: snakemake --cores all {' '.join(status['targets'])}")

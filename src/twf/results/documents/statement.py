@@ -116,7 +116,7 @@ def verdicts(compared: Sequence[Row], study: str) -> list[Texts]:
 
 def _claims(claims: Sequence[Row]) -> list[Texts]:
     left_out = ("Power, 1 and 2 SD", "Probability", "Weakest", "Contradicted in")
-    entries = [claim_evaluation.entry(row) for row in claims]
+    entries = [claim_evaluation.entry(row) for row in claims if row["verdict"] != "not run"]
     return [{name: row[name] for name in row if name not in left_out} for row in entries]
 
 
