@@ -46,6 +46,7 @@ onerror:
 
 onsuccess:
     unless_refused(FROZEN.require_unchanged)
+    unless_refused(RECORDS.require_followed)
     unless_refused(made.note, looked_at())
 
 

@@ -150,6 +150,21 @@ def test_a_network_trained_anew_is_followed_by_its_runs(project: Path) -> None:
     assert set(made_anew(project)) == {FINETUNE, ER, TWF}
 
 
+def test_runs_that_are_newly_stale_are_asked_for(project: Path) -> None:
+    """Here the record is older than the data from which it was made, and these change."""
+    record_file, data = path_of(FINETUNE), files.data_file("digits")
+    (row,) = record.read(project / record_file).to_pylist()
+    made = json.loads(row["provenance"]) | {"inputs": {"train_fingerprint": ""}}
+    record.write(project / record_file, row | {"provenance": json.dumps(made)})
+    now = (project / record_file).stat().st_mtime + 1
+    os.utime(project / data, (now, now))
+    words = ("snakemake", str(record_file), "--cores", "1")
+    assert "Nothing to be done" in call(project, *words)
+    said = call(project, *words, "--forcerun", str(data), fails=True)
+    assert "data" in said and FINETUNE in said
+    assert made_anew(project, str(record_file)) == {FINETUNE: f"another {data}"}
+
+
 def test_a_refused_archive_leaves_the_images_prepared_from_the_one_before(project: Path) -> None:
     blobs = {"title": "Blobs", "reader": "archive", "file": "blobs.npz", "classes": 2, "size": 16}
     digits = reading.load(project / "params.yaml").datasets["digits"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from twf import files
+from twf.errors import UserError
 from twf.results import status
 from twf.study import Run
 
@@ -23,6 +24,7 @@ class Records:
         # then files lie there, and that none is here, or one without notes, says nothing
         self.in_storage = workflow.storage_registry.default_storage_provider is not None
         self.files: set[str] = set()  # that decided which runs are made
+        self.kept: list[Run] = []  # though one of their inputs is newer
         self.why: dict[str, str] = {}  # records that are made -> ": " and what is not as planned
 
     def decide(self, run: Run, made_from: list[str]) -> list[str]:
@@ -54,7 +56,22 @@ class Records:
         if missing:
             return []
         made = record.stat().st_mtime
-        return [ancient(path) if Path(path).stat().st_mtime > made else path for path in made_from]
+        newer = [path for path in made_from if Path(path).stat().st_mtime > made]
+        if newer:
+            self.kept.append(run)
+        return [ancient(path) if path in newer else path for path in made_from]
+
+    def require_followed(self) -> None:
+        """Raise `UserError` where runs that were kept are stale by now.
+
+        Snakemake does not make them where it makes one of their `ancient` inputs anew.
+        """
+        stale = [run.id for run in self.kept if status.of_run(run)[0] == "stale"]
+        if stale:
+            raise UserError(
+                f"data or a network were made anew, and {len(stale)} runs are to follow, for "
+                f"example {stale[0]}: the same command makes them"
+            )
 
     def makes(self, run: Run) -> bool:
         """Whether a run is made because its record, after `decide`, asks for it."""
