@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from project import PROJECT
 
+from twf.errors import UserError
 from twf.jobs import code
 from twf.jobs.code import LOOP, PRETRAINING, code_hash, method_module
 
@@ -108,3 +109,8 @@ def test_the_hash_is_the_same_on_every_python(package: Path) -> None:
     (package / "another.py").write_text("def g(): return lambda x, /, y: (yield)\n")
     code_hash.cache_clear()
     assert code_hash(LOOP) == ("db074c9d52b0cc138d4ad2933bf3fd791cf2c76c17b2588f76936f45c416879c")
+
+
+def test_a_described_method_without_a_loss_is_named_with_the_file_to_write() -> None:
+    with pytest.raises(UserError, match=r"'my-method'.*learning/methods/my_method\.py"):
+        method_module("my-method")

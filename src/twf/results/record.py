@@ -88,7 +88,7 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
                 )
             return file.read(columns)
     except FileNotFoundError:
-        raise UserError(f"no {path}") from None
+        raise UserError(f"no {path}: `twf plan STUDY` says what makes it") from None
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
 
