@@ -2,8 +2,9 @@
 
     python -m benchmarks.verdicts
 
-prints the tables of docs/results.md, as Markdown. The accuracies of all cells are normal and
-independent, with a standard deviation over seeds of 1; nothing is trained.
+prints two tables as Markdown; docs/results.md has the second, and says what the first shows. The
+accuracies of all cells are normal and independent, with a standard deviation over seeds of 1;
+nothing is trained.
 """
 
 from __future__ import annotations

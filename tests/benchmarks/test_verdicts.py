@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from benchmarks import verdicts
 from project import PROJECT
 
 from twf.results import output
-
-ROWS = re.findall(r"^\| .* \|$", (PROJECT / "docs" / "results.md").read_text(), flags=re.M)
 
 
 @pytest.fixture
@@ -30,18 +26,13 @@ def test_errors_stay_below_their_level_and_power_grows_with_seeds(simulated):
         assert power[i] <= power[i + 1] <= power[i + 2]
 
 
-def test_the_page_has_the_table_of_claims(simulated):
-    head, _, *rows = output.markdown_table(simulated).splitlines()
-    at = ROWS.index(head) + 2
-    for shown, found in zip(ROWS[at : at + len(rows)], rows, strict=True):
-        for one, other in zip(shown.split("|")[1:-1], found.split("|")[1:-1], strict=True):
-            if one.strip().startswith("`"):
-                assert one == other
-            else:
-                assert float(one) == pytest.approx(float(other), abs=4)
+def test_the_page_says_how_often_claims_are_found_to_hold(simulated):
+    found = {(row["Claim"], row["Seeds"]): float(row["2: holds"]) for row in simulated}
+    for name, shares in {"gain-class-il": (84, 100, 100), "first-class-il": (0, 0, 57)}.items():
+        for seeds, share in zip(verdicts.SEEDS, shares, strict=True):
+            assert found[f"`{name}`", str(seeds)] == pytest.approx(share, abs=4)
 
 
 def test_the_page_has_the_table_of_seeds():
-    table = output.markdown_table(verdicts.numbers()).splitlines()
-    at = ROWS.index(table[0])
-    assert ROWS[at : at + len(table)] == table
+    page = (PROJECT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert output.markdown_table(verdicts.numbers()).strip() in page

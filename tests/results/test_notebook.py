@@ -86,7 +86,6 @@ def test_the_examples_of_the_documentation(monkeypatch, tmp_path, recorded, caps
     page = (PROJECT / "docs/results.md").read_text(encoding="utf-8")
     _, _, section = page.partition("\n## In a notebook\n")
     examples = re.findall(r"^```python\n(.*?)^```", section.partition("\n## ")[0], re.M | re.S)
-    assert len(examples) == 3
     monkeypatch.chdir(tmp_path)
     files.PARAMS.symlink_to(PROJECT / files.PARAMS)
     plan = study.expand(reading.load(files.PARAMS), "demo")
