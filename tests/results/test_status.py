@@ -81,6 +81,13 @@ def test_a_stale_run_says_which_parameters_its_record_has(run):
     assert why.startswith("buffer: 500 -> none, ") and why.endswith(", 1 more")
 
 
+def test_a_parameter_that_did_not_exist_yet_makes_a_record_stale(plan, run, recorded):
+    old = {key: value for key, value in run.values.items() if key != "epochs"}
+    provenance = json.dumps({"parameters": old})
+    recorded(plan, {run.id: {"digest": "old", "provenance": provenance}})
+    assert status.of_run(run) == ("stale", "epochs: none -> 50")
+
+
 def test_a_record_from_another_checkpoint_is_stale_and_a_checkpoint_not_there_says_nothing(
     run, write_record, make_plan
 ):

@@ -104,8 +104,8 @@ OTHERS: list[tuple[str, Any, list[str]]] = [
     (f"{MAIN}.source", "svhn", [f"{MAIN}.source", "'svhn'", "origin"]),
     (
         f"{SPLIT}.methods.er.overrides",
-        [{"buffer": 32, "lr": 0.1}],
-        ["er.overrides.0.buffer: 32", f"{SPLIT}.buffers", "16"],
+        [{"buffer": 8, "lr": 0.1}],
+        ["er.overrides.0.buffer: 8", f"{SPLIT}.buffers", "16"],
     ),
     (
         "studies.tiny.scale",
