@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 VERSION = "2"  # of the file's format; raised by each change of it
-PIECE = 2**24  # bytes of images that are gathered, hashed and written at once
 TYPES = {np.dtype("<i8"): "I64", np.dtype("u1"): "U8"}  # the names that safetensors has for them
 
 Images = NDArray[np.uint8]  # [N, H, W, 3]
@@ -46,14 +44,10 @@ class Split:
     @cached_property
     def digests(self) -> list[bytes]:
         """The SHA-256 of each label (2 little-endian bytes) and its image (RGB, row after row)."""
-        found = []
-        for piece in pieces(self.images):
-            contiguous = np.ascontiguousarray(self.images[piece])
-            for image, label in zip(contiguous, self.labels[piece].astype("<u2"), strict=True):
-                digest = hashlib.sha256(label.tobytes())
-                digest.update(image.data)
-                found.append(digest.digest())
-        return found
+        return [
+            hashlib.sha256(label.tobytes() + image.tobytes()).digest()
+            for image, label in zip(self.images, self.labels.astype("<u2"), strict=True)
+        ]
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
@@ -93,19 +87,13 @@ class Dataset:
     test_fingerprint: str
 
 
-def pieces(array: NDArray[np.generic]) -> Iterator[slice]:
-    """Slices along the first axis of `PIECE` bytes or one row, whichever is more, in order."""
-    rows = max(1, PIECE // max(1, array[:1].nbytes))
-    return (slice(start, start + rows) for start in range(0, len(array), rows))
-
-
 def save(path: Path, name: str, arrays: DataArrays) -> None:
     """Write `arrays` as the data set `name`, each split in the order of its digests.
 
     The format (https://github.com/huggingface/safetensors#format): the header's length in 8 bytes,
     the header as JSON, and the tensors' bytes. safetensors' own writer wants all tensors at once,
-    and orders the metadata differently in each process. This one holds some `PIECE`s in memory
-    besides `arrays`, never a second copy of the images.
+    and orders the metadata differently in each process. This one holds an image at a time besides
+    `arrays`, never a second copy of them.
     """
     splits = arrays.splits
     tensors: dict[str, tuple[NDArray[np.generic], NDArray[np.int64]]] = {}  # with its rows' order
@@ -127,8 +115,8 @@ def save(path: Path, name: str, arrays: DataArrays) -> None:
     with atomic(path) as partial, partial.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array, order in tensors.values():
-            for piece in pieces(array):
-                file.write(np.ascontiguousarray(array[order[piece]]).data)
+            for row in order:
+                file.write(array[row].tobytes())
 
 
 def load(path: Path) -> Dataset:
