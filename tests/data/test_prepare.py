@@ -164,7 +164,7 @@ def test_what_is_imported_is_said_and_the_archive_is_then_not_needed(describe, c
     said = capsys.readouterr().out
     for part in ("mine.npz", "18 training", "6 test", "Small cub200", "next: `twf plan"):
         assert part in said
-    assert "not checked" not in said
+    assert "32 pixels: train and test" in said
     assert status("cub200", registry.entry("cub200")) == "imported"
     listing.show_all()
     assert "imported" in capsys.readouterr().out
@@ -188,7 +188,7 @@ def test_unknown_fingerprints_are_not_compared(describe, capsys):
     arrays["x_train"][0] ^= 1
     np.savez("mine.npz", **arrays)
     import_data("cub200", dataset, Path("mine.npz"))
-    assert "not checked" in capsys.readouterr().out
+    assert "32 pixels: none" in capsys.readouterr().out
     loaded = store.load(files.data_file("cub200"))
     assert loaded.train_fingerprint == canonical.fingerprint(arrays["x_train"], arrays["y_train"])
 

@@ -19,7 +19,7 @@ from scipy.io import savemat
 
 from twf.data import cifar, cub200, svhn, tiny_imagenet
 from twf.data.checks import BrokenFileError
-from twf.data.images import read_images, resize_images
+from twf.data.images import read_split, resize_images
 from twf.data.store import DataArrays
 
 READERS = {
@@ -79,7 +79,7 @@ def test_images_that_are_not_square_are_squashed_and_grey_ones_become_rgb(
     official.save_jpeg(tmp_path / "one.jpg", image)
     with Image.open(tmp_path / "one.jpg") as image:
         expected = np.asarray(torchvision.transforms.Resize((32, 32))(image.convert("RGB")))
-    assert np.array_equal(read_images([tmp_path / "one.jpg"], 32), expected[None])
+    assert np.array_equal(read_split({tmp_path / "one.jpg": 0}, 32).images, expected[None])
 
 
 def test_cifar_pickled_by_this_python_is_read_too(unpacked):

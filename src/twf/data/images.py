@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,27 +14,22 @@ from twf.data.store import Images, Split
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 
-def read_images(files: Sequence[Path], size: int) -> Images:
-    """The images as uint8 [N, size, size, 3], in the order of `files`; grey ones become RGB.
+def read_split(labels: dict[Path, int], size: int) -> Split:
+    """The labelled image files as uint8 [N, size, size, 3] and int64 [N]; grey ones become RGB.
 
     An image of another size is squashed by Pillow's bilinear filter, which is also what
     torchvision's `Resize((size, size))` does to a Pillow image. One image at a time is decoded.
     Its content, not its name, decides which of `FORMATS` a file is. Raises `BrokenFileError`.
     """
-    images = np.empty((len(files), size, size, 3), dtype=np.uint8)
-    for place, file in zip(images, files, strict=True):
+    images = np.empty((len(labels), size, size, 3), dtype=np.uint8)
+    for place, file in zip(images, labels, strict=True):
         with reading(file, "an image"), Image.open(file, formats=FORMATS) as image:
             place[...] = _resize(image.convert("RGB"), size)
-    return images
-
-
-def read_split(labels: dict[Path, int], size: int) -> Split:
-    """The images of some files with their labels, as `read_images` reads them."""
-    return Split(read_images(list(labels), size), np.array(list(labels.values()), dtype=np.int64))
+    return Split(images, np.array(list(labels.values()), dtype=np.int64))
 
 
 def resize_images(images: Images, size: int) -> Images:
-    """Images uint8 [N, H, W, 3] as [N, size, size, 3], as `read_images` does it to files."""
+    """Images uint8 [N, H, W, 3] as [N, size, size, 3], as `read_split` does it to files."""
     if images.shape[1:3] == (size, size):
         return images
     resized = np.empty((len(images), size, size, 3), dtype=np.uint8)

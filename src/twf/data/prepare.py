@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -70,17 +71,13 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
     with files.atomic(files.receipt_file(dataset.archive)) as receipt:
         found = {"imported": str(path), "prepared": str(output)}
         receipt.write_text(json.dumps(found, indent=2) + "\n")
-    known = " and ".join(entry.fingerprints_at(size))
+    compared = " and ".join(entry.fingerprints_at(size)) or "none"
     print(
         f"read {path}: {len(train.labels):,} training and {len(test.labels):,} test images of "
         f"{len(arrays.classes)} classes, {size} x {size} pixels\n"
-        + (
-            f"{known} fingerprint: as in the official archive ({entry.title})"
-            if known
-            else f"fingerprint: not checked, as none is known at {size} pixels; the numbers of "
-            "classes and images are the official ones"
-        )
-        + f"\nwritten to {output}; next: `twf plan STUDY` says what else a study needs"
+        f"as in the official archive ({entry.title}): the numbers of classes and images, and all "
+        f"fingerprints known at {size} pixels: {compared}\n"
+        f"written to {output}; next: `twf plan STUDY` says what else a study needs"
     )
 
 
@@ -110,32 +107,28 @@ def check(arrays: DataArrays, entry: registry.ImagesEntry, size: int, path: Path
 
 
 def _read(dataset: params.Dataset) -> DataArrays:
-    """Call the data set's reader; no other is imported, as scikit-learn and matplotlib are slow."""
+    """Call the data set's reader."""
     match dataset.reader:
         case "archive":
             return archive.read_npz(Path(dataset.file), dataset.classes)
         case "official":
             return _read_official(dataset)
         case drawn:
-            return import_module(f"twf.data.{drawn}").read(dataset)
+            return _reader(drawn)(dataset)
+
+
+def _reader(name: str) -> Callable[..., DataArrays]:
+    """The function `read` of a module; no other is imported, as what they import is slow."""
+    return import_module(f"twf.data.{name.replace('-', '_')}").read
 
 
 def _read_official(dataset: params.OfficialData) -> DataArrays:
     """The images of an official archive, which `twf data fetch` has brought."""
-    from twf.data import cifar, cub200, folders, svhn, tiny_imagenet
-
-    readers = {
-        "cifar": cifar.read,
-        "cub200": cub200.read,
-        "folders": folders.read,
-        "svhn": svhn.read,
-        "tiny-imagenet": tiny_imagenet.read,
-    }
     entry = registry.images_entry(dataset.archive)
     folder = files.archive_folder(dataset.archive)
     with extracted(*(folder / name for name in entry.files)) as content:
         try:
-            arrays = readers[entry.format](content, dataset.size)
+            arrays = _reader(entry.format)(content, dataset.size)
         except BrokenFileError as error:
             remedy = f"fetch the archive again: `twf data fetch {dataset.archive}`"
             raise UserError(f"{error}; {remedy}") from None
