@@ -13,8 +13,8 @@ Advance = Callable[[int, str], None]
 
 
 @contextlib.contextmanager
-def progress(title: str, total: int) -> Iterator[Advance]:
-    """Yield `advance(steps, note)`; `total` steps are the whole work."""
+def progress(title: str, total: int | None) -> Iterator[Advance]:
+    """Yield `advance(steps, note)`; `total` steps are the whole work, where that is known."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import (
@@ -42,10 +42,9 @@ def progress(title: str, total: int) -> Iterator[Advance]:
         nonlocal done, last
         done += steps
         now = time.monotonic()
-        if now - last >= LINE_EVERY or done >= total:
-            last = now
+        if now - last >= LINE_EVERY or done == total:
+            last, part = now, f"{done}/{total or '?'} after {now - start:.0f} s"
             with contextlib.suppress(OSError):  # a full disk costs the log a line, not the work
-                print(f"{title}: {done}/{total} after {now - start:.0f} s  {note}", file=sys.stderr)
-                sys.stderr.flush()
+                print(f"{title}: {part}  {note}", file=sys.stderr, flush=True)
 
     yield line

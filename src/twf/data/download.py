@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import email.utils
 import functools
 import http.client
@@ -13,7 +12,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -21,14 +19,13 @@ from typing import Any
 from twf import __version__
 from twf.data.registry import shown
 from twf.files import writing
-from twf.progress import Advance, progress
+from twf.progress import progress
 
 ATTEMPTS = 5  # in a row that bring nothing new, before an address is given up
 PAUSE = 1.0  # seconds before the second attempt; twice as long before each one after it
 LONGEST_PAUSE = 120.0  # seconds, whatever a server asks for
 TIMEOUT = 30.0  # seconds without a byte
 PROBE_TIMEOUT = 5.0  # seconds, where the question is only whether an address answers
-PIECE = 2**20  # bytes read at once
 MIB = 2**20
 
 
@@ -111,9 +108,10 @@ def _transfer(address: str, partial: Path, size: int | None) -> None:
 def _store(response: Any, file: FileIO, have: int, total: int | None, source: str) -> None:
     """Append the response to `file`, which holds `have` bytes, until it holds `total`."""
     path = Path(file.name)
-    with _progress(path.stem, source, total) as advance:
+    in_mib = None if total is None else math.ceil(total / MIB)
+    with progress(f"{path.stem} (MiB)", in_mib) as advance:
         advance(math.ceil(have / MIB), source)
-        while piece := response.read1(PIECE):
+        while piece := response.read1(MIB):
             with writing(path):
                 rest = memoryview(piece)
                 while rest:
@@ -126,17 +124,6 @@ def _store(response: Any, file: FileIO, have: int, total: int | None, source: st
                 raise UnavailableError(f"it has more bytes than the {total} expected")
     if total is not None and have < total:
         raise _CutError(f"the connection was cut after {have} of {total} bytes")
-
-
-@contextlib.contextmanager
-def _progress(name: str, source: str, total: int | None) -> Iterator[Advance]:
-    """Progress in MiB, where the number of bytes is known."""
-    if total is None:
-        print(f"{name} from {source}, of unknown size", file=sys.stderr, flush=True)
-        yield lambda steps, note: None
-        return
-    with progress(f"{name} (MiB)", math.ceil(total / MIB)) as advance:
-        yield advance
 
 
 def _ask(address: str, headers: dict[str, str], timeout: float) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
@@ -78,12 +77,11 @@ def remaining(name: str, entry: Entry) -> int:
 def unreachable(name: str, entry: Entry) -> str | None:
     """Why an entry's missing files cannot be fetched now; None if they can, or none is missing.
 
-    A folder is looked into first. Else it may take seconds: all addresses are asked at once, each
-    for one byte.
+    A folder is looked into first. Else it may take seconds: all addresses of a file are asked at
+    once, each for one byte.
     """
-    asked: dict[str, list[str]] = {}
-    given: dict[str, Iterator[bool]] = {}
-    with ThreadPoolExecutor(max_workers=16) as pool:
+    lost: dict[str, list[str]] = {}  # files, and where they were asked for
+    with ThreadPoolExecutor() as pool:
         for file_name, file in entry.files.items():
             place = files.archive_folder(name) / file_name
             if _has_size(place, file):
@@ -91,13 +89,13 @@ def unreachable(name: str, entry: Entry) -> str | None:
             if os.path.lexists(place):
                 return f"{place} does not have the size of the registry's file; move or delete it"
             addresses = _addresses(name, file_name, file)
-            if not any(answers(a, file.size) for a in addresses if a.startswith("file:")):
-                asked[file_name] = addresses
-                given[file_name] = pool.map(answers, addresses, repeat(file.size))
-        lost = [file_name for file_name, results in given.items() if not any(results)]
+            if any(answers(a, file.size) for a in addresses if a.startswith("file:")):
+                continue
+            if not any(pool.map(answers, addresses, repeat(file.size))):
+                lost[file_name] = addresses
     if not lost:
         return None
-    tried = ", ".join(shown(address) for file_name in lost for address in asked[file_name])
+    tried = ", ".join(shown(address) for addresses in lost.values() for address in addresses)
     return (
         f"cannot fetch {', '.join(lost)} of {name} from here ({tried or 'no address is known'}): "
         f"`twf data fetch {name}` on a machine with network, or name a folder that has it with "
