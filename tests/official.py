@@ -2,8 +2,7 @@
 
 `arrays` are as in a user's NumPy archive: `x_train`, `x_test` uint8 `[N, side, side, 3]`,
 `y_train`, `y_test` int64 `[N]`, and `class_names`. `write_archives("cifar10", folder, arrays)` puts
-files of the official names into `folder`; `unpack(files, folder)` makes of them what a reader
-reads.
+files of the official names into `folder`, and `LAYOUTS["cifar10"](folder, arrays)` what is in them.
 
 JPEG keeps images of `blocks` to the bit, as nothing varies inside its blocks of 8 x 8 pixels.
 """
@@ -13,9 +12,7 @@ from __future__ import annotations
 import io
 import pickle
 import shutil
-import struct
-import tarfile
-import zipfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -62,36 +59,22 @@ def some_arrays(name: str, side: int = 32) -> Arrays:
 
 def write_archives(name: str, folder: Path, arrays: Arrays) -> list[Path]:
     """The archives of `arrays` as the official ones of `name`; gives their paths."""
-    tree = folder / f"{name}.tree"
-    tree.mkdir(parents=True)
-    LAYOUTS[name](tree, arrays)
-    if name == "svhn":
-        packed = [Path(shutil.move(tree / f"{s}_32x32.mat", folder)) for s in ("train", "test")]
-    else:
-        packed = [folder / FILES[name]]
-        _pack(tree, packed[0])
-    shutil.rmtree(tree)
-    return packed
+    if name == "svhn":  # which is not packed
+        LAYOUTS[name](folder, arrays)
+        return sorted(folder.glob("*.mat"))
+    with tempfile.TemporaryDirectory() as tree:
+        LAYOUTS[name](Path(tree), arrays)
+        kind, file = FILES[name]
+        packed = Path(shutil.make_archive(str(folder / name), kind, tree))
+    return [packed.rename(folder / file)]
 
 
-FILES = {
-    "cifar10": "cifar-10-python.tar.gz",
-    "cifar100": "cifar-100-python.tar.gz",
-    "tiny-imagenet": "tiny-imagenet-200.zip",
-    "cub200": "CUB_200_2011.tgz",
+FILES = {  # how it is packed, and its official name
+    "cifar10": ("gztar", "cifar-10-python.tar.gz"),
+    "cifar100": ("gztar", "cifar-100-python.tar.gz"),
+    "tiny-imagenet": ("zip", "tiny-imagenet-200.zip"),
+    "cub200": ("gztar", "CUB_200_2011.tgz"),
 }
-
-
-def unpack(archives: list[Path], folder: Path) -> Path:
-    """The content of `archives` in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for archive in archives:
-        if archive.suffix == ".mat":
-            shutil.copy(archive, folder)
-        else:
-            safely = {} if archive.suffix == ".zip" else {"filter": "data"}
-            shutil.unpack_archive(archive, folder, **safely)
-    return folder
 
 
 def write_folders(folder: Path, arrays: Arrays, test: str = "test") -> None:
@@ -117,9 +100,7 @@ class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined]
     dispatch: ClassVar = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
     def save_bytes(self, value: bytes) -> None:
-        short = len(value) < 256
-        length = bytes([len(value)]) if short else struct.pack("<i", len(value))
-        self.write((pickle.SHORT_BINSTRING if short else pickle.BINSTRING) + length + value)
+        self.write(pickle.BINSTRING + len(value).to_bytes(4, "little") + value)
         self.memoize(value)
 
     dispatch[bytes] = save_bytes
@@ -227,21 +208,10 @@ def _lay_out_cub200(tree: Path, arrays: Arrays) -> None:
         (root / f"{table}.txt").write_text("".join(f"{line}\n" for line in lines))
 
 
-LAYOUTS: dict[str, Callable[[Path, Arrays], None]] = {
+LAYOUTS: dict[str, Callable[[Path, Arrays], None]] = {  # they write what a reader reads
     "cifar10": _lay_out_cifar10,
     "cifar100": _lay_out_cifar100,
     "svhn": _lay_out_svhn,
     "tiny-imagenet": _lay_out_tiny_imagenet,
     "cub200": _lay_out_cub200,
 }
-
-
-def _pack(tree: Path, archive: Path) -> None:
-    if archive.suffix == ".zip":
-        with zipfile.ZipFile(archive, "w") as packed:
-            for file in sorted(tree.rglob("*")):
-                packed.write(file, file.relative_to(tree))
-    else:
-        with tarfile.open(archive, "w:gz") as packed_tar:
-            for member in sorted(tree.iterdir()):
-                packed_tar.add(member, member.name)

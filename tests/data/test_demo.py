@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
+from project import PROJECT
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
 import twf.data
@@ -15,29 +16,20 @@ from twf.data import digits, letters, textures
 from twf.data.prepare import prepare
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError
-from twf.study.params import Augmentation, DigitsData, DrawnData
+from twf.study import params, reading
 
-AUGMENTATION = Augmentation(mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5])
-
-
-def digits_data(**changes: Any) -> DigitsData:
-    values = {"classes": 10, "size": 16, "test_share": 0.3, "seed": 0} | changes
-    return DigitsData(title="Digits", reader="digits", augmentation=AUGMENTATION, **values)
+READERS = {"digits": digits, "letters": letters, "textures": textures}
+DATASETS = reading.load(PROJECT / "params.yaml").datasets
 
 
-def drawn_data(reader: Literal["letters", "textures"], **changes: Any) -> DrawnData:
-    classes = {"letters": 26, "textures": 8}[reader]
-    values = {"size": 16, "train_per_class": 20, "test_per_class": 10, "seed": 0}
-    values |= {"classes": classes} | changes
-    return DrawnData(title="Drawn", reader=reader, augmentation=AUGMENTATION, **values)
+def described(reader: str, **changes: Any) -> Any:
+    """The demo's data set, with few images of each class where they are drawn; changed."""
+    few = {} if reader == "digits" else {"train_per_class": 20, "test_per_class": 10}
+    return DATASETS[reader].model_copy(update=few | changes)
 
 
 def read(reader: str, **changes: Any) -> DataArrays:
-    if reader == "digits":
-        return digits.read(digits_data(**changes))
-    if reader == "letters":
-        return letters.read(drawn_data("letters", **changes))
-    return textures.read(drawn_data("textures", **changes))
+    return READERS[reader].read(described(reader, **changes))
 
 
 def content(arrays: DataArrays) -> list[bytes]:
@@ -65,7 +57,7 @@ def nearest_mean_accuracy(arrays: DataArrays, describe: Any) -> float:
     return float((nearest == arrays.test.labels).mean())
 
 
-@pytest.mark.parametrize("reader", ["digits", "letters", "textures"])
+@pytest.mark.parametrize("reader", READERS)
 def test_the_seed_alone_decides(reader):
     first = content(read(reader))
     np.random.seed(7)  # noqa: NPY002 (a global state must not matter)
@@ -74,7 +66,7 @@ def test_the_seed_alone_decides(reader):
     assert other[0] != first[0] and other[2] != first[2]
 
 
-@pytest.mark.parametrize("reader", ["digits", "letters", "textures"])
+@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("size", [16, 21])
 def test_shapes_and_types(reader, size):
     arrays = read(reader, size=size)
@@ -131,11 +123,11 @@ def test_classes_are_learnable():
     assert nearest_mean_accuracy(read("textures"), spectrum) > 0.65
 
 
-WRONG: list[tuple[str, DrawnData | DigitsData, dict[str, Any]]] = [  # named, wanted, then read
-    (r"mine\.classes is 5,.* 8", drawn_data("textures", classes=5), {}),
-    ("mine: no test image of class 0, 1, 2", digits_data(test_share=0.001), {}),
-    (r"mine\.size is 16,.*uint8 \[160, 32, 32, 3\]", drawn_data("textures"), {"size": 32}),
-    (r"mine\.size is 16,.*float64 \[80, 16, 16, 3\]", drawn_data("textures"), {"dtype": float}),
+WRONG: list[tuple[str, params.Dataset, dict[str, Any]]] = [  # named, wanted, then read
+    (r"mine\.classes is 5,.* 8", described("textures", classes=5), {}),
+    ("mine: no test image of class 0, 1, 2", described("digits", test_share=0.001), {}),
+    (r"mine\.size is 16,.*uint8 \[160, 32, 32, 3\]", described("textures"), {"size": 32}),
+    (r"mine\.size is 16,.*float64 \[80, 16, 16, 3\]", described("textures"), {"dtype": float}),
 ]
 
 
@@ -156,6 +148,5 @@ def test_a_missing_package_names_the_extra(tmp_path, monkeypatch, reader, packag
     monkeypatch.delattr(twf.data, reader)
     monkeypatch.delitem(sys.modules, f"twf.data.{reader}")
     monkeypatch.setitem(sys.modules, package, None)
-    dataset = digits_data() if reader == "digits" else drawn_data("letters")
     with pytest.raises(UserError, match=rf"'mine'.* {package}.*pip install 'twf\[report\]'"):
-        prepare("mine", dataset, tmp_path / "mine.safetensors")
+        prepare("mine", described(reader), tmp_path / "mine.safetensors")

@@ -34,11 +34,11 @@ Unpacked = Callable[..., Path]
 
 @pytest.fixture
 def unpacked(tmp_path: Path) -> Unpacked:
-    """`unpacked(name, arrays)`: the archive of the arrays, unpacked."""
+    """`unpacked(name, arrays)`: the folder of what is in the archive of these arrays."""
 
     def make(name: str, arrays: official.Arrays | None = None) -> Path:
-        archives = official.write_archives(name, tmp_path, arrays or official.some_arrays(name))
-        return official.unpack(archives, tmp_path / "unpacked")
+        official.LAYOUTS[name](tmp_path, arrays or official.some_arrays(name))
+        return tmp_path
 
     return make
 
