@@ -25,8 +25,7 @@ from twf.data.prepare import import_data, prepare
 from twf.errors import UserError
 from twf.study import params, reading
 
-FORMATS = {name: name for name in ("svhn", "tiny-imagenet", "cub200")}
-FORMATS |= dict.fromkeys(("cifar10", "cifar100"), "cifar")
+DATASETS = reading.load(PROJECT / "params.yaml").datasets
 Describe = Callable[..., params.OfficialData]
 
 
@@ -40,33 +39,19 @@ def describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Describe:
         arrays = arrays or official.some_arrays(name)
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
-        splits = ("train", "test")
-        entry = {
+        splits = {s: (arrays[f"x_{s}"], arrays[f"y_{s}"]) for s in ("train", "test")}
+        classes = len(arrays["class_names"])
+        entry = registry.images_entry(name).model_dump() | {
             "title": f"Small {name}",
-            "kind": "images",
-            "format": FORMATS[name],
-            "homepage": "https://small.example",
-            "licence": "none",
-            "citation": "none",
-            "classes": len(arrays["class_names"]),
-            "images": {split: len(arrays[f"y_{split}"]) for split in splits},
+            "classes": classes,
+            "images": {split: len(labels) for split, (_, labels) in splits.items()},
             "size": 32,
-            "fingerprints": {
-                split: canonical.fingerprint(arrays[f"x_{split}"], arrays[f"y_{split}"])
-                for split in splits
-            },
+            "fingerprints": {split: canonical.fingerprint(*of) for split, of in splits.items()},
             "files": described_files(official.write_archives(name, elsewhere, arrays)),
         }
         Path("own.yaml").write_text(yaml.safe_dump({name: entry | changes}))
         monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "own.yaml"))
-        return params.OfficialData(
-            title=name,
-            reader="official",
-            archive=name,
-            classes=len(arrays["class_names"]),
-            size=32,
-            augmentation=params.Augmentation(mean=[0.5] * 3, std=[0.5] * 3),
-        )
+        return DATASETS[name].model_copy(update={"classes": classes, "size": 32})
 
     return make
 
@@ -85,7 +70,7 @@ def made(name: str) -> bytes:
     return files.data_file(name).read_bytes()
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", official.CLASSES)
 def test_archive_arrays_and_folders_give_the_same_file(describe, name):
     dataset = describe(name)
     preflight.data(name, dataset)
@@ -368,8 +353,7 @@ def test_the_real_data_are_imported_and_have_the_published_statistics(tmp_path, 
         pytest.skip("TWF_REAL_DATA names no folder with cifar10.npz, cifar100.npz, ...")
     monkeypatch.delenv("TWF_REGISTRY", raising=False)
     monkeypatch.chdir(tmp_path)
-    dataset = reading.load(PROJECT / "params.yaml").datasets[name]
-    entry = registry.images_entry(name)
+    dataset, entry = DATASETS[name], registry.images_entry(name)
     assert set(entry.fingerprints_at(32)) == {"train", "test"}
     file = "tiny-imagenet-32" if name == "tiny-imagenet" else name
     import_data(name, dataset, Path(folder).resolve() / f"{file}.npz")
