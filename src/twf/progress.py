@@ -17,20 +17,14 @@ def progress(title: str, total: int | None) -> Iterator[Advance]:
     """Yield `advance(steps, note)`; `total` steps are the whole work, where that is known."""
     if sys.stderr.isatty():
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
         columns = (
-            TextColumn("{task.description}"),
+            "{task.description}",
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            "{task.fields[note]}",
         )
         with Progress(*columns, console=Console(stderr=True)) as bar:
             task = bar.add_task(title, total=total, note="")

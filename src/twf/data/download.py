@@ -33,10 +33,6 @@ class UnavailableError(Exception):
     """This address does not give the file; its message says why."""
 
 
-class _CutError(Exception):
-    """The transfer ended before the file did; to ask for the rest is worth an attempt."""
-
-
 def download(address: str, partial: Path, size: int | None) -> bool:
     """Bring the whole file at `address` to `partial`; its `size` is in bytes, where known.
 
@@ -51,7 +47,7 @@ def download(address: str, partial: Path, size: int | None) -> bool:
         try:
             _transfer(address, partial, size)
             return resumed
-        except (_CutError, OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException) as error:
             reason, pause = _judge(error)
         if pause is None or address.startswith("file:"):
             raise UnavailableError(reason)
@@ -95,11 +91,10 @@ def _transfer(address: str, partial: Path, size: int | None) -> None:
         start, total = _extent(response)
         if start not in (0, have):
             partial.unlink(missing_ok=True)
-            raise _CutError("the server sent another part than asked for; starting over")
+            raise ConnectionError("the server sent another part than asked for; starting over")
         if None not in (size, total) and size != total:
             raise UnavailableError(f"it has {total} bytes there, expected {size}")
         with writing(partial):
-            partial.parent.mkdir(parents=True, exist_ok=True)
             file = partial.open("ab" if start else "wb", buffering=0)  # some servers ignore Range
         with file:
             _store(response, file, start, size or total, shown(address))
@@ -123,7 +118,7 @@ def _store(response: Any, file: FileIO, have: int, total: int | None, source: st
                 path.unlink()
                 raise UnavailableError(f"it has more bytes than the {total} expected")
     if total is not None and have < total:
-        raise _CutError(f"the connection was cut after {have} of {total} bytes")
+        raise ConnectionError(f"the connection was cut after {have} of {total} bytes")
 
 
 def _ask(address: str, headers: dict[str, str], timeout: float) -> Any:

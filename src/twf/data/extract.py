@@ -38,8 +38,8 @@ def extracted(*archives: Path) -> Iterator[Path]:
     with files.locked(SCRATCH / f"{folder.name}.lock", f"unpacking {archives[0]}"):
         for lock in SCRATCH.glob("*.lock"):  # a killed process holds its lock no more
             with contextlib.suppress(Timeout), FileLock(lock, blocking=False):
-                _remove(lock.with_suffix(""))
-        _remove(folder)
+                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         try:
             with files.writing(folder):
                 folder.mkdir()
@@ -47,12 +47,7 @@ def extracted(*archives: Path) -> Iterator[Path]:
                 _extract(archive, folder)
             yield folder
         finally:
-            _remove(folder)
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _extract(archive: Path, folder: Path) -> None:
