@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from twf.data.images import read_split
-from twf.data.store import DataArrays, Split
+from twf.data.images import read_classes
+from twf.data.store import DataArrays
 from twf.errors import UserError
 
 TESTS = ("test", "val")  # what the folder of test images may be called
@@ -15,9 +15,8 @@ def read(path: Path, size: int) -> DataArrays:
     """All images, squashed to `size`, grey ones as RGB; labels are the ranks of the sorted names.
 
     Where `path` has a single folder of another name, as archives often do, they are looked for
-    there. Each file at any depth of a class's folder is an image, but those whose name starts with
-    a dot. Raises `UserError` that names a folder which is missing, ambiguous or empty, and
-    `BrokenFileError`.
+    there. Raises `UserError` that names a folder which is missing or ambiguous, and what
+    `read_classes` raises.
     """
     inner = _folders(path)
     if len(inner) == 1 and inner[0] != "train":
@@ -37,21 +36,13 @@ def read(path: Path, size: int) -> DataArrays:
             f"{train} and {tests[0]} have different classes: only one of them has "
             f"{min(differing)!r}; each class needs a folder in both"
         )
-    return DataArrays(_split(train, classes, size), _split(tests[0], classes, size), classes)
+    return DataArrays(
+        read_classes([train / name for name in classes], size),
+        read_classes([tests[0] / name for name in classes], size),
+        classes,
+    )
 
 
 def _folders(path: Path) -> list[str]:
     """The names of the folders in `path`, sorted."""
     return sorted(f.name for f in path.iterdir() if f.is_dir() and not f.name.startswith("."))
-
-
-def _split(folder: Path, classes: list[str], size: int) -> Split:
-    """The images of `train` or `test`."""
-    label_of: dict[Path, int] = {}
-    for label, name in enumerate(classes):
-        paths = sorted((folder / name).rglob("*"))
-        members = [path for path in paths if path.is_file() and not path.name.startswith(".")]
-        if not members:
-            raise UserError(f"{folder / name} has no image; put some there, or delete the folder")
-        label_of |= dict.fromkeys(members, label)
-    return read_split(label_of, size)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from twf.data.checks import reading
+from twf.data.checks import BrokenFileError, reading
 from twf.data.store import Images, Split
 
 # What is decoded. Pillow would hand Encapsulated PostScript, a program, to Ghostscript to run.
@@ -26,6 +27,21 @@ def read_split(labels: dict[Path, int], size: int) -> Split:
         with reading(file, "an image"), Image.open(file, formats=FORMATS) as image:
             place[...] = _resize(image.convert("RGB"), size)
     return Split(images, np.array(list(labels.values()), dtype=np.int64))
+
+
+def read_classes(folders: Sequence[Path], size: int) -> Split:
+    """The images in a folder for each label, at any depth, as `read_split` reads them.
+
+    Each file is one, but those whose name starts with a dot. Raises `BrokenFileError`, also for a
+    folder without any.
+    """
+    labels: dict[Path, int] = {}
+    for label, folder in enumerate(folders):
+        files = sorted(path for path in folder.rglob("[!.]*") if path.is_file())
+        if not files:
+            raise BrokenFileError(folder, "has no image")
+        labels |= dict.fromkeys(files, label)
+    return read_split(labels, size)
 
 
 def resize_images(images: Images, size: int) -> Images:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from twf.data.checks import BrokenFileError, read_lines
-from twf.data.images import read_split
+from twf.data.images import read_classes, read_split
 from twf.data.store import DataArrays
 
 
@@ -20,19 +20,8 @@ def read(folder: Path, size: int) -> DataArrays:
     classes = sorted(words[0] for words in read_lines(listed))
     if len(set(classes)) != len(classes) or not classes:
         raise BrokenFileError(listed, "names a class twice, or none")
-    train = read_split(_train(root / "train", classes), size)
+    train = read_classes([root / "train" / name / "images" for name in classes], size)
     return DataArrays(train, read_split(_validation(root / "val", classes), size), classes)
-
-
-def _train(folder: Path, classes: list[str]) -> dict[Path, int]:
-    """The label of each file `CLASS/images/*.JPEG`."""
-    labels: dict[Path, int] = {}
-    for label, name in enumerate(classes):
-        members = sorted((folder / name / "images").glob("*.JPEG"))
-        if not members:
-            raise BrokenFileError(folder / name / "images", "has no image")
-        labels |= dict.fromkeys(members, label)
-    return labels
 
 
 def _validation(folder: Path, classes: list[str]) -> dict[Path, int]:
