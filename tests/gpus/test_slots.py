@@ -53,13 +53,11 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 def own(job: subprocess.Popen[str]) -> str:
     """The GPU that a job has, once it has one."""
-    assert job.stdout is not None
     return job.stdout.readline().strip()
 
 
 def waits(job: subprocess.Popen[str]) -> bool:
     """Whether a job says that it waits."""
-    assert job.stderr is not None
     return job.stderr.readline().startswith("waiting for a GPU: 1 of your jobs on each of 1")
 
 
@@ -126,7 +124,6 @@ def test_a_gpu_without_room_is_left_to_others_though_ours_share_another(start: S
     nvml.has(crowded, busy)
     assert [own(start(2, A, B)) for _ in range(2)] == [B.id, B.id]
     third = start(2, A, B)
-    assert third.stderr is not None
     assert "25% of its memory" in third.stderr.readline()
     nvml.has(nvml.gpu(A.id), busy)
     assert own(third) == A.id
