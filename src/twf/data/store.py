@@ -125,8 +125,6 @@ def load(path: Path) -> Dataset:
     Raises `UserError` where the file is missing, cut short, or of another version.
     """
     remedy = f"`twf data prepare {path.stem}` makes it anew"
-    if not path.exists():
-        raise UserError(f"no data set {path}: `twf data prepare {path.stem}` makes it")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
