@@ -95,7 +95,7 @@ def save_jpeg(file: Path, image: np.ndarray) -> None:
 
 
 class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined]
-    """Writes what Python 2 and its NumPy wrote: `str` for bytes, and the old module's name."""
+    """Writes what Python 2 wrote: `str` for bytes."""
 
     dispatch: ClassVar = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
@@ -110,20 +110,12 @@ class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined]
 
     dispatch[str] = save_str
 
-    def save_global(self, value: Any, name: str | None = None) -> None:
-        if getattr(value, "__name__", "") == "_reconstruct":
-            self.write(pickle.GLOBAL + b"numpy.core.multiarray\n_reconstruct\n")
-            self.memoize(value)
-        else:
-            super().save_global(value, name)
-
-    dispatch[type(np.empty(0).__reduce__()[0])] = save_global
-
 
 def python2_pickle(value: Any) -> bytes:
+    """What Python 2 and its NumPy, whose module had another name, made of a value."""
     stream = io.BytesIO()
     Python2Pickler(stream, protocol=2).dump(value)
-    return stream.getvalue()
+    return stream.getvalue().replace(b"cnumpy._core.", b"cnumpy.core.")
 
 
 def _batch(images: np.ndarray, rest: dict[bytes, Any]) -> bytes:

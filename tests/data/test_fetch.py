@@ -297,9 +297,8 @@ def test_a_silent_server_times_out(server, monkeypatch):
     monkeypatch.setattr(download, "TIMEOUT", 0.1)
     gone = threading.Event()
     server.faults = [stop_halfway(gone)]
-    fetch("some", described(server.address()))
+    fetch_whole(server.address())
     gone.set()
-    assert_fetched()
     assert server.ranges == [None, ON]
 
 
@@ -347,8 +346,7 @@ def test_a_call_stopped_before_its_check_fetches_nothing_again(server, monkeypat
 
 def test_the_right_file_at_its_place_is_kept_without_network():
     put(CONTENT)
-    fetch("some", described())
-    assert_fetched()
+    fetch_whole()
     unreachable_host = described("http://127.0.0.1:9/file.bin")
     assert unreachable("some", unreachable_host) is None
 
