@@ -36,18 +36,14 @@ def look() -> tuple[list[Gpu], list[str]]:
     usable, gone = visible(list(found), shown)
     wanted = shown is None or bool(gone)
     there = found or any(nvidia.DRIVER.glob("*")) or any(word.startswith(WHOLE) for word in gone)
+    said = [f"the NVIDIA driver says: {wrong} (GPUs left: {len(usable)})"] if wrong else []
+    said += [f"{word} of CUDA_VISIBLE_DEVICES is not there, and not used" for word in gone]
     if wanted and there and not usable:
-        said = [] if found else [f"the driver says: {wrong or 'nothing'}"]
-        said += [f"{word} of CUDA_VISIBLE_DEVICES is not there" for word in gone]
         raise GpuError(
-            f"none of the GPUs can be used: {'; '.join(said)}. Mend the driver (often a restart of "
-            "the machine does) or CUDA_VISIBLE_DEVICES, or train on CPU cores with "
-            "CUDA_VISIBLE_DEVICES= before the command"
+            f"none of the GPUs can be used: {'; '.join(said) or 'none answers'}. Mend the driver "
+            "(often a restart of the machine does) or CUDA_VISIBLE_DEVICES, or train on CPU cores "
+            "with CUDA_VISIBLE_DEVICES= before the command"
         )
-    said = [f"{word} of CUDA_VISIBLE_DEVICES is not there, and not used" for word in gone]
-    if wrong:
-        rest = "the other GPUs are used" if found else "no GPU is used"
-        said.insert(0, f"the NVIDIA driver says: {wrong}; {rest}")
     return usable, said
 
 
