@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -187,10 +186,7 @@ def _study(path: Path) -> str | None:
 
 def _is_ours(path: Path) -> bool:
     """Whether it lies in this folder, is a file or folder itself, and no link led to it."""
-    mode = path.lstat().st_mode
-    return path.resolve() == Path.cwd().resolve() / path and (
-        stat.S_ISREG(mode) or stat.S_ISDIR(mode)
-    )
+    return path.resolve() == Path.cwd().resolve() / path and (path.is_file() or path.is_dir())
 
 
 def _size(path: Path) -> int:
