@@ -163,17 +163,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
     assert {path.name for path in project.iterdir()} <= {"archives"}
 
 
-def described(*addresses: str, content: bytes = CONTENT, **changes) -> registry.WeightsEntry:
-    """An entry of one file at `addresses`, with the checksum of `content`."""
-    file = {"size": len(content), "md5": hashlib.md5(content).hexdigest(), **changes}
-    return registry.WeightsEntry(
-        title="Some bytes",
-        kind="weights",
-        homepage="http://localhost",
-        licence="none",
-        citation="none",
-        files={"file.bin": registry.File(**file, addresses=list(addresses))},
-    )
+def described(*addresses: str, **changes) -> registry.Entry:
+    """An entry of one file at `addresses`, of `CONTENT`; keywords change what is said of it."""
+    values = {"size": SIZE, "md5": hashlib.md5(CONTENT).hexdigest()} | changes
+    file = registry.File(**values, addresses=list(addresses))
+    return registry.entry("resnet50-imagenet").model_copy(update={"files": {"file.bin": file}})
 
 
 def put(content: bytes) -> None:
@@ -198,7 +192,7 @@ def partials() -> list[Path]:
     return sorted(Path("archives/.partial/some").glob("file.bin.????????"))
 
 
-def failure(entry: registry.WeightsEntry) -> str:
+def failure(entry: registry.Entry) -> str:
     """The message of a fetch that fails, which leaves nothing at the final place."""
     with pytest.raises(UserError) as caught:
         fetch("some", entry)

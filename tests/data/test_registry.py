@@ -15,20 +15,8 @@ from twf.data import registry
 from twf.errors import UserError
 from twf.study import reading
 
-OWN = {
-    "birds": {
-        "title": "Our birds",
-        "kind": "images",
-        "format": "folders",
-        "homepage": "https://lab.example/birds",
-        "licence": "ours",
-        "citation": "none",
-        "files": {"birds.tgz": {"md5": "0" * 32, "addresses": ["https://lab.example/birds.tgz"]}},
-        "classes": 3,
-        "images": {"train": 9, "test": 3},
-        "size": 64,
-    }
-}
+PAGE = (PROJECT / "docs" / "data.md").read_text(encoding="utf-8")
+OWN = PAGE.partition("```yaml\n")[2].partition("```")[0]  # its example: our-birds
 
 
 @pytest.fixture
@@ -38,7 +26,7 @@ def own(tmp_path, monkeypatch):
     monkeypatch.setenv("TWF_REGISTRY", str(path))
 
     def write(change=lambda values: None) -> Path:
-        values = yaml.safe_load(yaml.safe_dump(OWN))
+        values = yaml.safe_load(OWN)
         change(values)
         path.write_text(yaml.safe_dump(values))
         return path
@@ -70,15 +58,15 @@ def test_a_study_needs_its_benchmarks_data_its_sources_data_and_their_weights(mo
 def test_a_labs_own_archives_are_added_or_replace_ours_of_that_name(own):
     own()
     entries = registry.load()
-    assert list(entries)[-1] == "birds" and "cifar10" in entries
-    assert entries["birds"].fingerprints.train is None
-    own(lambda values: values.update(cifar10=values.pop("birds")))
+    assert list(entries)[-1] == "our-birds" and "cifar10" in entries
+    assert entries["our-birds"].fingerprints.train is None
+    own(lambda values: values.update(cifar10=values.pop("our-birds")))
     assert registry.entry("cifar10").title == "Our birds"
     assert registry.entry("cifar100").title == "CIFAR-100"
 
 
 def file_of(values: dict) -> dict:
-    return values["birds"]["files"]["birds.tgz"]
+    return values["our-birds"]["files"]["our-birds.tar.gz"]
 
 
 def at(address: str) -> Callable[[dict], None]:
@@ -86,21 +74,21 @@ def at(address: str) -> Callable[[dict], None]:
 
 
 WRONG: list[tuple[str, Callable[[dict], object]]] = [  # the key that is named, and the change
-    ("birds.citation:", lambda v: v["birds"].pop("citation")),
-    ("birds: unknown key 'licens'", lambda v: v["birds"].update(licens="x")),
-    ("birds.classes:", lambda v: v["birds"].update(classes=0)),
-    ("birds.images.test:", lambda v: v["birds"]["images"].pop("test")),
-    ("birds.files.birds.tgz.md5:", lambda v: file_of(v).update(md5="abc")),
-    ("birds.files.birds.tgz: give either", lambda v: file_of(v).pop("md5")),
-    ("birds.files.birds.tgz: give either", lambda v: file_of(v).update(sha256="0" * 64)),
-    ("birds.files.birds.tgz.addresses.0:", at("ftp://a/b")),
-    ("birds.files.birds.tgz.addresses.0:", at("http:///b")),
-    ("birds.files.birds.tgz.addresses.0:", at("http://[a/b")),
-    ("birds.files.birds.tgz.addresses.0:", at("http://a:99999/b")),
-    ("birds.files.birds.tgz.addresses.0:", at("https://me:key@host/file?token=key")),
-    ("birds.files.../birds", lambda v: v["birds"].update(files={"../birds": file_of(v)})),
-    ("Birds", lambda v: v.update({"Birds/..": v["birds"]})),
-    ("birds: Input tag 'sounds'", lambda v: v["birds"].update(kind="sounds")),
+    ("our-birds.citation:", lambda v: v["our-birds"].pop("citation")),
+    ("our-birds: unknown key 'licens'", lambda v: v["our-birds"].update(licens="x")),
+    ("our-birds.classes:", lambda v: v["our-birds"].update(classes=0)),
+    ("our-birds.images.test:", lambda v: v["our-birds"]["images"].pop("test")),
+    ("our-birds.files.our-birds.tar.gz.md5:", lambda v: file_of(v).update(md5="abc")),
+    ("our-birds.files.our-birds.tar.gz: give either", lambda v: file_of(v).pop("md5")),
+    ("our-birds.files.our-birds.tar.gz: give either", lambda v: file_of(v).update(sha256="0" * 64)),
+    ("our-birds.files.our-birds.tar.gz.addresses.0:", at("ftp://a/b")),
+    ("our-birds.files.our-birds.tar.gz.addresses.0:", at("http:///b")),
+    ("our-birds.files.our-birds.tar.gz.addresses.0:", at("http://[a/b")),
+    ("our-birds.files.our-birds.tar.gz.addresses.0:", at("http://a:99999/b")),
+    ("our-birds.files.our-birds.tar.gz.addresses.0:", at("https://me:key@host/file?token=key")),
+    ("our-birds.files.../birds", lambda v: v["our-birds"].update(files={"../birds": file_of(v)})),
+    ("Birds", lambda v: v.update({"Birds/..": v["our-birds"]})),
+    ("our-birds: Input tag 'sounds'", lambda v: v["our-birds"].update(kind="sounds")),
 ]
 
 
