@@ -211,11 +211,15 @@ def test_a_file_is_fetched_once(server):
     assert server.ranges == [None]
 
 
-def test_a_file_of_unknown_size_and_a_short_checksum_is_fetched(server):
+def test_a_file_of_unknown_size_and_a_short_checksum_is_fetched(server, capsys):
     short = hashlib.sha256(CONTENT).hexdigest()[:8]
     server.faults = [cut(HALF)]
     fetch_whole(server.address(), size=None, md5=None, sha256=short)
     assert server.sent == [HALF, SIZE - HALF]
+    PLACE.unlink()
+    server.faults = [lambda handler: (handler.answer(200), handler.body(CONTENT))]
+    fetch_whole(server.address(), size=None, md5=None, sha256=short)
+    assert "file.bin (MiB): 0/? after" in capsys.readouterr().err, "nor is it told by the server"
 
 
 # What goes wrong on the way
