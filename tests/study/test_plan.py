@@ -157,7 +157,7 @@ def test_another_source_is_in_the_identifier_and_the_benchmarks_own_is_not(value
 
 
 def test_the_demo_searches_for_what_the_paper_does_not_print():
-    planned = expand(reading.load(PROJECT / files.PARAMS), "demo")
+    planned = expand(LOADED, "demo")
     searched = {(c.benchmark, c.method, c.buffer, c.protocol): c for c in planned.search}
     anchored = 0
     for table in planned.tables.values():
@@ -190,12 +190,6 @@ def test_runs_take_the_networks_of_a_source_in_turn(values):
     values["sources"]["origin-4"] = values["sources"]["origin"] | {"seeds": None}
     with pytest.raises(UserError, match=r"sources\.origin-4.*seed 4"):
         plan(values)
-
-
-def test_an_experiments_own_seeds_replace_the_studys(values):
-    values["studies"]["tiny"]["seeds"] = [0, 1]
-    experiments(values)["main"]["seeds"] = [5]
-    assert {run.seed for run in plan(values).runs.values()} == {5}
 
 
 def test_a_run_carries_everything_of_its_cell(values):
