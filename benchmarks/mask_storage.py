@@ -7,6 +7,7 @@ import lzma
 import math
 import time
 import zlib
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from twf.learning.replay.masks import MaskPacker
+from twf.results.output import Texts, markdown_table
 
 BATCH = 32  # images that are packed, or unpacked, at once when that is timed
 ROUNDS = 5  # in which everything is timed in turn; the fastest time counts
@@ -136,10 +138,9 @@ def markdown(measured: list[Masks]) -> str:
 
     A share in parentheses is the largest image's.
     """
-    titles = [masks.title for masks in measured]
-    about: dict[str, list[str]] = {}
-    memory: dict[str, list[str]] = {}
-    times: dict[str, list[str]] = {}
+    about: dict[str, Texts] = defaultdict(dict)
+    memory: dict[str, Texts] = defaultdict(dict)
+    times: dict[str, Texts] = defaultdict(dict)
     for masks in measured:
         ways = storages(masks)
         spent = seconds(ways)
@@ -155,21 +156,23 @@ def markdown(measured: list[Masks]) -> str:
             "unpacking an image": f"{unpacking * 1e6:,.0f} µs",
         }
         for name, fact in facts.items():
-            about.setdefault(name, []).append(fact)
+            about[name][masks.title] = fact
         for name, way in ways.items():
             share = _percent(way.mean / masks.packer.bytes)
             if way.largest is not None:
                 share += f" ({_percent(way.largest / masks.packer.bytes)})"
-            memory.setdefault(name, []).append(share)
+            memory[name][masks.title] = share
             write, read = spent[name]
             ratios = _times(write / packing), _times(read / unpacking)
-            times.setdefault(name, []).append(" / ".join(ratios))
+            times[name][masks.title] = " / ".join(ratios)
+    tables = {
+        "masks": about,
+        "memory, of packed bits": memory,
+        "time to write / read, times packing / unpacking": times,
+    }
     return "\n\n".join(
-        [
-            _table("masks", titles, about),
-            _table("memory, of packed bits", titles, memory),
-            _table("time to write / read, times packing / unpacking", titles, times),
-        ]
+        markdown_table([{corner: name} | cells for name, cells in rows.items()])
+        for corner, rows in tables.items()
     )
 
 
@@ -189,9 +192,3 @@ def _percent(share: float) -> str:
 
 def _times(ratio: float) -> str:
     return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
-
-
-def _table(corner: str, titles: list[str], rows: dict[str, list[str]]) -> str:
-    lines = [[corner, *titles], [":---", *["---:"] * len(titles)]]
-    lines += [[name, *cells] for name, cells in rows.items()]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
