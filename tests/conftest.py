@@ -338,7 +338,8 @@ def train(
 ) -> Callable[..., Outcome]:
     """`train(method, **changes)`: the miniature run of a method; keywords change the run.
 
-    It starts anew, unless it is given a keeper that has saved it before.
+    It starts anew, unless it is given a keeper that has saved it before. What it gives is without
+    clock times, and so the same each time.
     """
 
     def once(
@@ -358,38 +359,25 @@ def train(
             run, *inputs, device, LiveTracker(), lambda *_: None, keeper, execution
         )
         keeper.wait()
+        for entry in outcome.history:
+            del entry["seconds"]
         return outcome
 
     return once
 
 
-@pytest.fixture
-def result() -> Callable[[Outcome], dict[str, Any]]:
-    """`result(outcome)`: everything of an outcome but its clock times."""
-
-    def without_times(outcome: Outcome) -> dict[str, Any]:
-        history = [{k: v for k, v in e.items() if k != "seconds"} for e in outcome.history]
-        return vars(outcome) | {"history": history}
-
-    return without_times
-
-
 @pytest.fixture(scope="session")
-def _outcomes() -> dict[str, dict[str, Any]]:
+def _outcomes() -> dict[str, Outcome]:
     return {}
 
 
 @pytest.fixture
-def whole(
-    _outcomes: dict[str, dict[str, Any]],
-    train: Callable[..., Outcome],
-    result: Callable[[Outcome], dict[str, Any]],
-) -> Callable[[str], dict[str, Any]]:
+def whole(_outcomes: dict[str, Outcome], train: Callable[..., Outcome]) -> Callable[[str], Outcome]:
     """`whole(method)`: what the miniature run of a method gives, trained once for all tests."""
 
-    def once(method: str) -> dict[str, Any]:
+    def once(method: str) -> Outcome:
         if method not in _outcomes:
-            _outcomes[method] = result(train(method))
+            _outcomes[method] = train(method)
         return _outcomes[method]
 
     return once

@@ -46,30 +46,26 @@ class Impatient(Keeper):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_run_stopped_after_every_step_ends_as_if_never_stopped(
-    train, whole, result, tmp_path, name
-):
+def test_a_run_stopped_after_every_step_ends_as_if_never_stopped(train, whole, tmp_path, name):
     expected = whole(name)
     torch.manual_seed(12345)  # torch's own generator has no part in a run
-    hold_pieces_to_whole(partial(train, name), expected, result, tmp_path)
+    hold_pieces_to_whole(partial(train, name), expected, tmp_path)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("execution", ["plain", "captured"])
 @pytest.mark.parametrize("name", ["twf", "derpp", "icarl"])
-def test_on_a_gpu_too_by_deterministic_algorithms(
-    train, result, tmp_path, monkeypatch, name, execution
-):
+def test_on_a_gpu_too_by_deterministic_algorithms(train, tmp_path, monkeypatch, name, execution):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
     on_gpu = partial(train, name, device=torch.device("cuda"), execution=execution)
     try:
-        hold_pieces_to_whole(on_gpu, result(on_gpu()), result, tmp_path)
+        hold_pieces_to_whole(on_gpu, on_gpu(), tmp_path)
     finally:
         torch.use_deterministic_algorithms(False)
 
 
-def hold_pieces_to_whole(train, whole, result, tmp_path):
+def hold_pieces_to_whole(train, whole, tmp_path):
     """A run stopped after every step and one never stopped have the same outcome, bit for bit."""
     path, legs = tmp_path / "legs" / "state.safetensors", 0
     while True:
@@ -80,8 +76,8 @@ def hold_pieces_to_whole(train, whole, result, tmp_path):
             break
         except Stopped:
             pass
-    assert result(pieces) == whole
-    phases = len(whole["accuracy_class_il"])  # each of 2 epochs of 2 steps or more
+    assert pieces == whole
+    phases = len(whole.accuracy_class_il)  # each of 2 epochs of 2 steps or more
     assert legs > 4 * phases
 
 
@@ -104,7 +100,7 @@ def test_a_state_of_other_parameters_or_code_is_not_used(saved, capsys, key):
     assert str(saved) in said and key in said
 
 
-def test_a_state_cut_short_or_damaged_is_not_used(saved, capsys, train, whole, result):
+def test_a_state_cut_short_or_damaged_is_not_used(saved, capsys, train, whole):
     good = saved.read_bytes()
     chosen = random.Random(0)
     for broken in (
@@ -114,17 +110,17 @@ def test_a_state_cut_short_or_damaged_is_not_used(saved, capsys, train, whole, r
         saved.write_bytes(broken)
         assert Keeper(saved, GUARD, math.inf).load() is None
         assert str(saved) in capsys.readouterr().err
-    assert result(train("twf", Keeper(saved, GUARD, math.inf))) == whole("twf")
+    assert train("twf", Keeper(saved, GUARD, math.inf)) == whole("twf")
 
 
 def flipped(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
 
 
-def test_where_a_state_cannot_be_written_the_run_goes_on(train, whole, result, tmp_path, capsys):
+def test_where_a_state_cannot_be_written_the_run_goes_on(train, whole, tmp_path, capsys):
     (tmp_path / "a file").write_text("")
     keeper = Keeper(tmp_path / "a file" / "state.safetensors", {}, 0.0)
-    assert result(train("er", keeper)) == whole("er")
+    assert train("er", keeper) == whole("er")
     assert str(keeper.path) in capsys.readouterr().err
 
 

@@ -165,11 +165,10 @@ def test_training_leaves_the_checkpoint_as_it_was(train, tiny_checkpoint):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_another_seed_gives_another_run(train, name, whole, result):
+def test_another_seed_gives_another_run(train, name, whole):
     """That the same seed gives the same bits is held where runs are stopped and go on."""
     losses = [
-        [entry["loss"] for entry in found["history"]]
-        for found in (whole(name), result(train(name, seed=1)))
+        [entry["loss"] for entry in found.history] for found in (whole(name), train(name, seed=1))
     ]
     assert all(a != b for a, b in zip(*losses, strict=True))
 
@@ -189,7 +188,7 @@ def test_initialisation_has_a_seed_of_its_own_and_leaves_torchs_generator_alone(
     assert not torch.equal(torch.random.get_rng_state(), state)  # the draws between show
 
 
-def test_a_run_does_not_depend_on_what_another_purpose_drew(train, monkeypatch, whole, result):
+def test_a_run_does_not_depend_on_what_another_purpose_drew(train, monkeypatch, whole):
     """However much another purpose draws, a method's run is the same to the last bit."""
     before = whole("derpp")
     epoch = loop._epoch
@@ -201,7 +200,7 @@ def test_a_run_does_not_depend_on_what_another_purpose_drew(train, monkeypatch, 
         return epoch(steps, *rest)
 
     monkeypatch.setattr(loop, "_epoch", greedy)
-    assert result(train("derpp")) == before
+    assert train("derpp") == before
 
 
 @pytest.fixture
