@@ -41,13 +41,6 @@ def train_source(values: Values, **recipe: Any) -> Checkpoint:
     return checkpoints.load(CHECKPOINT, NETWORK)
 
 
-def of(checkpoint: Checkpoint) -> ResNet:
-    """The network of a checkpoint."""
-    network = ResNet(NETWORK, checkpoint.classes)
-    checkpoint.into(network)
-    return network
-
-
 @pytest.fixture(scope="session")
 def _trained() -> dict[str, bytes]:
     return {}
@@ -82,7 +75,7 @@ def test_pretraining_learns_and_records_how_well(tiny_inputs, tiny_values, capsy
     # the accuracy is that of evaluation mode, on the source's test images
     images = (dataset.test_images.permute(0, 3, 1, 2) / 255 - 0.5) / 0.25
     with torch.no_grad():
-        right = of(checkpoint).eval()(images).argmax(1) == dataset.test_labels
+        right = checkpoint.network().eval()(images).argmax(1) == dataset.test_labels
     assert about["test_accuracy"] == pytest.approx(100 * right.float().mean().item())
     assert about["test_accuracy"] > 80  # of 3 classes: 33 by chance
 
@@ -153,7 +146,7 @@ def test_published_weights_become_a_checkpoint(tiny_project, tiny_values, capsys
     save(network.state_dict(), file)
     pretrain(checked, "origin", CPU)
     loaded = checkpoints.load(CHECKPOINT, WIDE)
-    assert loaded.classes == 5
+    assert loaded.network().classifier.out_features == 5
     assert loaded.about["weights"] == file
     assert loaded.about["weights_sha256"] == hashlib.sha256(Path(file).read_bytes()).hexdigest()
     assert loaded.about["data"] is None and loaded.about["test_accuracy"] is None
@@ -184,7 +177,7 @@ def test_weights_that_do_not_fit_leave_the_checkpoint_as_it_was(
 
 def test_imported_weights_are_as_good_as_where_they_were_trained(trained, tiny_values, capsys):
     """An accuracy that cannot be measured is null, and one near chance is said to be."""
-    checked, network = reading.check(tiny_values), of(trained)
+    checked, network = reading.check(tiny_values), trained.network()
     expected = trained.about["test_accuracy"]
 
     def imported() -> tuple[dict[str, Any], str]:
@@ -226,7 +219,7 @@ def test_exported_weights_are_half_the_size_and_say_what_they_are(trained, tiny_
     assert {key: about[key] for key in same} == {key: trained.about[key] for key in same}
     assert about["exported_from"] == trained.sha256
     dataset = store.load(files.data_file("origin"))
-    rounded = of(trained).half().float()
+    rounded = trained.network().half().float()
     right = pretraining._test_accuracy(checked, "origin", rounded, dataset, CPU)
     assert about["test_accuracy"] == right
     assert f"{right:.2f} %" in capsys.readouterr().out
@@ -261,7 +254,7 @@ def test_exported_weights_give_the_same_checkpoint_with_and_without_data(trained
 
 def test_weights_beyond_half_precision_are_not_exported(tiny_inputs, tiny_values):
     loaded = checkpoints.load(CHECKPOINT, NETWORK)
-    network = of(loaded)
+    network = loaded.network()
     with torch.no_grad():
         network.classifier.bias[0] = 1e5
     checkpoints.save(CHECKPOINT, network, loaded.about)

@@ -15,7 +15,6 @@ from twf.data import store
 from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.jobs.run import execute
-from twf.learning.models.resnet import ResNet
 from twf.results import record
 from twf.study import Run
 from twf.study.methods import METHODS
@@ -124,8 +123,7 @@ def test_runs_start_from_their_sources_checkpoint(tiny_inputs, tiny_run):
     before = execute_and_read(tiny_inputs, run)
     path = files.checkpoint_file("origin")
     checkpoint = checkpoints.load(path, run.network)
-    network = ResNet(run.network, checkpoint.classes)
-    checkpoint.into(network)
+    network = checkpoint.network()
     with torch.no_grad():
         network.conv1.weight.mul_(-1)
     checkpoints.save(path, network, checkpoint.about)

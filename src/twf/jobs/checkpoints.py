@@ -27,14 +27,12 @@ class Checkpoint:
     about: dict[str, Any]
     sha256: str
 
-    def into(self, network: ResNet) -> None:
-        """Load into a network of the same architecture, width and number of source classes."""
+    def network(self) -> ResNet:
+        """The network itself, with the source's classifier."""
+        shape = Network.model_validate(self.about["network"])
+        network = ResNet(shape, len(self.tensors["classifier.weight"]))
         network.load_state_dict(self.tensors)
-
-    @property
-    def classes(self) -> int:
-        """The number of classes of the source."""
-        return self.tensors["classifier.weight"].shape[0]
+        return network
 
 
 def save(path: Path, network: ResNet, about: dict[str, Any]) -> None:

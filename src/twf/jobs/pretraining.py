@@ -139,9 +139,7 @@ def export_weights(params: Params, name: str, file: Path, device: torch.device) 
     if file.resolve() == files.checkpoint_file(name).resolve():
         raise UserError(f"{file} is the checkpoint itself, and would be lost; name another file")
     checkpoint = checkpoints.load(files.checkpoint_file(name), source.network)
-    network = ResNet(source.network, checkpoint.classes)
-    checkpoint.into(network)
-    network.half()
+    network = checkpoint.network().half()
     beyond = [name for name, t in network.state_dict().items() if not t.isfinite().all()]
     if beyond:
         raise UserError(
