@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import multiprocessing
 import os
 import random
 import signal
 import time
 from collections.abc import Callable
 from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -152,19 +154,10 @@ def recorded(planned: study.Run) -> dict[str, Any]:
     return row
 
 
-def in_a_fork(work: Callable[[], None]) -> int:
-    """Start `work` in a process of its own; its number."""
-    process = os.fork()
-    if process == 0:
-        with open(os.devnull, "w") as nothing:
-            os.dup2(nothing.fileno(), 1)
-            os.dup2(nothing.fileno(), 2)
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
+def in_a_fork(work: Callable[[], None]) -> BaseProcess:
+    """Start `work` in a process of its own."""
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
     return process
 
 
@@ -185,8 +178,9 @@ def test_a_run_killed_at_random_moments_has_the_same_record(tiny_inputs, tiny_ru
         process = in_a_fork(lambda: execute(tiny_inputs, planned, CPU, save_every=0.0))
         if kills < 5:
             time.sleep(chosen.uniform(0, takes))
-            os.kill(process, signal.SIGKILL)
-        kills += os.WIFSIGNALED(os.waitpid(process, 0)[1])
+            process.kill()
+        process.join()
+        kills += process.exitcode == -signal.SIGKILL
     assert lasting(recorded(planned)) == whole
     if files.state_file("tiny", planned.id).exists():  # the last kill fell just before its removal
         execute(tiny_inputs, planned, CPU)
@@ -201,7 +195,8 @@ def test_a_state_left_beside_its_record_is_removed_by_the_next_call(
     with monkeypatch.context() as killed:
         killed.setattr(Keeper, "forget", lambda _: os.kill(os.getpid(), signal.SIGKILL))
         process = in_a_fork(lambda: execute(tiny_inputs, planned, CPU, save_every=0.0))
-        assert os.WIFSIGNALED(os.waitpid(process, 0)[1])
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
     written = path.read_bytes()
     assert state.exists()
     execute(tiny_inputs, planned, CPU)
@@ -271,10 +266,10 @@ def test_the_lock_of_a_run_is_taken_once_and_freed_by_a_killed_process(tmp_path)
     process = in_a_fork(hold)
     while not (tmp_path / "held").exists():
         time.sleep(0.01)
-    with pytest.raises(UserError, match=rf"\b{process}\b"), keeping(path, {}, math.inf):
+    with pytest.raises(UserError, match=rf"\b{process.pid}\b"), keeping(path, {}, math.inf):
         pass
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
+    process.kill()
+    process.join()
     for _ in range(2):  # free when it was killed, and when it is left
         with (
             keeping(path, {}, math.inf),
