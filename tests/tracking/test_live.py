@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 from wandb_files import stored_run
@@ -42,84 +44,45 @@ def test_an_offline_run_holds_what_the_record_holds(tracked, record_of):
     assert stored["exit"] == [0]
 
 
-class FakeRun:
-    """A Weights & Biases run that keeps what it gets, and fails at a chosen call."""
-
-    def __init__(self, fails_at: str | None = None) -> None:
-        self.fails_at = fails_at
-        self.got: list[tuple[str, Any]] = []
-        self.summary = self
-        self.dir = "wandb/run/files"
-
-    def _take(self, call: str, value: Any = None) -> None:
-        self.got.append((call, value))
-        if call == self.fails_at:
-            raise RuntimeError("no disk")
-
-    def define_metric(self, name: str, step_metric: str | None = None) -> None:
-        pass
-
-    def log(self, values: dict[str, Any], step: int, commit: bool) -> None:
-        assert commit
-        self._take("log", values | {"_step": step})
-
-    def update(self, values: dict[str, Any]) -> None:
-        self._take("update", values)
-
-    def finish(self, exit_code: int = 0) -> None:
-        self._take("finish", exit_code)
-
-
-Init = Callable[[FakeRun], dict[str, Any]]
-
-
 @pytest.fixture
-def init(monkeypatch: pytest.MonkeyPatch, no_key: Path, tmp_path: Path) -> Init:
-    """`init(fake)`: let `wandb.init` return it; the result collects the words of the call."""
+def init(monkeypatch: pytest.MonkeyPatch, no_key: Path, tmp_path: Path) -> Mock:
+    """In place of `wandb.init`; its `return_value` is a run that keeps what it gets."""
     monkeypatch.chdir(tmp_path)
-
-    def replace(fake: FakeRun) -> dict[str, Any]:
-        called: dict[str, Any] = {}
-        monkeypatch.setattr("wandb.init", lambda **words: called.update(words) or fake)
-        return called
-
-    return replace
+    run = Mock(spec=["define_metric", "log", "summary", "finish"], dir="wandb/run/files")
+    init = Mock(return_value=run)
+    monkeypatch.setattr("wandb.init", init)
+    return init
 
 
 def warnings(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
 
 
-@pytest.mark.parametrize("call", ["log", "update", "finish"])
+@pytest.mark.parametrize("call", ["log", "summary.update", "finish"])
 def test_a_failing_tracker_warns_once_and_the_run_goes_on(init, tracked, record_of, capsys, call):
-    fake = FakeRun(fails_at=call)
-    init(fake)
+    failing = attrgetter(call)(init.return_value)
+    failing.side_effect = RuntimeError("no disk")
     assert record_of(tracked("finetune"))["status"] == "finished"
     (warning,) = warnings(capsys)
     assert "no disk" in warning
-    assert [name for name, _ in fake.got].count(call) == 1, "nothing is sent after a failure"
+    failing.assert_called_once()  # nothing is sent after a failure
 
 
-def test_a_tracker_that_cannot_start_warns_and_the_run_goes_on(
-    tracked, record_of, monkeypatch, capsys
-):
-    def refuse(**_: Any) -> None:
-        raise RuntimeError("no network")
-
-    monkeypatch.setattr("wandb.init", refuse)
+def test_a_tracker_that_cannot_start_warns_and_the_run_goes_on(init, tracked, record_of, capsys):
+    init.side_effect = RuntimeError("no network")
     assert record_of(tracked("finetune", "online"))["status"] == "finished"
     (warning,) = warnings(capsys)
     assert "no network" in warning
 
 
 @pytest.fixture
-def mode_of(init: Init, before: Any, tiny_run: Any) -> Callable[..., str | None]:
+def mode_of(init: Mock, before: Any, tiny_run: Any) -> Callable[..., str | None]:
     """`mode_of(mode)`: the mode that `wandb.init` is called with; None where it is not called."""
 
     def start(mode: str = "auto") -> str | None:
-        called = init(FakeRun())
+        init.reset_mock()
         with start_tracking(Tracking(mode=mode), before(tiny_run("er"))):
-            return called.get("mode")
+            return init.call_args.kwargs["mode"] if init.called else None
 
     return start
 
@@ -152,32 +115,29 @@ def test_the_environment_goes_over_params(mode_of, monkeypatch):
 
 
 def test_a_run_without_an_outcome_is_marked_as_failed(init, before, tiny_run):
-    fake = FakeRun()
-    init(fake)
     tracking = start_tracking(Tracking(mode="offline"), before(tiny_run("er")))
     with pytest.raises(KeyboardInterrupt), tracking:
         raise KeyboardInterrupt
-    assert fake.got == [("finish", 1)]
+    assert init.return_value.finish.mock_calls == [call(exit_code=1)]
+    assert not init.return_value.log.called
 
 
 def test_a_resumed_run_is_sent_again_from_its_first_row(init, tracked, tiny_inputs, record_of):
     """What was sent before the interruption is the beginning of it, so nothing is there twice."""
 
-    class Interrupted(FakeRun):
-        def log(self, values: dict[str, Any], step: int, commit: bool) -> None:
-            super().log(values, step, commit)
-            if step == 3:  # in the second phase
-                os.kill(os.getpid(), signal.SIGTERM)
+    def interrupt(_: Any, step: int, commit: bool) -> None:
+        if step == 3:  # in the second phase
+            os.kill(os.getpid(), signal.SIGTERM)
 
-    first, second = Interrupted(), FakeRun()
-    init(first)
+    sent = init.return_value
+    sent.log.side_effect = interrupt
     with pytest.raises(Stopped):
         tracked("er")
-    assert first.got.pop() == ("finish", 1)
-    init(second)
+    assert sent.finish.mock_calls == [call(exit_code=1)]
+    first = sent.log.mock_calls
+    sent.reset_mock(side_effect=True)
     Path("wandb/run").mkdir(parents=True)
-    run = tracked("er")
-    logged = [values for call, values in second.got if call == "log"]
-    assert [values for _, values in first.got] == logged[:4]
-    rows = [values | {"_step": step} for step, values in enumerate(view.rows(record_of(run)))]
-    assert logged[:-1] == rows and len(rows) == 6
+    rows = view.rows(record_of(tracked("er")))
+    *again, _ = sent.log.mock_calls  # the row of the matrices ends them
+    assert again == [call(row, step=step, commit=True) for step, row in enumerate(rows)]
+    assert first == again[:4] and len(rows) == 6
