@@ -12,17 +12,15 @@ from torch import Tensor
 
 from twf.errors import UserError
 from twf.learning import loop
-from twf.learning.augmentation import Augment
-from twf.learning.learner import Learner, SourceData
 from twf.learning.methods import make, oewc
 from twf.learning.methods.base import Batch, Method, Task
 from twf.learning.methods.er_ace import competing
 from twf.learning.models.resnet import ResNet
-from twf.learning.randomness import Generators, Random, seeded
+from twf.learning.randomness import Random
 from twf.learning.sgd import sgd_step
 from twf.learning.step import Plain
 from twf.study.methods import METHODS
-from twf.study.params import Augmentation, Network
+from twf.study.params import Augmentation
 
 CPU = torch.device("cpu")
 TASKS, PER_TASK, BATCH, BUFFER, SIDE = 3, 2, 8, 21, 16
@@ -30,7 +28,7 @@ CLASSES = TASKS * PER_TASK
 
 
 @pytest.fixture
-def method(hyperparameters_of) -> Callable[..., Method[Any]]:
+def method(tiny_run, tiny_dataset, tiny_source, tiny_checkpoint) -> Callable[..., Method[Any]]:
     """`method(name, **hyperparameters)`: ready for its first task, in training mode."""
 
     def make_one(
@@ -41,31 +39,20 @@ def method(hyperparameters_of) -> Callable[..., Method[Any]]:
         fidelity: dict[str, str] | None = None,
         **changes: float,
     ) -> Any:
-        with seeded(0, "test network"):
-            network = ResNet(Network(architecture="resnet18", width=4), CLASSES)
-        plain = Augmentation(padding=padding, flip=flip, mean=[0.5] * 3, std=[0.25] * 3)
-        source = None
-        if METHODS[name].source_data:
-            with seeded(0, "source network"):
-                pretrained = ResNet(Network(architecture="resnet18", width=4), 3)
-            images = torch.randint(0, 256, (12, 3, SIDE, SIDE), dtype=torch.uint8)
-            source = SourceData(images, torch.arange(12) % 3, Augment(plain, CPU), pretrained)
-        learner = Learner(
-            network=network,
-            augment=Augment(plain, CPU),
-            generators=Generators(0, CPU),
-            device=CPU,
+        run = tiny_run(
+            name,
             classes=CLASSES,
             tasks=TASKS,
-            batch_size=BATCH,
             epochs=1,
+            batch_size=BATCH,
             buffer=BUFFER if METHODS[name].rehearsal else None,
-            image_size=SIDE,
+            augmentation=Augmentation(padding=padding, flip=flip, mean=[0.5] * 3, std=[0.25] * 3),
             fidelity=dict.fromkeys(METHODS[name].switches, "published") | (fidelity or {}),
-            source=source,
+            hyperparameters=changes,
         )
-        typed = METHODS[name].hyperparameters
-        made = make(name, learner, typed(**hyperparameters_of(name) | changes))
+        source = tiny_source if METHODS[name].source_data else None
+        learner = loop.make_learner(run, tiny_dataset, source, tiny_checkpoint.tensors, CPU)
+        made = make(name, learner, run.hyperparameters)
         for module in made.modules():
             module.train()
         return made
@@ -502,14 +489,6 @@ def test_share_0_is_derpp_with_the_wide_classifier_and_no_image_of_the_source(me
 
 def test_derpps_anchor_holds_the_backbone_at_its_initialization(method):
     made = method("derpp-ewc", lambda_ewc=2.0)
-    made.learner.network.load_state_dict(
-        {
-            name: tensor
-            if name.startswith("classifier")
-            else made.learner.source.network.state_dict()[name]
-            for name, tensor in made.learner.network.state_dict().items()
-        }
-    )
     made.begin_task(task_of(0))
     batch = batches(task_of(0))[0]
     assert made.loss(batch).terms["anchor"].item() == 0.0
