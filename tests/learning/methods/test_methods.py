@@ -284,27 +284,15 @@ def test_twfs_sibling_uses_batch_statistics_from_the_second_task_on(twf, monkeyp
     assert modes == {0: {False}, 1: {True, False}, 2: {True}}  # task 1's end recomputes gates
 
 
-def test_twfs_gates_are_trained_with_the_network(twf):
-    before = {name: t.detach().clone() for name, t in twf.propagation.layers.named_parameters()}
-    learn(twf, range(1))
-    for name, parameter in twf.propagation.layers.named_parameters():
-        if name.endswith(("w1.weight", "w3.weight", "to_logits.weight")):  # [tasks, out, in]
-            assert not torch.equal(parameter[0], before[name][0]), name
-            assert torch.equal(parameter[2], before[name][2]), f"{name}: task 2 is to come"
-
-
 def test_twfs_gates_get_gradients_of_their_own_task_alone(twf):
     learn(twf, range(1))
     twf.begin_task(task_of(1))
-    made = twf.loss(Batch(task_of(1).images[:BATCH], task_of(1).labels[:BATCH], torch.arange(8)))
-    sum(made.terms.values()).backward()
-    for propagation in twf.propagation.layers:
-        for name, parameter in propagation.named_parameters():
-            assert parameter.grad is not None, name
-        gradient = propagation.to_logits.weight.grad  # [tasks, 2 C, C]
-        assert gradient[0].abs().sum() > 0, "task 0's gates are replayed"
-        assert gradient[1].abs().sum() > 0
-        assert gradient[2].abs().sum() == 0, "task 2 is still to come"
+    sum(twf.loss(batches(task_of(1))[0]).terms.values()).backward()
+    for name, parameter in twf.propagation.layers.named_parameters():
+        assert parameter.grad is not None, name
+        if name.endswith(("w1.weight", "w3.weight", "to_logits.weight")):  # [tasks, out, in]
+            replayed, current, to_come = parameter.grad.abs().sum(dim=(1, 2))
+            assert replayed > 0 and current > 0 and to_come == 0, name
 
 
 @pytest.mark.parametrize(
@@ -392,15 +380,23 @@ def likeliest_slowly(twf: Any, image: Tensor, task: int) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("last", [0, 1, 2])
 def test_at_a_tasks_end_twf_stores_recomputed_gates_astray(twf, last):
-    """F2: row r gets the gates of the (r mod n)-th of its chunk's n images of the task."""
+    """F2: row r gets the gates of the (r mod n)-th of its chunk's n images of the task.
+
+    Nothing else in the buffer changes, nor what computes the gates.
+    """
     learn(twf, range(last + 1), end_last=False)
     filled = int(twf.reservoir.filled)
     assert filled == (16 if last == 0 else BUFFER)
-    before = twf.reservoir.rows["masks"].clone()
-    images, labels = twf.reservoir.rows["images"], twf.reservoir.rows["labels"]
+    rows_before = {name: rows.clone() for name, rows in twf.reservoir.rows.items()}
+    gates_before = {name: t.clone() for name, t in twf.propagation.layers.state_dict().items()}
     twf.end_task(task_of(last))
-    after = twf.reservoir.rows["masks"]
+    images, labels = twf.reservoir.rows["images"], twf.reservoir.rows["labels"]
+    for name in ("images", "labels", "logits"):
+        assert torch.equal(twf.reservoir.rows[name], rows_before[name])
+    for name, tensor in twf.propagation.layers.state_dict().items():
+        assert torch.equal(tensor, gates_before[name])
 
+    before, after = rows_before["masks"], twf.reservoir.rows["masks"]
     assert twf.propagation.sibling.training == (last > 0)
     twf.propagation.sibling.eval()
     assert all(module.training for module in twf.propagation.layers.modules())
@@ -418,18 +414,6 @@ def test_at_a_tasks_end_twf_stores_recomputed_gates_astray(twf, last):
     assert wrong_bits <= 3
     assert torch.equal(after[filled // BATCH * BATCH :], before[filled // BATCH * BATCH :])
     assert not torch.equal(after[:BATCH], before[:BATCH])
-
-
-def test_recomputing_gates_leaves_images_labels_and_logits_alone(twf):
-    learn(twf, range(2), end_last=False)
-    before = {name: rows.clone() for name, rows in twf.reservoir.rows.items()}
-    statistics = {name: t.clone() for name, t in twf.propagation.layers.state_dict().items()}
-    twf.end_task(task_of(1))
-    for name in ("images", "labels", "logits"):
-        assert torch.equal(twf.reservoir.rows[name], before[name])
-    assert all(
-        torch.equal(t, statistics[n]) for n, t in twf.propagation.layers.state_dict().items()
-    )
 
 
 def test_a_chunk_without_images_of_the_task_keeps_its_gates(twf):
