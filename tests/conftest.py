@@ -323,7 +323,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     try:
         subprocess.run(words, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("only a user who may mount has a disk to fill")
+        pytest.skip("only a user who may mount has a small disk")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 

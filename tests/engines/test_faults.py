@@ -11,7 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -175,23 +175,15 @@ def test_a_damaged_state_is_not_used(dark: Path, as_made: AsMade) -> None:
     as_made(dark)
 
 
-def mounted(*words: str) -> None:
-    """Mount; where only others may, the test is skipped."""
-    try:
-        subprocess.run(("mount", *words), check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("only a user who may mount has a disk to fill, or to make read-only")
+def remount(folder: Path, option: str) -> None:
+    call(folder.parent, "mount", "-o", f"remount,{option}", str(folder))
 
 
 @pytest.fixture
-def on_small_disk(project: Path, tmp_path: Path) -> Iterator[Path]:
+def on_small_disk(project: Path, small_disk: Path) -> Path:
     """The project on a disk of its own, of 40 MiB."""
-    folder = tmp_path / "small-disk"
-    folder.mkdir()
-    mounted("-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder))
-    shutil.copytree(project, folder, dirs_exist_ok=True)
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    remount(small_disk, "size=40m")
+    return Path(shutil.copytree(project, small_disk, dirs_exist_ok=True))
 
 
 def fill(folder: Path) -> Path:
@@ -225,19 +217,17 @@ def test_a_disk_that_fills_up_is_named_and_costs_nothing_saved(
     as_made(on_small_disk)
 
 
-def test_a_read_only_folder_is_named_and_left_as_it_is(project: Path, as_made: AsMade) -> None:
-    mounted("--bind", str(project), str(project))
-    try:
-        mounted("-o", "remount,bind,ro", str(project))
-        assert "Read-only file system" in call(project, *MAKE, fails=True)
-        assert "Read-only file system" in call(project, "dvc", "repro", "runs-demo", fails=True)
-        said = call(project, "twf", "run", "demo", RUN, fails=True)
-        assert "Read-only file system" in said and "Traceback" not in said
-        assert "Read-only file system" in call(project, "twf", "doctor", "demo", fails=True)
-    finally:
-        subprocess.run(["umount", "--lazy", str(project)], check=True)
-    call(project, *MAKE)
-    as_made(project)
+def test_a_read_only_folder_is_named_and_left_as_it_is(
+    on_small_disk: Path, as_made: AsMade
+) -> None:
+    remount(on_small_disk, "ro")
+    for words in (MAKE, ("dvc", "repro", "runs-demo"), ("twf", "doctor", "demo")):
+        assert "Read-only file system" in call(on_small_disk, *words, fails=True)
+    said = call(on_small_disk, "twf", "run", "demo", RUN, fails=True)
+    assert "Read-only file system" in said and "Traceback" not in said
+    remount(on_small_disk, "rw")
+    call(on_small_disk, *MAKE)
+    as_made(on_small_disk)
 
 
 def test_a_lock_left_behind_is_told_or_taken_over(project: Path, as_made: AsMade) -> None:
