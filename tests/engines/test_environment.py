@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from processes import until
 
-from twf.engines import environment
-from twf.engines.environment import keep_copies_here
+from twf.engines.environment import keep_copies_here, refuse_unfit_folder
 from twf.errors import UserError
 
 
@@ -26,23 +25,23 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "refuse", "remedy"),
+    ("name", "remedy"),
     [
-        (".dvc/tmp/exps/tmpab12", environment.refuse_copies_by_dvc, "leave --temp and --queue"),
-        (".dvc/tmp/exps/standalone/tmpab12", environment.refuse_copies_by_dvc, "in the clone"),
-        ("a{study}b", environment.refuse_braces, "rename that folder"),
-        ("}", environment.refuse_braces, "rename that folder"),
+        (".dvc/tmp/exps/tmpab12", "leave --temp and --queue"),
+        (".dvc/tmp/exps/standalone/tmpab12", "in the clone"),
+        ("a{study}b", "rename that folder"),
+        ("}", "rename that folder"),
     ],
 )
 def test_a_folder_in_which_an_engine_would_go_wrong_is_refused(
-    here: Path, monkeypatch: pytest.MonkeyPatch, name: str, refuse: Callable[[], None], remedy: str
+    here: Path, monkeypatch: pytest.MonkeyPatch, name: str, remedy: str
 ) -> None:
     """A copy that DVC made, and one whose braces Snakemake would fill."""
-    refuse()  # not this one
+    refuse_unfit_folder()  # not this one
     (here / name).mkdir(parents=True)
     monkeypatch.chdir(here / name)
     with pytest.raises(UserError, match=remedy):
-        refuse()
+        refuse_unfit_folder()
 
 
 # Signals

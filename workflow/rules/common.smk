@@ -21,8 +21,7 @@ if workflow.remote_exec:
     environment.pass_on_sigterm()
 
 try:
-    environment.refuse_copies_by_dvc()
-    environment.refuse_braces()
+    environment.refuse_unfit_folder()
     FROZEN = Frozen.read(workflow.remote_exec)
     STUDY = FROZEN.study(config)  # of `rule all`; targets name their own
     if (provider := workflow.storage_registry.default_storage_provider) is not None:

@@ -49,21 +49,18 @@ def pass_on_sigterm() -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def refuse_copies_by_dvc() -> None:
-    """Raise `UserError` in the copy of the folder that DVC makes for an experiment.
+def refuse_unfit_folder() -> None:
+    """Raise `UserError` in a folder that an engine would go wrong in.
 
-    It has results without Snakemake's notes on their parameters: old ones would pass for new.
+    The copy that DVC makes for an experiment has results without Snakemake's notes on their
+    parameters: old ones would pass for new. And Snakemake takes braces in a name for a pattern.
     """
-    if "/.dvc/tmp/exps/" in f"{Path.cwd().as_posix()}/":
+    folder = str(Path.cwd())
+    if "/.dvc/tmp/exps/" in f"{folder}/":
         raise UserError(
             "in DVC's own copy of this folder old results would pass for new ones: leave --temp "
             "and --queue away, or clone the project and do `dvc exp run` in the clone"
         )
-
-
-def refuse_braces() -> None:
-    """Raise `UserError` in a folder whose name Snakemake would take for a pattern."""
-    folder = str(Path.cwd())
     if set("{}") & set(folder):
         raise UserError(
             f"Snakemake takes the braces of {folder} for a name to fill in: rename that folder"
