@@ -100,14 +100,14 @@ def import_weights(params: Params, name: str, file: Path, device: torch.device) 
     output = files.checkpoint_file(name)
     classes = None if source.data is None else params.datasets[source.data].classes
     network = read_network(file, source.network, classes).to(device)
-    about: dict[str, Any] = {
+    own = checkpoints.about(file)
+    about: dict[str, Any] = own or {
         "network": source.network.model_dump(),
         "data": source.data,
         "test_accuracy": None,
         "code": code_origin(PRETRAINING),
     }
-    own = checkpoints.about(file)
-    about = (own or about) | {"weights": file.name, "weights_sha256": files.sha256(file)}
+    about |= {"weights": file.name, "weights_sha256": files.sha256(file)}
     if source.data is None:
         said = f"accuracy not measured: sources.{name} names no data"
     elif not (data := files.data_file(source.data)).exists():
