@@ -26,12 +26,6 @@ STUDIES = [name for name in PARAMS.studies if name not in IN_GIT]
 FROM_GIT = "overnight"  # whose report DVC makes of those records
 
 
-def test_each_archive_of_the_registry_has_a_stage():
-    assert STAGES["archive"]["foreach"] == list(registry.load()), (
-        "mend stages.archive.foreach in dvc.yaml"
-    )
-
-
 def made_from(dataset: params.Dataset) -> str:
     """What a data set changes with: its archive, a user's file, or the code that draws it."""
     if dataset.reader == "official":
@@ -39,23 +33,24 @@ def made_from(dataset: params.Dataset) -> str:
     return getattr(dataset, "file", f"src/twf/data/{dataset.reader}.py")
 
 
-def test_each_data_set_has_a_stage_that_depends_on_what_it_is_made_from():
-    expected = {name: made_from(dataset) for name, dataset in PARAMS.datasets.items()}
-    assert STAGES["data"]["foreach"] == expected, "mend stages.data.foreach in dvc.yaml"
-
-
-def weights(source: params.Source) -> str:
-    """A source's published weights, or the archive that they are in."""
+def trained_from(source: params.Source) -> str:
+    """A source's data, its published weights, or the archive that these are in."""
+    if not source.weights:
+        return str(files.data_file(source.data))
     archive = registry.of_file(Path(source.weights))
     return source.weights if archive is None else str(files.archive_folder(archive))
 
 
-def test_each_source_has_a_stage_that_depends_on_its_input() -> None:
-    expected = {
-        name: weights(source) if source.weights else str(files.data_file(source.data))
-        for name, source in PARAMS.sources.items()
-    }
-    assert STAGES["pretrain"]["foreach"] == expected, "mend stages.pretrain.foreach in dvc.yaml"
+EACH = {
+    "archive": list(registry.load()),
+    "data": {name: made_from(dataset) for name, dataset in PARAMS.datasets.items()},
+    "pretrain": {name: trained_from(source) for name, source in PARAMS.sources.items()},
+}
+
+
+@pytest.mark.parametrize("stage", EACH)
+def test_each_archive_data_set_and_source_has_a_stage_with_its_input(stage: str) -> None:
+    assert STAGES[stage]["foreach"] == EACH[stage], f"mend stages.{stage}.foreach in dvc.yaml"
 
 
 def test_each_study_has_a_stage_for_its_report() -> None:

@@ -36,11 +36,13 @@ def network(shape: Network = SMALL, classes: int = 3) -> ResNet:
         return ResNet(shape, classes)
 
 
-def torchvisions(tensors: Tensors) -> Tensors:
-    return {
-        name.replace(".shortcut.", ".downsample.").replace("classifier.", "fc."): tensor
-        for name, tensor in tensors.items()
-    }
+def renamed(rename: Callable[[str], str]) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {rename(name): tensor for name, tensor in tensors.items()}
+
+
+torchvisions = renamed(
+    lambda name: name.replace(".shortcut.", ".downsample.").replace("classifier.", "fc.")
+)
 
 
 def with_aliases(tensors: Tensors) -> Tensors:
@@ -59,14 +61,12 @@ def with_aliases(tensors: Tensors) -> Tensors:
 NAMES: dict[str, Callable[[Tensors], Tensors]] = {
     "ours": lambda tensors: tensors,
     "torchvision": torchvisions,
-    "published ResNet-18": lambda t: {n.replace("classifier", "linear"): v for n, v in t.items()},
-    "published ResNet-50": lambda tensors: {
-        name.replace(".shortcut.", ".downsample."): tensor for name, tensor in tensors.items()
-    },
+    "published ResNet-18": renamed(lambda name: name.replace("classifier", "linear")),
+    "published ResNet-50": renamed(lambda name: name.replace(".shortcut.", ".downsample.")),
     "aliases": with_aliases,
-    "module.": lambda tensors: {f"module.{name}": tensor for name, tensor in tensors.items()},
-    "net.": lambda tensors: {f"net.{name}": tensor for name, tensor in tensors.items()},
-    "both": lambda tensors: {f"module.net.{name}": tensor for name, tensor in tensors.items()},
+    "module.": renamed("module.{}".format),
+    "net.": renamed("net.{}".format),
+    "both": renamed("module.net.{}".format),
     "no counts": lambda tensors: {
         name: tensor for name, tensor in tensors.items() if "num_batches" not in name
     },
@@ -117,8 +117,8 @@ def test_the_names_turned_back_are_torchvisions(torchvision: Any) -> None:
     theirs = torchvision.models.resnet50(weights=None).state_dict()
     with torch.device("meta"):
         ours = ResNet(Network(architecture="resnet50", width=64), 1000).state_dict()
-    renamed = torchvisions(ours)
-    assert {n: t.shape for n, t in renamed.items()} == {n: t.shape for n, t in theirs.items()}
+    named_alike = torchvisions(ours)
+    assert {n: t.shape for n, t in named_alike.items()} == {n: t.shape for n, t in theirs.items()}
 
 
 def refusal(file: Path, *network: Any) -> str:
