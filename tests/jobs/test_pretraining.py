@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from spying import spy
 
 import twf
 from twf import files
@@ -119,13 +120,7 @@ def test_the_rate_follows_the_schedule(tiny_values, schedule):
 def test_the_rate_falls_in_every_step(tiny_inputs, tiny_values, monkeypatch):
     """33 images in batches of 8: 4 steps an epoch, the last image left out."""
     times = []
-    rate = Supervised.learning_rate
-
-    def spy(self: Supervised, epoch: float) -> float:
-        times.append(epoch)
-        return rate(self, epoch)
-
-    monkeypatch.setattr(Supervised, "learning_rate", spy)
+    spy(monkeypatch, Supervised, "learning_rate", lambda _, method, epoch: times.append(epoch))
     train_source(tiny_values, epochs=2)
     assert times == [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75]
 

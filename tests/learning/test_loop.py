@@ -12,12 +12,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from spying import spy
 from torch import nn
 
 from twf.learning import loop, methods, step
 from twf.learning.loop import Outcome
 from twf.learning.methods import base
 from twf.learning.methods.base import Batch, Method, Step
+from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import Generators, derived_seed, seeded
 from twf.learning.sgd import sgd_step
 from twf.study.methods import METHODS
@@ -124,18 +126,10 @@ def test_a_loss_in_the_history_is_its_mean_over_the_epochs_steps(train, monkeypa
 
 
 def test_evaluation_is_in_evaluation_mode_and_training_in_training_mode(train, monkeypatch):
-    from twf.learning.models.resnet import ResNet
-
-    modes = []
-    layers = ResNet.layers
-
-    def spy(self: ResNet, images: torch.Tensor) -> list[torch.Tensor]:
-        modes.append("train" if self.training else "evaluate")
-        return layers(self, images)
-
-    monkeypatch.setattr(ResNet, "layers", spy)
+    training = []
+    spy(monkeypatch, ResNet, "layers", lambda _, network, images: training.append(network.training))
     train("finetune", epochs=1)
-    assert modes == ["evaluate"] + ["train", "train", "evaluate"] * 2
+    assert training == [False] + [True, True, False] * 2
 
 
 def test_the_classifier_is_fresh_and_the_rest_is_the_checkpoint(
@@ -210,13 +204,8 @@ def orders(train: Train, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[
     def positions(name: str, **changes: Any) -> list[list[int]]:
         found: list[list[int]] = []
         with monkeypatch.context() as patch:
-            loss = METHOD_CLASSES[name].loss
-
-            def tell(self: Method[Any], batch: Batch) -> Step:
-                found.append(batch.positions.tolist())
-                return loss(self, batch)
-
-            patch.setattr(METHOD_CLASSES[name], "loss", tell)
+            patched = METHOD_CLASSES[name]
+            spy(patch, patched, "loss", lambda _, __, batch: found.append(batch.positions.tolist()))
             train(name, **changes)
         return found
 
@@ -253,18 +242,14 @@ def test_seeds_of_seeds_and_purposes_all_differ():
 
 def test_a_loss_that_is_not_finite_ends_the_run_and_names_term_and_task(train, monkeypatch):
     """In the second task's second epoch the replayed logits' term is not a number."""
-    from twf.learning.methods.derpp import Derpp
+    steps = []
 
-    loss, steps = Derpp.loss, []
-
-    def poisoned(self: Derpp, batch: Batch) -> Step:
-        made = loss(self, batch)
-        steps.append(batch)
+    def poison(made: Step, *_: Any) -> None:
+        steps.append(made)
         if len(steps) == 7:  # two steps an epoch, two epochs a task
             made.terms["replay_logits"] = made.terms["replay_logits"] * math.nan
-        return made
 
-    monkeypatch.setattr(Derpp, "loss", poisoned)
+    spy(monkeypatch, METHOD_CLASSES["derpp"], "loss", poison)
     outcome = train("derpp")
     assert outcome.status == "diverged"
     assert "replay_logits" in outcome.reason and "task 1" in outcome.reason
