@@ -207,12 +207,6 @@ def tiny_source() -> store.Dataset:
 
 
 @pytest.fixture
-def hyperparameters_of() -> Callable[[str], dict[str, float]]:
-    """`hyperparameters_of(method)`: values that any method runs with."""
-    return some_hyperparameters
-
-
-@pytest.fixture
 def tiny_checkpoint(tiny_run: Callable[..., Run]) -> Checkpoint:
     """A network of random weights, always the same, in place of a pretrained one."""
     with seeded(0, "tiny checkpoint"):
@@ -229,22 +223,13 @@ def write_tiny_project(folder: Path) -> None:
 
 
 @pytest.fixture
-def in_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """`in_project(make, ...)`: the folder that `make(..., folder)` makes; the test is in it."""
-
-    def make_it(make: Callable[..., Any], *words: Any) -> Path:
-        make(*words, folder := tmp_path / "project")
-        monkeypatch.chdir(folder)
-        monkeypatch.delenv("TWF_TRACKING", raising=False)
-        return folder
-
-    return make_it
-
-
-@pytest.fixture
-def tiny_project(in_project: Callable[..., Path]) -> Path:
+def tiny_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project folder with the miniature study, nothing made yet; the test is in it."""
-    return in_project(write_tiny_project)
+    folder = tmp_path / "project"
+    write_tiny_project(folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("TWF_TRACKING", raising=False)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -260,9 +245,9 @@ def _tiny_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tiny_inputs(_tiny_inputs: Path, in_project: Callable[..., Path]) -> params.Params:
+def tiny_inputs(_tiny_inputs: Path, tiny_project: Path) -> params.Params:
     """The parameters of the miniature project, its data and checkpoint made; the test is in it."""
-    in_project(shutil.copytree, _tiny_inputs)
+    shutil.copytree(_tiny_inputs, tiny_project, dirs_exist_ok=True)
     return reading.load(Path("params.yaml"))
 
 
