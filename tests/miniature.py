@@ -146,13 +146,6 @@ def written(before: dict[str, int], after: dict[str, int]) -> set[str]:
     return {name for name, time in after.items() if before.get(name) != time}
 
 
-def pretend(folder: Path) -> None:
-    """`pretend_outputs`, committed to DVC and git."""
-    pretend_outputs(folder)
-    call(folder, "dvc", "commit", "--force", "--with-deps", "report@demo")
-    commit(folder)
-
-
 def pretend_outputs(folder: Path) -> None:
     """Fill such a checkout with random bytes as outputs.
 

@@ -49,12 +49,11 @@ def test_an_error_shows_and_leaves_the_old_file_and_nothing_else(tmp_path, error
 
 
 def test_partial_files_are_kept_out_of_git_and_dvc(tmp_path):
-    project = PROJECT
     with files.atomic(tmp_path / "out.txt") as partial:
         assert partial.suffix == ".partial"
         partial.touch()
     for ignore in (".gitignore", ".dvcignore"):
-        assert "*.partial" in (project / ignore).read_text().splitlines()
+        assert "*.partial" in (PROJECT / ignore).read_text().splitlines()
 
 
 def test_two_processes_do_not_write_into_one_partial_file(tmp_path, monkeypatch):

@@ -14,11 +14,12 @@ from miniature import (
     call,
     catchable,
     checkout,
+    commit,
     copied,
     idle,
     miniature,
     outputs,
-    pretend,
+    pretend_outputs,
     written,
 )
 
@@ -78,7 +79,9 @@ def pretended(prepared: Prepared) -> Path:
 
     def make(folder: Path) -> None:
         checkout(folder)
-        pretend(folder)
+        pretend_outputs(folder)
+        call(folder, "dvc", "commit", "--force", "--with-deps", "report@demo")
+        commit(folder)
 
     return prepared("pretended", make)
 
