@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ from twf.data.registry import ImagesEntry
 from twf.files import MODEL_CARDS, checkpoint_file, model_card_file, sha256
 from twf.results import output
 from twf.results.documents.summary import NOT_RECORDED
-from twf.results.runs import Outcome, Runs
+from twf.results.runs import Runs
 from twf.study.methods import METHODS
 from twf.study.params import Dataset, DrawnData, Params, Source
 
@@ -75,7 +74,7 @@ def write(params: Params, runs: Runs, networks: Iterable[Network]) -> None:
 
 
 def card(params: Params, runs: Runs, network: Network) -> dict[str, Any]:
-    """What the template needs: lines by label under each heading."""
+    """What the template needs."""
     source, about = params.sources[network.source], network.about
     dataset = None if source.data is None else params.datasets[source.data]
     whose = origin.of_dataset(dataset) if dataset else origin.of_weights(str(source.weights))
@@ -84,58 +83,26 @@ def card(params: Params, runs: Runs, network: Network) -> dict[str, Any]:
         for outcome in runs.outcomes.values()
         if outcome.run.source == network.source and outcome.run.pretrained
     ]
+    versions = about.get("versions") or {}
     methods = {outcome.run.method for outcome in starting}
-    recipe = _recipe(source, about)
+    used = [outcome.provenance.get("inputs", {}).get("checkpoint_sha256") for outcome in starting]
     return {
-        "source": network.source,
         "study": runs.plan.study,
-        "problem": network.problem,
-        "details": _details(source, network),
+        "network": network,
+        "file": checkpoint_file(network.source),
+        "source": source,
+        "dataset": dataset,
+        "origin": whose,
+        "images": _count(whose, dataset) if dataset else NOT_RECORDED,
+        "checked": dataset and checked(whose, dataset, "train", about.get("data_fingerprint")),
         "streams": sorted({params.benchmarks[o.run.benchmark].title for o in starting}),
         "methods": [info.title for method, info in METHODS.items() if method in methods],
         "runs": len(starting),
-        "started": _started(starting, network),
-        "data": _data(whose, dataset, about.get("data_fingerprint")),
-        "recipe": recipe,
-        "cost": _cost(about),
-        "accuracy": network.accuracy,
-        "chance": 100 / network.classes if network.classes else None,
-        "size": dataset.size if dataset else None,
-        "trained_here": "Trained by" not in recipe,
-        "licence": whose.licence or NOT_RECORDED,
-        "citation": whose.citation,
-    }
-
-
-def _details(source: Source, network: Network) -> dict[str, str]:
-    code, count = network.about.get("code"), network.parameters
-    return {
-        "File": str(checkpoint_file(network.source)),
-        "SHA-256 of the file": network.sha256 or NOT_RECORDED,
-        "Network": f"{source.network.architecture} of width {source.network.width}",
-        "Parameters": NOT_RECORDED if count is None else f"{count:,}",
-        "Classes": str(network.classes or NOT_RECORDED),
-        "Code": f"twf {code['version']}, commit {code['commit'] or NOT_RECORDED}"
-        if code
-        else NOT_RECORDED,
-    }
-
-
-def _data(whose: origin.Origin, dataset: Dataset | None, fingerprint: str | None) -> dict[str, str]:
-    """What the network was trained on, as far as it is known."""
-    lines = {"Data": whose.title, "Homepage": whose.homepage or "none"}
-    if dataset is None:
-        return lines | {"Images": NOT_RECORDED}
-    augmentation = dataset.augmentation
-    flip = "a random horizontal flip" if augmentation.flip else "no flip"
-    return lines | {
-        "Images": f"{_count(whose, dataset)}; {dataset.classes} classes; {dataset.size} pixels "
-        "along a side",
-        "Preparation here": f"a random crop after {augmentation.padding} pixels of zeros around, "
-        f"{flip}; normalised with mean {augmentation.mean} and standard deviation "
-        f"{augmentation.std}",
-        "Fingerprint of the training images": fingerprint or NOT_RECORDED,
-        "Checked": checked(whose, dataset, "train", fingerprint),
+        "from_this": sum(sha == network.sha256 for sha in used if sha),
+        "from_another": sum(sha != network.sha256 for sha in used if sha),
+        "recipe": _recipe(source, about),
+        "versions": ", ".join(f"{key} {value}" for key, value in versions.items()) or NOT_RECORDED,
+        "unknown": NOT_RECORDED,
     }
 
 
@@ -178,19 +145,3 @@ def _recipe(source: Source, about: dict[str, Any]) -> dict[str, str]:
     names = {key: key.replace("lr", "learning rate").replace("_", " ") for key in recipe}
     lines = {names[key].capitalize(): f"{value}" for key, value in recipe.items()}
     return taken | {"Loss and optimizer": "cross-entropy, SGD"} | lines
-
-
-def _cost(about: dict[str, Any]) -> dict[str, str]:
-    seconds, versions = about.get("seconds"), about.get("versions") or {}
-    return {
-        "Time": NOT_RECORDED if seconds is None else f"{seconds / 3600:.3f} hours",
-        "Device": about.get("device") or NOT_RECORDED,
-        "Software": ", ".join(f"{key} {value}" for key, value in versions.items()) or NOT_RECORDED,
-    }
-
-
-def _started(starting: Iterable[Outcome], network: Network) -> dict[str, int]:
-    """How many of the runs' records say that they started from this file, and from another."""
-    used = [outcome.provenance.get("inputs", {}).get("checkpoint_sha256") for outcome in starting]
-    found = Counter("this file" if sha == network.sha256 else "another file" for sha in used if sha)
-    return {place: found[place] for place in ("this file", "another file")}
