@@ -91,14 +91,8 @@ def published() -> list[Published]:
 
 def key_of(table: Table, cell: Cell) -> CellKey:
     """The key of a cell of a study's table."""
-    return CellKey(
-        benchmark=table.benchmark,
-        source=table.paper_source,
-        method=cell.method,
-        variant=cell.variant,
-        buffer=cell.buffer,
-        protocol=cell.protocol,
-    )
+    place = cell.model_dump(include={"method", "variant", "buffer", "protocol"})
+    return CellKey(benchmark=table.benchmark, source=table.paper_source, **place)
 
 
 def printed_for(plan: Plan, table: Table) -> list[Published | None]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from twf.errors import UserError
@@ -68,8 +67,7 @@ def write(path: Path, row: dict[str, Any]) -> None:
     """Write one record; every column of `SCHEMA` must be there, and no other."""
     if row.keys() != set(SCHEMA.names):
         raise ValueError(f"record and schema differ in {row.keys() ^ set(SCHEMA.names)}")
-    with atomic(path) as partial:
-        _write(pa.Table.from_pylist([row], schema=SCHEMA), partial)
+    _write([pa.Table.from_pylist([row], schema=SCHEMA)], path)
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
@@ -125,19 +123,15 @@ def read_losses(study: str) -> dict[str, list[float]]:
     Raises `UserError` as `read` does.
     """
     table = read(runs_file(study), ["run", "history.list.element.loss"])
-    epochs = table["history"].combine_chunks()
-    losses = epochs.flatten().field("loss").to_pylist()
-    lengths = pc.list_value_length(epochs).fill_null(0).to_pylist()
-    found, start = {}, 0
-    for run, length in zip(table["run"].to_pylist(), lengths, strict=True):
-        found[run] = losses[start : start + length]
-        start += length
-    return found
+    return {
+        run.as_py(): epochs.values.field("loss").to_pylist() if epochs.is_valid else []
+        for run, epochs in zip(table["run"], table["history"], strict=True)
+    }
 
 
 def collect(records: list[Path], output: Path) -> None:
     """Put the records of a study into one table, a row each, ordered by run."""
-    _write_all([read(path) for path in records], output)
+    _write([read(path) for path in records], output)
 
 
 def collect_partial(records: list[Path], output: Path) -> dict[str, str]:
@@ -157,18 +151,15 @@ def collect_partial(records: list[Path], output: Path) -> dict[str, str]:
             reasons[path.stem] = str(error)
             row = dict.fromkeys(SCHEMA.names) | {"run": path.stem, "status": "unreadable"}
             tables.append(pa.Table.from_pylist([row | {"reason": str(error)}], schema=SCHEMA))
-    _write_all(tables, output)
+    _write(tables, output)
     return reasons
 
 
-def _write_all(tables: list[pa.Table], output: Path) -> None:
-    with atomic(output) as partial:
-        together = pa.concat_tables([SCHEMA.empty_table(), *tables])
-        _write(together.sort_by("run"), partial)
-
-
-def _write(table: pa.Table, path: Path) -> None:
-    pq.write_table(table, path, write_page_checksum=True)  # `read` holds the pages to them
+def _write(tables: list[pa.Table], path: Path) -> None:
+    together = pa.concat_tables([SCHEMA.empty_table(), *tables]).sort_by("run")
+    with atomic(path) as partial:
+        # `read` holds the pages to their checksums
+        pq.write_table(together, partial, write_page_checksum=True)
 
 
 def provenance(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,6 @@ def write(params: Params, runs: Runs) -> None:
     compared = comparison.compare(params, runs)
     claims = claim_evaluation.evaluate_all(runs)
     networks = [model_cards.read(source) for source in plan.sources]
-    hours = summary.hours(runs)
     trials, best, _ = files.search_files(plan.study)
     cards = Path(files.MODEL_CARDS).name
     values = {
@@ -81,16 +81,28 @@ def write(params: Params, runs: Runs) -> None:
             for network in networks
         ],
         "provenance": [row for row in summary.provenance(runs) if row["Of"] != "Devices"],
-        "hours": [
-            {"": h.kind, "Device": h.device, "Runs": str(h.runs), "Hours": f"{h.hours:.2f}"}
-            for h in hours
-        ],
-        "all_hours": {k: sum(h.hours for h in hours if h.kind == k) for k in ("GPU", "CPU")},
+        **_hours(runs),
         **_commits(runs),
         "report": str(files.report_file(plan.study)),
     }
     output.write_text("reproducibility.md.j2", values, files.statement_file(plan.study))
     model_cards.write(params, runs, networks)
+
+
+def _hours(runs: Runs) -> dict[str, Any]:
+    """Hours of the runs that finished or diverged, by device; GPUs are those that CUDA drove."""
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    total = {"GPU": 0.0, "CPU": 0.0}
+    for outcome in runs.outcomes.values():
+        if outcome.ended:
+            kind, hours = "GPU" if outcome.on_gpu else "CPU", outcome.row["seconds"] / 3600
+            found[kind, str(outcome.row["device"])].append(hours)
+            total[kind] += hours
+    rows = [
+        {"": kind, "Device": device, "Runs": str(len(each)), "Hours": f"{sum(each):.2f}"}
+        for (kind, device), each in sorted(found.items())
+    ]
+    return {"hours": rows, "all_hours": total}
 
 
 def _commits(runs: Runs) -> dict[str, list[str]]:
@@ -219,26 +231,18 @@ def _data(params: Params, runs: Runs, networks: Sequence[Network]) -> dict[str, 
     """The images: whose they are, and the fingerprints that records and networks have of them."""
     sources = {network.source: params.sources[network.source].data for network in networks}
     names = dict.fromkeys([*runs.plan.data, *(data for data in sources.values() if data)])
-    said: Counter[tuple[str, str, str]] = Counter()
-    for outcome in runs.recorded():
-        for split in ("train", "test"):
-            value = outcome.provenance.get("inputs", {}).get(f"{split}_fingerprint")
-            if value:
-                said[outcome.run.data, split, value] += 1
+    said = [(outcome.run.data, outcome.provenance.get("inputs", {})) for outcome in runs.recorded()]
     for network in networks:
-        data, value = sources[network.source], network.about.get("data_fingerprint")
-        if data and value:
-            said[data, "train", value] += 1
+        trained_on = {"train_fingerprint": network.about.get("data_fingerprint")}
+        said.append((sources[network.source] or "", trained_on))
     whose = {name: origin.of_dataset(params.datasets[name]) for name in names}
     fingerprints = []
-    for name in names:
-        for split in ("train", "test"):
-            found = {key[2]: count for key, count in said.items() if key[:2] == (name, split)}
-            for value, count in found.items() or [(None, 0)]:
-                texts = {"Data set": name, "Images": split, "Fingerprint": value or NOT_RECORDED}
-                data_set = params.datasets[name]
-                texts["Checked"] = model_cards.checked(whose[name], data_set, split, value)
-                fingerprints.append(texts | {"Said by": str(count)})
+    for name, split in product(names, ("train", "test")):
+        values = [inputs.get(f"{split}_fingerprint") for data, inputs in said if data == name]
+        for value, count in Counter(filter(None, values)).items() or [(None, 0)]:
+            checked = model_cards.checked(whose[name], params.datasets[name], split, value)
+            texts = {"Data set": name, "Images": split, "Fingerprint": value or NOT_RECORDED}
+            fingerprints.append(texts | {"Checked": checked, "Said by": str(count)})
     sets = [
         {"Data set": name, "What": of.title, "Licence": of.licence or NOT_RECORDED}
         for name, of in whose.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from twf.results import statistics
 from twf.results.output import Row, Texts
@@ -92,25 +92,6 @@ def choices(params: Params, plan: Plan) -> list[Texts]:
         {"Subject": choice.subject, "The paper": choice.paper, "Here": choice.here}
         for choice in of_study(params, plan)
     ]
-
-
-class Hours(NamedTuple):
-    """What a kind of device, GPU or CPU, has run."""
-
-    kind: str
-    device: str
-    runs: int
-    hours: float
-
-
-def hours(runs: Runs) -> list[Hours]:
-    """Hours of the runs that finished or diverged, by device; GPUs are those that CUDA drove."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for outcome in runs.outcomes.values():
-        if outcome.ended:
-            kind = "GPU" if outcome.on_gpu else "CPU"
-            found[kind, str(outcome.row["device"])].append(outcome.row["seconds"] / 3600)
-    return [Hours(*place, len(each), sum(each)) for place, each in sorted(found.items())]
 
 
 def unfinished(runs: Runs) -> dict[str, Texts]:
