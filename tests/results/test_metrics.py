@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from twf.files import metrics_file
 from twf.results import metrics
 from twf.results.runs import Runs
@@ -44,17 +42,6 @@ def test_a_mean_over_fewer_runs_says_how_many_are_missing(make_plan, recorded):
     cells = written(recorded(plan, records))["main"]["split-cifar10"]
     assert cells["joint"] == {"class-il": {"faa": 80.0, "missing": 2}}  # Joint forgets nothing
     assert cells["er"] == {"500": {"class-il": {"missing": 3}}}
-
-
-@pytest.mark.parametrize("definition", ["published", "paper"])
-def test_forgetting_is_what_the_table_shows(make_plan, recorded, definition):
-    plan = make_plan([0], methods=["er"], protocols=["class-il"], buffers=[500])
-    table = plan.tables["main.split-cifar10"].model_copy(update={"forgetting": definition})
-    plan = plan.model_copy(update={"tables": {table.name: table}})
-    rising = [[10.0 * (phase + 1)] * 5 for phase in range(5)]  # 50 in the end, 40 before
-    runs = recorded(plan, {"split-cifar10.er.500.s0": {"accuracy_class_il": rising}})
-    found = written(runs)["main"]["split-cifar10"]["er"]["500"]["class-il"]
-    assert found["ff"] == {"published": 0.0, "paper": -10.0}[definition]
 
 
 def test_variants_have_a_level_of_their_own(make_plan, recorded):

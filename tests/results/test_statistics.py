@@ -41,19 +41,6 @@ def test_values_that_are_all_alike_have_an_interval_of_no_width():
     assert statistics.student_interval([70.0, 70.0]) == (70.0, 70.0)
 
 
-@pytest.mark.parametrize(("count", "bootstrap"), [(3, 0.75), (5, 0.84), (10, 0.90)])
-def test_how_often_the_intervals_hold_the_true_mean(count: int, bootstrap: float):
-    """What the module's docstring says of few seeds, on 1,000 draws of normal values."""
-    draws = np.random.default_rng(0).normal(size=(1000, count)).tolist()
-
-    def coverage(interval) -> float:
-        ends = [interval(values) for values in draws]
-        return sum(low <= 0 <= high for low, high in ends) / len(ends)
-
-    assert coverage(statistics.bootstrap_interval) == pytest.approx(bootstrap, abs=0.03)
-    assert coverage(statistics.student_interval) == pytest.approx(0.95, abs=0.03)
-
-
 def test_the_interval_of_the_least_mean_is_of_students_ends():
     differences = np.array([[1.0, 2.0, 3.0], [4.0, 6.0, 8.0]])
     low, high = statistics.least_interval(differences, planned=2)
@@ -103,16 +90,6 @@ def test_means_below_zero_are_those_of_holms_procedure(planned: int):
 def test_differences_without_spread_are_below_zero_or_not():
     differences = np.array([[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]])
     assert statistics.below_zero(differences, planned=3).tolist() == [False, False, True]
-
-
-@pytest.mark.parametrize("together", [0.0, 2.0])
-def test_how_often_a_mean_that_is_not_below_zero_is_named(together: float):
-    """Whether they depend on each other or not, and however clearly others are below."""
-    generator = np.random.default_rng(0)
-    draws = generator.normal(size=(4000, 12, 5)) + together * generator.normal(size=(4000, 1, 5))
-    found = statistics.below_zero(draws - 20.0 * (np.arange(12) < 8)[:, None], planned=12)
-    assert 0.005 <= found[:, 8:].any(-1).mean() <= 0.03
-    assert found[:, :8].mean() > 0.5
 
 
 def test_the_probability_within_is_that_of_students_interval():

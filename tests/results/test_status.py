@@ -34,29 +34,36 @@ def test_the_seeds_that_agreement_takes_are_those_of_the_statistics():
 
 
 @pytest.fixture
-def run(make_plan, write_record):
+def plan(make_plan, write_record):
     """A run with its record; the inputs that it was made from are not there."""
     plan = make_plan([0], methods=["co2l"], buffers=[500])
+    write_record(plan, *plan.runs)
+    return plan
+
+
+@pytest.fixture
+def run(plan):
     (run,) = plan.runs.values()
-    write_record(plan, run.id)
     return run
 
 
-def test_a_run_whose_code_no_commit_has_is_done_and_shown_so(run, write_record, make_plan, capsys):
-    plan = make_plan([0], methods=["co2l"], buffers=[500])
+@pytest.fixture
+def made_with(plan, run, write_record):
+    """`made_with(code=…, inputs=…)`: its record says that it was made so."""
+
+    def write(**said):
+        provenance = {"parameters": run.values} | said
+        write_record(plan, run.id, provenance=json.dumps(provenance))
+
+    return write
+
+
+def test_a_run_whose_code_no_commit_has_is_done_and_shown_so(plan, run, made_with, capsys):
     for commit, why in (("abc+", status.UNCOMMITTED), ("abc", ""), (None, "")):
-        made = {"parameters": run.values, "code": {"commit": commit}}
-        write_record(plan, run.id, provenance=json.dumps(made))
+        made_with(code={"commit": commit})
         assert status.of_run(run) == ("done", why)
         status.show(status.of_plan(reading.load(PARAMS), plan))
         assert (status.UNCOMMITTED in capsys.readouterr().out) == bool(why)
-
-
-def with_inputs(run, write_record, make_plan, **inputs):
-    """Write its record as made from these inputs."""
-    plan = make_plan([0], methods=["co2l"], buffers=[500])
-    made = {"parameters": run.values, "inputs": inputs}
-    write_record(plan, run.id, provenance=json.dumps(made))
 
 
 def test_a_run_is_done_if_its_record_has_the_plans_parameters(run):
@@ -89,12 +96,12 @@ def test_a_parameter_that_did_not_exist_yet_makes_a_record_stale(plan, run, reco
 
 
 def test_a_record_from_another_checkpoint_is_stale_and_a_checkpoint_not_there_says_nothing(
-    run, write_record, make_plan
+    run, made_with
 ):
     path = checkpoint_file(run.source)
     path.parent.mkdir()
     path.write_bytes(b"one")
-    with_inputs(run, write_record, make_plan, checkpoint_sha256=hashlib.sha256(b"one").hexdigest())
+    made_with(inputs={"checkpoint_sha256": hashlib.sha256(b"one").hexdigest()})
     assert status.of_run(run) == ("done", "")
     path.write_bytes(b"another")
     assert status.of_run(run) == ("stale", f"another {path}")
@@ -102,27 +109,21 @@ def test_a_record_from_another_checkpoint_is_stale_and_a_checkpoint_not_there_sa
     assert status.of_run(run) == ("done", "")
 
 
-def test_a_record_from_other_data_is_stale(run, write_record, make_plan):
+def test_a_record_from_other_data_is_neither_done_nor_collected_nor_averaged(plan, run, made_with):
     images = np.zeros((4, 2, 2, 3), np.uint8)
     split = store.Split(images, np.arange(4))
     path = data_file(run.data)
     path.parent.mkdir()
     store.save(path, run.data, store.DataArrays(split, split, list("abcd")))
-    prints = {"train_fingerprint": split.fingerprint, "test_fingerprint": split.fingerprint}
-    with_inputs(run, write_record, make_plan, **prints)
+    made_with(inputs=dict.fromkeys(("train_fingerprint", "test_fingerprint"), split.fingerprint))
     assert status.of_run(run) == ("done", "")
     other = store.Split(images + 1, np.arange(4))
     store.save(path, run.data, store.DataArrays(split, other, list("abcd")))
     assert status.of_run(run) == ("stale", f"another {path}")
-
-
-def test_a_record_from_other_data_is_neither_collected_nor_averaged(run, write_record, make_plan):
-    test_a_record_from_other_data_is_stale(run, write_record, make_plan)
-    plan = make_plan([0], methods=["co2l"], buffers=[500])
     assert Runs.of_records(plan, plan.runs).outcomes[run.id].status == "stale"
-    with pytest.raises(UserError, match=str(data_file(run.data))):
+    with pytest.raises(UserError, match=str(path)):
         status.require_done(plan.study, plan.runs.values())
-    data_file(run.data).unlink()
+    path.unlink()
     assert Runs.of_records(plan, plan.runs).outcomes[run.id].status == "finished"
     status.require_done(plan.study, plan.runs.values())
 

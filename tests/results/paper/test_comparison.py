@@ -31,25 +31,22 @@ ER = {"benchmark": "split-cifar10", "method": "er", "buffer": 500, "protocol": "
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "expected"),
+    ("finished", "diverged", "interval", "expected"),
     [
-        (69.2, 70.9, "equivalent"),
-        (69.0, 71.0, "equivalent"),  # the margin's ends belong to it
-        (71.1, 73.0, "higher"),
-        (71.0, 73.0, "undecided"),
-        (66.0, 68.9, "lower"),
-        (66.0, 69.5, "undecided"),
-        (60.0, 80.0, "undecided"),
+        (3, 0, (69.2, 70.9), "equivalent"),
+        (3, 0, (69.0, 71.0), "equivalent"),  # the margin's ends belong to it
+        (3, 0, (71.1, 73.0), "higher"),
+        (3, 0, (71.0, 73.0), "undecided"),
+        (3, 0, (66.0, 68.9), "lower"),
+        (3, 0, (66.0, 69.5), "undecided"),
+        (3, 0, (60.0, 80.0), "undecided"),
+        (1, 0, None, "undecided"),  # one seed has no interval
+        (0, 3, None, "undecided"),
+        (0, 0, None, "not run"),
     ],
 )
-def test_the_verdict_is_where_the_interval_lies(low: float, high: float, expected: str):
-    assert comparison.verdict(70.0, 3, 0, (low, high)) == expected
-
-
-def test_the_verdict_without_an_interval():
-    assert comparison.verdict(70.0, 1, 0, None) == "undecided"  # one seed has no interval
-    assert comparison.verdict(70.0, 0, 3, None) == "undecided"
-    assert comparison.verdict(70.0, 0, 0, None) == "not run"
+def test_the_verdict_is_where_the_interval_lies(finished, diverged, interval, expected):
+    assert comparison.verdict(70.0, finished, diverged, interval) == expected
 
 
 def test_a_cell_has_the_papers_number_ours_and_the_difference(make_plan, recorded):
