@@ -16,7 +16,7 @@ import pytest
 from twf.cli import results as commands
 from twf.files import figure_file, figure_index
 from twf.results import figures
-from twf.results.figures import style, variant_charts
+from twf.results.figures import charts, style
 from twf.results.runs import Runs
 from twf.study import Plan, Run
 from twf.study.methods import METHODS
@@ -186,7 +186,7 @@ def test_shares_have_the_level_of_twf_as_it_is(make_plan, recorded):
         ("derpp-pretraining", 50.0, 40.0),
         ("twf", None, 60.0),
     ]
-    (panel,) = variant_charts.shares(frame).axes
+    (panel,) = charts.shares(frame).axes
     lines = {str(line.get_label()): list(line.get_xdata()) for line in panel.get_lines()}
     assert lines["DER++"] == [0.0], "what the head does is no effect of a share"
     assert lines["DER++ with pretraining images"] == [0.0, 50.0]

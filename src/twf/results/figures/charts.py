@@ -1,4 +1,4 @@
-"""Frames that compare methods, as figures: each draws its frame alone."""
+"""The frames as figures, under the same names: each draws its frame alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import textwrap
 from itertools import cycle
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -16,6 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from twf.results.figures import style
 from twf.results.figures.style import ACCURACY
 from twf.results.output import PROTOCOL_TITLES
+from twf.study.methods import METHODS
 
 
 def accuracy(frame: pd.DataFrame) -> Figure:
@@ -136,3 +138,146 @@ def _scale_losses(panel: Axes, low: float, high: float) -> None:
     panel.yaxis.set_major_locator(FixedLocator([*below, 0, *powers]))
     panel.yaxis.set_minor_locator(NullLocator())
     panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def final(frame: pd.DataFrame) -> Figure:
+    """Bars, a group per method or variant and a bar per buffer; a panel per protocol."""
+    labels = list(dict.fromkeys(frame["label"]))
+    bars = frame.groupby(["protocol", "label"]).size().max()
+    protocols = list(dict.fromkeys(frame["protocol"]))
+    height = 0.7 + len(labels) * (0.1 + 0.13 * bars)
+    figure, axes = style.panels([None], protocols, height, sharey=True, sharex=True)
+    sizes = sorted(frame["buffer"].dropna().unique())
+    blues = matplotlib.colormaps["Blues"](np.linspace(0.25, 0.65, max(len(sizes), 2)))
+    looks: dict[int, dict[str, Any]] = {
+        size: {"color": colour, "label": f"buffer {size}"}
+        for size, colour in zip(sizes, blues, strict=False)
+    }
+    looks[0] = {"color": "white", "hatch": "/////", "label": "no buffer"}
+    for (_, protocol), panel in axes.items():
+        for (label,), group in frame[frame["protocol"] == protocol].groupby(["label"]):
+            for i, row in enumerate(group.fillna({"buffer": 0}).to_dict("records")):
+                offset = (i - (len(group) - 1) / 2) * 0.8 / len(group)
+                _bar(panel, row, labels.index(label) + offset, 0.8 / bars, looks[row["buffer"]])
+        panel.set(xlim=(0, 125), xticks=range(0, 101, 20), yticks=range(len(labels)))
+        panel.set(yticklabels=labels, ylim=(len(labels) - 0.4, -0.6))
+        panel.set(xlabel=f"final average {ACCURACY}", title=PROTOCOL_TITLES[protocol])
+        panel.tick_params(axis="y", length=0)
+        panel.grid(axis="x")
+    if sizes or frame["paper"].notna().any():
+        style.legend(figure, 4)
+    return figure
+
+
+def _bar(panel: Axes, row: dict[Any, Any], y: float, height: float, look: dict[str, Any]) -> None:
+    """A bar with its whisker, its value and the paper's; a word where all runs diverged."""
+    end, text = 0.0, "diverged"
+    if row["n"]:
+        panel.barh(y, row["mean"], height * 0.9, edgecolor="#333333", linewidth=0.5, **look)
+        end, text = row["mean"], f"{row['mean']:.1f}"
+        if row["diverged"]:
+            text += f", {row['diverged']} diverged"
+    if not pd.isna(row["low"]):
+        panel.plot([row["low"], row["high"]], [y, y], color=style.BLACK, linewidth=1)
+        end = row["high"]
+    if not pd.isna(row["paper"]):
+        paper: Any = {
+            "color": style.VERMILION,
+            "linestyle": "none",
+            "label": "the paper (in parentheses)",
+        }
+        panel.plot(row["paper"], y, marker="D", markersize=3, fillstyle="none", **paper)
+        end, text = max(end, row["paper"]), f"{text} ({row['paper']:.1f})"
+    style.note(panel, text, (end, y))
+
+
+def fidelity(frame: pd.DataFrame) -> Figure:
+    """Dots beside a line at zero, variants below their method; a panel per protocol and buffer."""
+    lines: list[tuple[str, str]] = []  # method and variant's title; none for a method's heading
+    for method, group in frame.groupby("method", sort=False):
+        lines += [(str(method), ""), *((str(method), t) for t in dict.fromkeys(group["title"]))]
+    places = style.by_place(frame)
+    height = 0.7 + 0.175 * len(lines)
+    figure, axes = style.panels([None], list(places), height, sharey=True, sharex=True)
+    for (_, place), panel in axes.items():
+        panel.axvline(0, color=style.BLACK, linewidth=0.8)
+        for row in places[place].to_dict("records"):
+            _dot(panel, row, lines.index((row["method"], row["title"])))
+        names = [title or _base(frame, method) for method, title in lines]
+        panel.set(yticks=range(len(lines)), yticklabels=names, ylim=(len(lines) - 0.5, -0.6))
+        panel.tick_params(axis="y", length=0)
+        panel.set(title=style.place(*place), xlabel="change, percentage points")
+        panel.margins(x=0.12)
+        panel.grid(axis="x")
+    for (_, title), text in zip(lines, next(iter(axes.values())).get_yticklabels(), strict=True):
+        text.set_fontweight("normal" if title else "bold")
+    return figure
+
+
+def _base(frame: pd.DataFrame, method: str) -> str:
+    """A method's heading: what its changes are from."""
+    bases = frame[frame["method"] == method].drop_duplicates(["protocol", "buffer"])
+    values = " / ".join(f"{base:.1f} %" for base in bases["base"])
+    return f"{METHODS[method].title}, base {values}"
+
+
+def _dot(panel: Axes, row: dict[Any, Any], y: float) -> None:
+    """A change with its whisker; a word where all runs diverged."""
+    if not row["n"]:
+        style.note(panel, "diverged", (0, y))
+        return
+    colour, marker = (style.LOOKS[row["method"]][name] for name in ("color", "marker"))
+    panel.plot([row["low"], row["high"]], [y, y], color=colour, linewidth=1)
+    panel.plot(row["mean"], y, linestyle="none", color=colour, marker=marker)
+
+
+def initialization(frame: pd.DataFrame) -> Figure:
+    """CKA above k-NN accuracy, over the tasks, a line per layer; a column per row of the table."""
+    columns = dict(list(frame.groupby(["label", "buffer"], sort=False, dropna=False)))
+    names = {
+        "cka": "CKA with the network\nbefore training",
+        "nearest_neighbours": "k-NN accuracy\non the source, %",
+    }
+    figure, axes = style.panels(list(names), list(columns), 1.8, sharex=True, sharey="row")
+    looks = {
+        layer: {"color": colour, "marker": marker, "linestyle": line}
+        for layer, colour, marker, line in zip(
+            frame["layer"].unique(), style.COLOURS[1:], style.MARKERS, style.LINES, strict=False
+        )
+    }
+    for (quantity, column), panel in axes.items():
+        rows = columns[column]
+        for layer, group in rows[rows["quantity"] == quantity].groupby("layer", sort=False):
+            style.line(panel, "tasks", group, label=layer, **looks[layer])
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.grid(axis="y")
+        panel.set_ylim(0, 1.03 if quantity == "cka" else 104)
+        if quantity == "cka":
+            panel.set_title(f"{column[0]}{style.buffer_words(column[1])}")
+        panel.set(xlabel="tasks trained", ylabel=names[quantity])
+        panel.label_outer()
+    style.legend(figure, 5)
+    return figure
+
+
+def shares(frame: pd.DataFrame) -> Figure:
+    """A line over the shares, DER++ as it is, and TwF's level; a panel per protocol and buffer.
+
+    At share 0, the line is DER++ with the head that pretraining images need: what they do is seen
+    against that point, what the head does between it and DER++ as it is.
+    """
+    names = "share of the buffer for the source's images, %", f"final average {ACCURACY}"
+    figure, axes = style.panels_by_place(frame, 2.1, *names, sharex=True, sharey="row")
+    for panel, rows in axes:
+        for method, line in rows[rows["share"].notna()].groupby("method", sort=False):
+            style.line(panel, "share", line.sort_values("share"), **style.LOOKS[str(method)])
+        for row in rows[rows["share"].isna()].to_dict("records"):
+            colour = style.LOOKS[row["method"]]["color"]
+            panel.axhline(row["mean"], color=colour, linestyle="--", label=row["label"])
+            if not pd.isna(row["low"]):
+                panel.axhspan(row["low"], row["high"], color=colour, alpha=0.15, linewidth=0)
+        panel.set(xticks=sorted(set(frame["share"].dropna())))
+        panel.margins(y=0.15)
+        panel.grid(axis="y")
+    style.legend(figure, 2)
+    return figure

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure as Drawing
 
 from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
 from twf.results import output
-from twf.results.figures import charts, frames, style, variant_charts
+from twf.results.figures import charts, frames, style
 from twf.results.runs import Runs
 from twf.study import Plan, Table
 from twf.study.methods import METHODS
@@ -85,7 +85,7 @@ KINDS = {
         "Final average accuracy",
         _of_anything_else,
         frames.final,
-        variant_charts.final,
+        charts.final,
         spread="whiskers",
     ),
     "cost": Kind(
@@ -116,21 +116,21 @@ KINDS = {
         "CKA with the network before training, and k-NN accuracy on the source",
         _of_probes,
         frames.initialization,
-        variant_charts.initialization,
+        charts.initialization,
         spread="bands",
     ),
     "shares": Kind(
         "Final average accuracy by the buffer's share of pretraining images",
         _of_shares,
         frames.shares,
-        variant_charts.shares,
+        charts.shares,
         spread="bands",
     ),
     "fidelity": Kind(
         "Change of final average accuracy by each switch",
         _of_fidelity,
         frames.fidelity,
-        variant_charts.fidelity,
+        charts.fidelity,
         spread="whiskers",
         note="Each change is between two runs of one seed.",
     ),
