@@ -1,15 +1,8 @@
 """The paper's printed cells beside a study's: difference, verdict, command and cost of each.
 
 The paper prints no spread and no number of seeds, so the verdict rests on our seeds alone. It
-compares Student's 95 % interval of our mean FAA with the paper's value and a margin around it:
-
-    equivalent   the interval lies within the margin
-    higher       it lies above the margin: we measure more than the paper prints
-    lower        it lies below the margin
-    undecided    anything else: the interval crosses an end of the margin, or there is none
-                 (one seed), or all runs diverged
-    reduced      the study scales the benchmark down, so a difference is to be expected
-    not run      no run has finished or diverged
+compares Student's 95 % interval of our mean FAA with the paper's value and a margin around it
+(`verdict`).
 
 The margin is `MARGIN`, one point to each side. It has to be wide enough for what the paper leaves
 out (its value may be one run's), and narrow enough to mean something: its claims rest on gains of
@@ -33,7 +26,7 @@ from twf.files import comparison_file, record_file
 from twf.results import output, statistics, tables
 from twf.results.output import Markdown, Row, Texts, number
 from twf.results.paper import order
-from twf.results.published import PUBLISHED_VARIANTS, planned, published
+from twf.results.published import PUBLISHED_VARIANTS, CellKey, planned, published
 from twf.results.runs import Outcome, Runs
 from twf.results.statistics import Interval
 from twf.study import expand
@@ -47,27 +40,14 @@ VERDICTS = ("equivalent", "higher", "lower", "undecided", "reduced", "not run")
 SCHEMA = pa.schema(
     [
         ("published_table", pa.int64()),  # of the paper, from 1
-        ("benchmark", pa.string()),
-        ("source", pa.string()),
-        ("method", pa.string()),
-        ("variant", pa.string()),  # of Table 4; null elsewhere
-        ("buffer", pa.int64()),  # null without
-        ("protocol", pa.string()),
+        *map(tables.SCHEMA.field, CellKey._fields),  # the variant is of Table 4; null elsewhere
         # All in per cent; null where there is none.
-        ("published_faa", pa.float64()),
-        ("published_ff", pa.float64()),
-        ("n", pa.int64()),  # finished runs: those that the means are over
-        ("n_planned", pa.int64()),
-        ("n_diverged", pa.int64()),
-        ("faa_mean", pa.float64()),
-        ("faa_std", pa.float64()),
-        ("faa_low", pa.float64()),  # by statistics.bootstrap_interval
-        ("faa_high", pa.float64()),
+        *map(tables.SCHEMA.field, ("published_faa", "published_ff")),
+        *map(tables.SCHEMA.field, ("n", "n_planned", "n_diverged")),
+        *map(tables.SCHEMA.field, ("faa_mean", "faa_std", "faa_low", "faa_high")),
         ("faa_student_low", pa.float64()),  # by statistics.student_interval: decides the verdict
         ("faa_student_high", pa.float64()),
-        ("ff_mean", pa.float64()),  # by metrics.forgetting, as the published code has it
-        ("ff_low", pa.float64()),  # by statistics.bootstrap_interval
-        ("ff_high", pa.float64()),
+        *map(tables.SCHEMA.field, ("ff_mean", "ff_low", "ff_high")),
         ("faa_difference", pa.float64()),  # ours minus the paper's
         ("ff_difference", pa.float64()),
         # That our true mean lies within MARGIN of the paper's number; null with fewer than 2 runs
@@ -90,12 +70,12 @@ def verdict(
     interval: Interval | None,
     reduced: bool = False,
 ) -> str:
-    """One of `VERDICTS` for a cell's mean FAA, by the criterion above."""
+    """One of `VERDICTS` for a cell's mean FAA."""
     if n + n_diverged == 0:
         return "not run"
-    if reduced:
+    if reduced:  # a difference is to be expected
         return "reduced"
-    if interval is None:
+    if interval is None:  # one seed, or all runs diverged
         return "undecided"
     low, high = (end - published_faa for end in interval)
     if max(abs(low), abs(high)) <= MARGIN:

@@ -192,14 +192,12 @@ def above_variants(keys: Keys, method: str, rival: str) -> list[Difference]:
 
 def anchor_in_task_il(keys: Keys) -> list[Difference]:
     """What the anchor gains in Task-IL over what it gains in Class-IL."""
-    gains = {
-        (gain.cell._replace(protocol="class-il"), gain.cell.protocol): gain
-        for gain in above(keys, cells_of(keys, "derpp-ewc"), {"method": "derpp"})
-    }
+    in_both = above(keys, cells_of(keys, "derpp-ewc"), {"method": "derpp"})
+    gains = {gain.cell: gain for gain in in_both}
     return [
-        gain_over(gain, gains[place, "class-il"])
-        for (place, protocol), gain in gains.items()
-        if protocol == "task-il" and (place, "class-il") in gains
+        gain_over(gain, gains[other])
+        for cell, gain in gains.items()
+        if cell.protocol == "task-il" and (other := cell._replace(protocol="class-il")) in gains
     ]
 
 
