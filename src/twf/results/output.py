@@ -141,10 +141,8 @@ def complete(row: Row, schema: pa.Schema) -> Row:
 
 def to_frame(rows: Sequence[Row], schema: pa.Schema) -> pd.DataFrame:
     """Rows as a frame with the columns of a schema; integers are Int64, lists are kept."""
-    frame: pd.DataFrame = pa.Table.from_pylist(list(rows), schema=schema).to_pandas(
-        types_mapper={pa.int64(): pd.Int64Dtype()}.get
-    )
-    return frame
+    table = pa.Table.from_pylist(list(rows), schema=schema)
+    return table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
 
 
 def flat_csv(rows: Sequence[Row], schema: pa.Schema) -> str:

@@ -38,13 +38,11 @@ class Outcome:
 
     def accuracy(self, protocol: Protocol) -> list[list[float]]:
         """Per cent on task j after phase i: `[phases][tasks]`, every task, seen or not."""
-        matrix: list[list[float]] = self.row[f"accuracy_{protocol.replace('-', '_')}"]
-        return matrix
+        return self.row[f"accuracy_{protocol.replace('-', '_')}"]
 
     def initial(self, protocol: Protocol) -> list[float]:
         """Per cent on each task before training."""
-        accuracies: list[float] = self.row[f"initial_{protocol.replace('-', '_')}"]
-        return accuracies
+        return self.row[f"initial_{protocol.replace('-', '_')}"]
 
     def faa(self, protocol: Protocol) -> float:
         """Final average accuracy, per cent, of a finished run."""

@@ -97,16 +97,13 @@ def measured(runs: Runs, of_cell: Mapping[int, str], protocol: Protocol) -> Row:
     """What the runs of a cell give: the columns on them, here and in `paper.comparison`."""
     finished = list(runs.finished(of_cell).values())
 
-    def each(metric: Callable[[metrics.Matrix], float | None]) -> list[float]:
-        values = [metric(outcome.accuracy(protocol)) for outcome in finished]
-        return [value for value in values if value is not None]
+    matrices = [outcome.accuracy(protocol) for outcome in finished]
+    initial = [outcome.initial(protocol) for outcome in finished]
+
+    def each(metric: Callable[..., float | None], *more: Sequence[Any]) -> list[float]:
+        return [value for value in map(metric, matrices, *more) if value is not None]
 
     faa = each(metrics.final_average_accuracy)
-    transfers = (
-        metrics.forward_transfer(outcome.accuracy(protocol), outcome.initial(protocol))
-        for outcome in finished
-    )
-    forward = [value for value in transfers if value is not None]
     return {
         "n": len(finished),
         "n_planned": len(of_cell),
@@ -120,7 +117,7 @@ def measured(runs: Runs, of_cell: Mapping[int, str], protocol: Protocol) -> Row:
             each(metrics.average_incremental_accuracy)
         ),
         "backward_transfer_mean": statistics.mean(each(metrics.backward_transfer)),
-        "forward_transfer_mean": statistics.mean(forward),
+        "forward_transfer_mean": statistics.mean(each(metrics.forward_transfer, initial)),
         "runs": [outcome.run.id for outcome in finished],
     }
 

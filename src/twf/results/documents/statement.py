@@ -23,12 +23,11 @@ from twf.results.output import PROTOCOL_TITLES, Markdown, Row, Texts
 from twf.results.paper import claim_evaluation, comparison
 from twf.results.published import key_of
 from twf.results.runs import Runs
-from twf.study import Cell, Plan, Table
-from twf.study.grids import Best, load_best_hyperparameters
+from twf.study import Plan
+from twf.study.grids import load_best_hyperparameters
 from twf.study.methods import METHODS
 from twf.study.params import Params
 from twf.study.switches import SWITCHES
-from twf.study.types import Hyperparameters
 
 
 def write(params: Params, runs: Runs) -> None:
@@ -134,22 +133,20 @@ def _claims(claims: Sequence[Row]) -> list[Texts]:
 
 def switches(params: Params, plan: Plan) -> list[Texts]:
     """Each place where the published code differs from the paper, and what this study does."""
-    followed: dict[str, Counter[str]] = defaultdict(Counter)
-    for run in plan.runs.values():
-        for switch, value in run.fidelity.items():
-            followed[switch][value] += 1
-    flipped: dict[str, list[str]] = defaultdict(list)
-    for name, experiment in params.named_study(plan.study).experiments.items():
-        for variant, changes in experiment.variants.items():
-            for switch, value in changes.fidelity.items():
-                flipped[switch].append(f"{value} in {name}.{variant}")
+    runs, experiments = plan.runs.values(), params.named_study(plan.study).experiments
     found = []
     for switch, deviation in SWITCHES.items():
         value = params.fidelity[switch]
         means, other = deviation.published, deviation.paper
         if value == "paper":
             means, other = other, means
-        counts = (f"{count} {which}" for which, count in sorted(followed[switch].items()))
+        followed = Counter(run.fidelity[switch] for run in runs if switch in run.fidelity)
+        flipped = [
+            f"{changes.fidelity[switch]} in {name}.{variant}"
+            for name, experiment in experiments.items()
+            for variant, changes in experiment.variants.items()
+            if switch in changes.fidelity
+        ]
         found.append(
             {
                 "": switch,
@@ -157,8 +154,8 @@ def switches(params: Params, plan: Plan) -> list[Texts]:
                 "Set to": value,
                 "Which means": Markdown(means),
                 "Instead of": Markdown(other),
-                "Runs": ", ".join(counts) or "—",
-                "Variants": ", ".join(flipped[switch]) or "—",
+                "Runs": ", ".join(f"{n} {which}" for which, n in sorted(followed.items())) or "—",
+                "Variants": ", ".join(flipped) or "—",
             }
         )
     return found
@@ -192,13 +189,19 @@ def hyperparameters(params: Params, runs: Runs) -> list[Texts]:
     protocols: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for table in plan.tables.values():
         for cell in table.cells:
-            run = plan.runs[next(iter(cell.runs.values()))]
-            buffer = "—" if cell.buffer is None else str(cell.buffer)
-            place: tuple[str, ...] = (table.benchmark, METHODS[cell.method].title, buffer)
-            source = _origin(params, table, cell, run.hyperparameters, best)
+            values = plan.runs[next(iter(cell.runs.values()))].hyperparameters
+            of_method = cell.method, cell.buffer, cell.protocol
+            benchmark = params.benchmarks[table.benchmark]
+            as_set = benchmark.hyperparameters(*of_method, params.fidelity)
+            source = f"variant {table.experiment}.{cell.variant}"
+            if values == best.of((table.benchmark, *of_method), as_set):
+                source = "search"
+            elif values == as_set:
+                source = "params.yaml"
             if name := untuned.get(key_of(table, cell)):
                 source += f"; untuned: {name}"
-            place += (run.hyperparameters.text, source)
+            buffer = "—" if cell.buffer is None else str(cell.buffer)
+            place = (table.benchmark, METHODS[cell.method].title, buffer, values.text, source)
             protocols[place].append(PROTOCOL_TITLES[cell.protocol])
     return [
         {
@@ -211,20 +214,6 @@ def hyperparameters(params: Params, runs: Runs) -> list[Texts]:
         }
         for (benchmark, method, buffer, values, source), found in protocols.items()
     ]
-
-
-def _origin(
-    params: Params,
-    table: Table,
-    cell: Cell,
-    values: Hyperparameters,
-    best: Best,
-) -> str:
-    benchmark = params.benchmarks[table.benchmark]
-    as_set = benchmark.hyperparameters(cell.method, cell.buffer, cell.protocol, params.fidelity)
-    if values == best.of((table.benchmark, cell.method, cell.buffer, cell.protocol), as_set):
-        return "search"
-    return "params.yaml" if values == as_set else f"variant {table.experiment}.{cell.variant}"
 
 
 def _data(params: Params, runs: Runs, networks: Sequence[Network]) -> dict[str, Any]:

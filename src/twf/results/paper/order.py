@@ -66,8 +66,7 @@ def kendall(values: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray
     """Kendall's tau-a of `values` `[..., n]` with `others` `[n]`, over the last dimension."""
     first, second = np.triu_indices(len(others), k=1)
     signs = np.sign(values[..., first] - values[..., second])
-    agreement: NDArray[np.float64] = (signs * np.sign(others[first] - others[second])).mean(-1)
-    return agreement
+    return (signs * np.sign(others[first] - others[second])).mean(-1)
 
 
 def entry(row: Row) -> Texts:
