@@ -12,8 +12,7 @@ from twf.results.runs import Runs
 
 def written(runs: Runs) -> dict[str, Any]:
     metrics.write(runs)
-    found: dict[str, Any] = json.loads(metrics_file("small").read_text())
-    return found
+    return json.loads(metrics_file("small").read_text())
 
 
 def test_each_cell_has_its_means_by_table_and_cell(make_plan, recorded):
