@@ -19,7 +19,6 @@ from twf.results import record
 from twf.results.runs import Runs
 from twf.study import Plan, reading
 
-Write = Callable[..., None]
 PROJECT_VALUES = yaml.safe_load((PROJECT / PARAMS).read_text())
 
 
@@ -93,16 +92,6 @@ def row_of() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def write_record(row_of: Callable[..., dict[str, Any]]) -> Write:
-    """Write the record of a planned run, of a level; keywords replace columns."""
-
-    def write(plan: Plan, run_id: str, level: float = 80.0, **columns: Any) -> None:
-        record.write(record_file(plan.study, run_id), row_of(plan, run_id, level, **columns))
-
-    return write
-
-
-@pytest.fixture
 def collect() -> Callable[[Plan], Runs]:
     """Collect the records that exist of a plan's runs; the runs with them and their losses."""
 
@@ -115,7 +104,9 @@ def collect() -> Callable[[Plan], Runs]:
 
 
 @pytest.fixture
-def recorded(write_record: Write, collect: Callable[[Plan], Runs]) -> Callable[..., Runs]:
+def recorded(
+    row_of: Callable[..., dict[str, Any]], collect: Callable[[Plan], Runs]
+) -> Callable[..., Runs]:
     """Write records of a plan and collect them: by run the level of its accuracies, or columns.
 
     Without any, each run's, of the level 80.
@@ -123,7 +114,8 @@ def recorded(write_record: Write, collect: Callable[[Plan], Runs]) -> Callable[.
 
     def make(plan: Plan, records: Mapping[str, float | dict[str, Any]] | None = None) -> Runs:
         for run, found in (dict.fromkeys(plan.runs, 80.0) if records is None else records).items():
-            write_record(plan, run, **(found if isinstance(found, dict) else {"level": found}))
+            row = row_of(plan, run, **(found if isinstance(found, dict) else {"level": found}))
+            record.write(record_file(plan.study, run), row)
         return collect(plan)
 
     return make

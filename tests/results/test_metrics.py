@@ -38,7 +38,10 @@ def test_a_mean_over_fewer_runs_says_how_many_are_missing(make_plan, recorded):
         "split-cifar10.er.500.s0": {"status": "diverged"},
         "split-cifar10.er.500.s1": {"digest": "of other parameters"},
     }
-    cells = written(recorded(plan, records))["main"]["split-cifar10"]
+    runs = recorded(plan, records)
+    counts = {"finished": 1, "diverged": 1, "stale": 1, "unreadable": 0, "missing": 3}
+    assert runs.counts(plan.runs) == counts
+    cells = written(runs)["main"]["split-cifar10"]
     assert cells["joint"] == {"class-il": {"faa": 80.0, "missing": 2}}  # Joint forgets nothing
     assert cells["er"] == {"500": {"class-il": {"missing": 3}}}
 

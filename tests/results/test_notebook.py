@@ -40,12 +40,14 @@ def test_a_runs_variant_tells_it_from_the_method_as_it_is(make_plan, recorded):
     assert runs.set_index("method").ff_class_il.isna().to_dict() == {"co2l": False, "joint": True}
 
 
-def test_accuracies_and_losses_have_a_row_for_each_number(make_plan, write_record, collect):
+def test_accuracies_and_losses_have_a_row_for_each_number(make_plan, recorded):
     plan = make_plan([0], methods=["joint", "twf"], buffers=[500])
-    for run in plan.runs.values():
-        matrix = [[10.0 * i + j for j in range(5)] for i in range(run.phases)]
-        write_record(plan, run.id, accuracy_class_il=matrix, history=HISTORY[: run.phases])
-    collect(plan)
+    matrix = [[10.0 * i + j for j in range(5)] for i in range(5)]
+    records = {
+        name: {"accuracy_class_il": matrix[: run.phases], "history": HISTORY[: run.phases]}
+        for name, run in plan.runs.items()
+    }
+    recorded(plan, records)
     frames = twf.results.load("small")
     found = frames.accuracies.query("protocol == 'class-il'").set_index("method")
     wide = found.loc["twf"].pivot_table("accuracy", index="trained", columns="evaluated")

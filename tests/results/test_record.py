@@ -22,11 +22,11 @@ TORN, OLD, MISSING, DONE = (
 
 
 @pytest.fixture
-def plan(make_plan, write_record) -> Plan:
+def plan(make_plan, recorded) -> Plan:
     """Four runs: a torn record, one of an older schema, none, and a good one."""
     plan = make_plan([0], methods=["joint", "finetune", "er"])
-    for run in plan.runs:
-        write_record(plan, run)
+    recorded(plan)
+    runs_file("small").unlink()
     record_file("small", TORN).write_bytes(b"PAR1")
     old = pq.read_table(record_file("small", OLD))
     metadata = {"twf_record_version": "1"}

@@ -34,10 +34,10 @@ def test_the_seeds_that_agreement_takes_are_those_of_the_statistics():
 
 
 @pytest.fixture
-def plan(make_plan, write_record):
+def plan(make_plan, recorded):
     """A run with its record; the inputs that it was made from are not there."""
     plan = make_plan([0], methods=["co2l"], buffers=[500])
-    write_record(plan, *plan.runs)
+    recorded(plan)
     return plan
 
 
@@ -48,12 +48,11 @@ def run(plan):
 
 
 @pytest.fixture
-def made_with(plan, run, write_record):
+def made_with(plan, run, recorded):
     """`made_with(code=…, inputs=…)`: its record says that it was made so."""
 
     def write(**said):
-        provenance = {"parameters": run.values} | said
-        write_record(plan, run.id, provenance=json.dumps(provenance))
+        recorded(plan, {run.id: {"provenance": json.dumps({"parameters": run.values} | said)}})
 
     return write
 

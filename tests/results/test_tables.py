@@ -112,17 +112,6 @@ def test_unfinished_runs_are_counted_and_not_averaged(three_seeds):
     assert "n=a/b" in text
 
 
-def test_a_record_of_other_parameters_is_stale(make_plan, recorded):
-    other = {"digest": "of something else"}
-    plan = make_plan([0, 1])
-    runs = recorded(plan, {"split-cifar10.er.500.s0": other, "split-cifar10.er.500.s1": 80.0})
-    row = cell(runs, "er", 500)
-    assert (row["n"], row["n_planned"]) == (1, 2)
-    assert row["runs"] == ["split-cifar10.er.500.s1"]
-    counts = {"finished": 1, "diverged": 0, "stale": 1, "unreadable": 0, "missing": 14}
-    assert runs.counts(plan.runs) == counts
-
-
 def test_one_seed_has_no_spread(make_plan, recorded):
     text = write(recorded(make_plan([0])))
     assert "one seed" in text

@@ -50,11 +50,6 @@ class CellResult:
             default=None,
         )
 
-    @property
-    def as_set(self) -> TrialResult | None:
-        """The trial of params.yaml's own hyperparameters; None where the grid lacks them."""
-        return next((trial for trial in self.trials if trial.as_set), None)
-
     def chosen(self, name: str) -> float | None:
         """The best trial's value of a hyperparameter.
 
@@ -133,7 +128,8 @@ def entry(result: CellResult) -> Texts:
         "Protocol": PROTOCOL_TITLES[result.cell.protocol],
         "Tried": str(len(result.trials)),
     }
-    for name, trial in (("Best", result.best), ("As set", result.as_set)):
+    as_set = next((trial for trial in result.trials if trial.as_set), None)  # maybe not tried
+    for name, trial in (("Best", result.best), ("As set", as_set)):
         texts[name] = trial.trial.hyperparameters.text if trial else "—"
         texts[f"{name}: accuracy"] = number(statistics.mean(trial.accuracies) if trial else None)
     return texts

@@ -15,8 +15,8 @@ import pytest
 from processes import until
 from project import PROJECT
 
-from twf.files import record_file, report_file
-from twf.results import figures, record
+from twf.files import report_file
+from twf.results import figures
 from twf.results.documents import report
 from twf.study import reading
 
@@ -218,21 +218,21 @@ HOSTILE = (
 
 
 def test_text_of_a_record_is_shown_and_nothing_of_it_run(
-    make_plan, row_of, collect, browser: Browser, monkeypatch: pytest.MonkeyPatch
+    make_plan, recorded, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ):
     """Every text that a record holds, and every title."""
     monkeypatch.setattr(figures.kinds, "KINDS", {"accuracy": figures.KINDS["accuracy"]})
     plan = make_plan([0, 1], study_title=HOSTILE, methods=["er"], title=HOSTILE)
+    records = {}
     for run_id, run in plan.runs.items():
         diverged = run.seed == 1
-        row = row_of(plan, run_id, status="diverged" if diverged else "finished")
         told = {"parameters", "code", "inputs", "versions", "gpu", "execution", HOSTILE}
         provenance = {name: {HOSTILE: HOSTILE} for name in told}
         provenance["code"] |= dict.fromkeys(("version", "commit", "method_hash"), HOSTILE)
         texts = dict.fromkeys(("device", "host", "source", "benchmark", "study"), HOSTILE)
         texts |= {"reason": HOSTILE if diverged else None, "provenance": json.dumps(provenance)}
-        record.write(record_file(plan.study, run_id), row | texts)
-    runs = collect(plan)
+        records[run_id] = texts | {"status": "diverged" if diverged else "finished"}
+    runs = recorded(plan, records)
     figures.write(plan)
     report.write(reading.load(PROJECT / "params.yaml"), runs)
     page = report_file(plan.study)
