@@ -61,19 +61,14 @@ def row_of() -> Callable[..., dict[str, Any]]:
             "inputs": {"data": "d00d"},
             "versions": {"torch": "2.13.0"},
         }
+        place = {"study", "benchmark", "source", "pretrained", "method", "buffer", "seed"}
         return {
+            **run.model_dump(include=place),
             "run": run.id,
-            "study": plan.study,
-            "benchmark": run.benchmark,
-            "source": run.source,
-            "pretrained": run.pretrained,
             "initial_class_il": [50.0] * run.tasks,
             "initial_task_il": [50.0] * run.tasks,
             "cka": [],
             "nearest_neighbours": [],
-            "method": run.method,
-            "buffer": run.buffer,
-            "seed": run.seed,
             "status": "finished",
             "reason": None,
             "accuracy_class_il": matrix,

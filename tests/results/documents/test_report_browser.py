@@ -87,13 +87,8 @@ class Browser:
 
     def open(self, path: Path, width: int = 1280) -> None:
         """Load a page from disk, on a screen of some width."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=800,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
+        screen = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **screen)
         self.events.clear()
         self.call("Page.navigate", url=path.resolve().as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):

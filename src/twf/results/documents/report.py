@@ -83,7 +83,7 @@ def write(params: Params, runs: Runs) -> None:
     descriptions = _descriptions(plan)
     figures = _figures(plan, sum(len(file.uri) for file in descriptions or []))
     made = {"figures": figures, "describe": descriptions}
-    script = _source("report.js")
+    script, losses = _source("report.js"), record.read_losses(plan.study)
     first = next((table.experiment for table in plan.tables.values()), None)
     page = _environment.get_template("report.html.j2").render(
         title=plan.title,
@@ -121,7 +121,7 @@ def write(params: Params, runs: Runs) -> None:
         run_columns={"Run": "", "Status": "", "Seed": "number"}
         | {output.PROTOCOL_TITLES[protocol]: "number" for protocol in PROTOCOLS}
         | {"Seconds": "number", "Device": ""},
-        runs=report_runs.entries(runs, record.read_losses(plan.study)),
+        runs=[report_runs.entry(o, losses.get(run, [])) for run, o in runs.outcomes.items()],
         choices=summary.choices(params, plan),
         forgetting=tables.FORGETTING[params.fidelity["F8"]],
         provenance=summary.provenance(runs),

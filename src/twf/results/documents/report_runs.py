@@ -30,12 +30,8 @@ class Curve(NamedTuple):
     highest: str
 
 
-def entries(runs: Runs, losses: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """Every planned run, with or without a record, for the template."""
-    return [_entry(outcome, losses.get(run, [])) for run, outcome in runs.outcomes.items()]
-
-
-def _entry(outcome: Outcome, losses: list[float]) -> dict[str, Any]:
+def entry(outcome: Outcome, losses: list[float]) -> dict[str, Any]:
+    """A planned run, with or without a record, for the template."""
     run, row = outcome.run, outcome.row
     details = {"parameters": json.loads(run.parameters)} | outcome.provenance
     return {

@@ -141,12 +141,9 @@ def gains_with_small_buffers(
 
     Which rival, the protocol says.
     """
-
-    def gain(key: CellKey) -> Difference:
-        return over(key, key._replace(method=rivals[key.protocol]))
-
     return [
-        gain_over(gain(small), gain(large)) for small, large in smallest_and_largest(keys, method)
+        gain_over(*(over(key, key._replace(method=rivals[key.protocol])) for key in pair))
+        for pair in smallest_and_largest(keys, method)
     ]
 
 
