@@ -93,7 +93,7 @@ def card(params: Params, runs: Runs, network: Network) -> dict[str, Any]:
         "source": source,
         "dataset": dataset,
         "origin": whose,
-        "images": _count(whose, dataset) if dataset else NOT_RECORDED,
+        "images": dataset and _count(whose, dataset),
         "checked": dataset and checked(whose, dataset, "train", about.get("data_fingerprint")),
         "streams": sorted({params.benchmarks[o.run.benchmark].title for o in starting}),
         "methods": [info.title for method, info in METHODS.items() if method in methods],

@@ -25,8 +25,9 @@ from twf.study.methods import METHODS
 
 _PLACE = ["method", "variant", "label", "buffer", "protocol"]
 _SPREAD = ["n", "mean", "low", "high"]
-_WHOLE = {"buffer", "tasks", "trained", "evaluated", "n", "diverged", "task", "epoch"}
-_REAL = {"mean", "low", "high", "paper", "base", "share", "peak_memory_mib", "seconds"}
+_WHOLE = ("buffer", "tasks", "trained", "evaluated", "n", "diverged", "task", "epoch")
+_REAL = ("mean", "low", "high", "paper", "base", "share", "peak_memory_mib", "seconds")
+_TYPES = dict.fromkeys(_WHOLE, "Int64") | dict.fromkeys(_REAL, "float64")  # others are text
 
 
 def accuracy(runs: Runs, table: Table) -> pd.DataFrame:
@@ -217,6 +218,5 @@ def _place(table: Table, cell: Cell) -> dict[str, Any]:
 
 def _frame(long: Iterable[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
     """The rows as a frame whose columns have the same types whatever is in it."""
-    types = {name: "Int64" if name in _WHOLE else "str" for name in columns}
-    types |= {name: "float64" for name in columns if name in _REAL}
+    types = {name: _TYPES.get(name, "str") for name in columns}
     return pd.DataFrame(list(long), columns=columns).astype(types)
