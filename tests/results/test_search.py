@@ -70,16 +70,26 @@ def test_a_trial_that_diverged_once_is_not_the_best(plan, recorded):
 
 
 def test_the_best_are_input_of_another_study(plan, recorded):
-    search.write(recorded(plan, of_trials(plan, er=[[70.0, 70.0], [60.0, 50.0]])))
+    levels = [[70.0, 70.0], [60.0, 50.0]]
+    search.write(recorded(plan, of_trials(plan, er=levels, derpp=levels)))
     _, page, study = search_files(plan.study)
     found = searching.load_best_hyperparameters(str(study), "another")
-    (place,) = found.cells
-    assert place == ("split-cifar10", "er", 500, "class-il")
-    assert found.cells[place].lr == 0.01
+    assert {place: values.lr for place, values in found.cells.items()} == {
+        ("split-cifar10", "er", 500, "class-il"): 0.01,
+        ("split-cifar10", "derpp", 500, "class-il"): 0.03,
+    }
     assert "| Split" not in page.read_text()
     assert "| split-cifar10 | ER | 500 | Class-IL | 2 | lr=0.01 | 70.00 | lr=0.1 | 55.00 |" in (
         page.read_text().replace("\\", "")
     )
+
+
+def test_an_incomplete_search_leaves_what_another_study_takes(plan, recorded):
+    study = search_files(plan.study)[2]
+    study.parent.mkdir(parents=True)
+    study.write_text("[]")
+    search.write(recorded(plan, of_trials(plan, er=[[70.0, 70.0], [60.0, 50.0]])))
+    assert best_of(plan, "er") and study.read_text() == "[]"
 
 
 @pytest.fixture

@@ -50,14 +50,18 @@ class CellResult:
             default=None,
         )
 
+    @property
+    def ended(self) -> bool:
+        """Whether each run of each trial has finished or diverged."""
+        return all(len(t.accuracies) + t.diverged == len(t.trial.runs) for t in self.trials)
+
     def chosen(self, name: str) -> float | None:
         """The best trial's value of a hyperparameter.
 
         None where all trials have the same, or one has a run that has not ended.
         """
         tried = {getattr(t.trial.hyperparameters, name) for t in self.trials}
-        ended = all(len(t.accuracies) + t.diverged == len(t.trial.runs) for t in self.trials)
-        if self.best is None or len(tried) == 1 or not ended:
+        if self.best is None or len(tried) == 1 or not self.ended:
             return None
         return float(getattr(self.best.trial.hyperparameters, name))
 
@@ -152,13 +156,20 @@ def _for_another_study(
 
 
 def write(runs: Runs) -> None:
-    """Write every trial as CSV, and the best as Markdown and as input of another study."""
+    """Write every trial as CSV, and the best as Markdown and as input of another study.
+
+    That input waits until the search is complete: fewer records than it was made from, as beside
+    another checkpoint, must not change what the other study takes.
+    """
     found = results(runs)
     table, page, study = search_files(runs.plan.study)
     with atomic(table) as partial:
         partial.write_text(output.csv(trials(found)))
     values = {"entries": [entry(result) for result in found]}
     output.write_text("best_hyperparameters.md.j2", values, page)
+    if left := sum(not result.ended for result in found):
+        print(f"{study} is not written: {left} of {len(found)} cells have trials to do")
+        return
     best = [_for_another_study(r.cell, r.best.trial.hyperparameters) for r in found if r.best]
     with atomic(study) as partial:
         partial.write_text(
