@@ -41,6 +41,19 @@ def test_values_that_are_all_alike_have_an_interval_of_no_width():
     assert statistics.student_interval([70.0, 70.0]) == (70.0, 70.0)
 
 
+@pytest.mark.parametrize(("count", "bootstrap"), [(3, 0.75), (5, 0.84)])
+def test_how_often_the_intervals_hold_the_true_mean(count: int, bootstrap: float):
+    """What docs/results.md says of few seeds, on 1,000 draws of normal values."""
+    draws = np.random.default_rng(0).normal(size=(1000, count)).tolist()
+
+    def coverage(interval) -> float:
+        ends = [interval(values) for values in draws]
+        return sum(low <= 0 <= high for low, high in ends) / len(ends)
+
+    assert coverage(statistics.bootstrap_interval) == pytest.approx(bootstrap, abs=0.03)
+    assert coverage(statistics.student_interval) == pytest.approx(0.95, abs=0.03)
+
+
 def test_the_interval_of_the_least_mean_is_of_students_ends():
     differences = np.array([[1.0, 2.0, 3.0], [4.0, 6.0, 8.0]])
     low, high = statistics.least_interval(differences, planned=2)
