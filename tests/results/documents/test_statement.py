@@ -181,9 +181,11 @@ def test_card_says_what_the_checkpoint_says(plan, recorded):
     assert f"| [cifar100](model-cards/cifar100.md) | 77.25 % | {sha256} |" in text
 
 
-def test_what_no_file_says_is_not_recorded(plan, collect):
-    runs = collect(plan)
+def test_what_no_file_says_is_not_recorded(plan, recorded):
+    made_by = {"provenance": provenance(checkpoint_sha256="any")}
+    runs = recorded(plan, dict.fromkeys(plan.runs, made_by))
     text, card = made(runs)
+    assert "from another file" not in card and "not compared with the file" in card
     for page in (text, card):
         assert "no checkpoints/cifar100.safetensors: twf pretrain train cifar100" in page
     assert "**Accuracy**: not measured" in card
