@@ -51,7 +51,10 @@ def test_a_study_needs_its_benchmarks_data_its_sources_data_and_their_weights(mo
     loaded = reading.load(PROJECT / "params.yaml")
     assert registry.needed(loaded, study.expand(loaded, "paper")) == list(registry.load())
     assert registry.needed(loaded, study.expand(loaded, "demo")) == []
-    # nor the images that weights in git were trained on
+    # the images that weights in git were trained on, only where a method reads them
+    needed = registry.needed(loaded, study.expand(loaded, "overnight-search"))
+    assert needed == ["cifar10", "cifar100"]
+    del loaded.named_study("overnight-search").experiments["anchor"]
     assert registry.needed(loaded, study.expand(loaded, "overnight-search")) == ["cifar10"]
 
 
