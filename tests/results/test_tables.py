@@ -233,13 +233,22 @@ def test_the_published_number_is_that_of_the_same_pretraining(
     assert cell(runs, "derpp", 500)["published_faa"] == published
 
 
-def test_the_paper_has_no_number_without_pretraining(make_plan):
-    variants = {"pretrained": {"title": "P"}, "scratch": {"title": "S", "pretrained": False}}
-    plan = make_plan([0], methods=["er"], buffers=[500], protocols=["class-il"], variants=variants)
+def test_the_paper_has_no_number_without_pretraining_or_of_other_hyperparameters(make_plan):
+    variants = {
+        "pretrained": {"title": "P"},
+        "scratch": {"title": "S", "pretrained": False},
+        "f6": {"title": "F6", "fidelity": {"F6": "paper"}},
+        "slow": {"title": "Slow", "hyperparameters": {"lr": 1e-6}},
+        "cl": {"title": "CL", "hyperparameters": {"lambda_fp": 0.0}},  # of Table 4
+    }
+    plan = make_plan([0], methods=["twf"], buffers=[500], protocols=["class-il"], variants=variants)
     rows = tables.cells(Runs(plan, record.SCHEMA.empty_table()), plan.tables[TABLE])
     assert {row["variant"]: row["published_faa"] for row in rows} == {
-        "pretrained": 67.24,
+        "pretrained": 83.65,
         "scratch": None,
+        "f6": 83.65,
+        "slow": None,
+        "cl": 75.79,
     }
 
 

@@ -98,15 +98,18 @@ def key_of(table: Table, cell: Cell) -> CellKey:
 def printed_for(plan: Plan, table: Table) -> list[Published | None]:
     """The paper's number for each of a table's cells, None where it prints none.
 
-    A variant of Table 4 has Table 4's, another the method's own; a run from random weights none.
+    A variant of Table 4 has Table 4's; one that only differs from the published code the method's
+    own; one with other hyperparameters, or from random weights, none.
     """
     numbers = {cell.key: cell for cell in published()}
     found = []
     for cell in table.cells:
         key = key_of(table, cell)
-        of = key if key.variant in PUBLISHED_VARIANTS else key._replace(variant=None)
+        in_table_4 = key.variant in PUBLISHED_VARIANTS
         pretrained = all(plan.runs[run].pretrained for run in cell.runs.values())
-        found.append(numbers.get(of) if pretrained else None)
+        as_printed = pretrained and (in_table_4 or not cell.retuned)
+        of = key if in_table_4 else key._replace(variant=None)
+        found.append(numbers.get(of) if as_printed else None)
     return found
 
 

@@ -95,6 +95,7 @@ class Cell(Strict):
     method: str
     variant: str | None
     unchanged: bool  # it is the method as params.yaml has it: the variant, if any, changes nothing
+    retuned: bool  # the variant changes hyperparameters
     searched: list[str]  # those of its hyperparameters that a search has chosen
     buffer: int | None
     protocol: Protocol
@@ -294,7 +295,8 @@ def expand(params: Params, study_name: str) -> Plan:
                 unchanged = run.parameters == as_it_is.parameters
                 chosen = searched.chosen((name, method, buffer, protocol))
                 chosen -= set(_variant(experiment, variant).hyperparameters)
-                place |= {"unchanged": unchanged, "searched": sorted(chosen)}
+                retuned = run.hyperparameters != as_it_is.hyperparameters
+                place |= {"unchanged": unchanged, "retuned": retuned, "searched": sorted(chosen)}
                 cells.append(Cell(variant=variant, runs=made, **place))
                 if experiment.probes:
                     probed.update(made.values())

@@ -253,7 +253,8 @@ def initialization(frame: pd.DataFrame) -> Figure:
         panel.grid(axis="y")
         panel.set_ylim(0, 1.03 if quantity == "cka" else 104)
         if quantity == "cka":
-            panel.set_title(f"{column[0]}{style.buffer_words(column[1])}")
+            words = f"{column[0]}{style.buffer_words(column[1])}"
+            panel.set_title(textwrap.fill(words, max(12, 80 // len(columns))))
         panel.set(xlabel="tasks trained", ylabel=names[quantity])
         panel.label_outer()
     style.legend(figure, 5)

@@ -161,14 +161,14 @@ def costs(runs: Runs, table: Table) -> pd.DataFrame:
 
     `peak_memory_mib` is the mean over runs of the most that a run held at once: PyTorch's tensors
     on a GPU, the whole process on a CPU. `seconds` is the mean time of a whole run, evaluation
-    included; a probed run's time is left out, as the probes take part of it.
+    included. Probed runs are left out of both, as the probes take part of them.
     """
     long = []
     for cell, place, outcomes in _cells(runs, table):
-        rows = [outcome.row for outcome in outcomes]
+        rows = [outcome.row for outcome in outcomes if not outcome.row["cka"]]
         cost = {
             "peak_memory_mib": statistics.mean([row["peak_memory_mib"] for row in rows]),
-            "seconds": statistics.mean([row["seconds"] for row in rows if not row["cka"]]),
+            "seconds": statistics.mean([row["seconds"] for row in rows]),
             "device": "; ".join(sorted({row["device"] for row in rows})),
         }
         long.append(place | spread([o.faa(cell.protocol) for o in outcomes]) | cost)

@@ -95,7 +95,7 @@ KINDS = {
         charts.costs,
         spread="whiskers",
         note="Memory: of PyTorch's tensors on a GPU, of the whole process on a CPU. Time: of a "
-        "whole run with its evaluations; probed runs are left out of it.",
+        "whole run with its evaluations. Probed runs are left out of both.",
     ),
     "matrix": Kind(
         "Accuracy on each task after training each, per cent",
