@@ -114,8 +114,8 @@ def agreement(compared: Sequence[Row], claims: Sequence[Row]) -> list[str]:
     measured = len(compared) - counts["not run"]
     found = Counter(row["verdict"] for row in claims)
     order = ("holds", "does not hold", "undecided", "not run")
-    shown = [f"{found[verdict]} {verdict}" for verdict in order if found[verdict]]
-    of_claims = f"Of {len(claims)} claims of the paper, on our numbers: {', '.join(shown)}."
+    shown = [f"{verdict}: {found[verdict]}" for verdict in order if found[verdict]]
+    of_claims = f"Of {len(claims)} claims of the paper, on our numbers: {'; '.join(shown)}."
     if not measured:
         none = f"None of the {len(compared)} numbers that the paper prints has been measured yet."
         return [none, of_claims]
