@@ -209,6 +209,7 @@ class Scale(Strict):
     epochs: Count
     source: Name
     lr_decay: LrDecay | None = None
+    buffers: Annotated[list[Count], Field(min_length=1)] | None = None  # not the benchmark's own
 
 
 class Variant(Strict):
@@ -351,5 +352,6 @@ class Params(Strict):
         scale = self.named_study(study).scale.get(name)
         if scale is None:
             return self.benchmarks[name]
+        own = self.benchmarks[name]
         changes = {key: getattr(scale, key) for key in scale.model_fields_set}
-        return self.benchmarks[name].model_copy(update=changes)
+        return own.model_copy(update=changes | {"buffers": scale.buffers or own.buffers})

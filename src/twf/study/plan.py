@@ -268,7 +268,8 @@ def expand(params: Params, study_name: str) -> Plan:
         seeds = experiment.seeds or study.seeds
         for name in experiment.benchmarks:
             cells = []
-            rows = _rows(params, experiment, name)
+            sizes = experiment.buffers or params.benchmark(name, study_name).buffers
+            rows = _rows(experiment, sizes)
             for (method, variant, buffer), protocol in product(rows, experiment.protocols):
                 place: dict[str, Any] = {"method": method, "buffer": buffer, "protocol": protocol}
                 run = _run(params, study_name, experiment, name, variant, searched, **place)
@@ -357,9 +358,7 @@ def _source_data(params: Params, source: str, who: str) -> dict[str, Any]:
     return {"source_data": data, "source_augmentation": params.datasets[data].augmentation}
 
 
-def _rows(
-    params: Params, experiment: Experiment, benchmark: str
-) -> list[tuple[str, str | None, int | None]]:
+def _rows(experiment: Experiment, sizes: list[int]) -> list[tuple[str, str | None, int | None]]:
     """Method, variant and buffer of each row and column of an experiment's table."""
     rows: list[tuple[str, str | None, int | None]] = []
     for method in experiment.methods:
@@ -367,7 +366,6 @@ def _rows(
             changed = _variant(experiment, variant)
             if changed.methods is not None and method not in changed.methods:
                 continue
-            sizes = experiment.buffers or params.benchmarks[benchmark].buffers
             buffers: list[int | None] = [None] if changed.without_buffer else []
             buffers = [*buffers, *sizes] if METHODS[method].rehearsal else [None]
             rows += [(method, variant, buffer) for buffer in buffers]
