@@ -254,6 +254,16 @@ def test_records_of_different_code_are_named(make_plan, recorded):
     assert summary.facts(recorded(plan, records))["Code differs within"] == "ER"
 
 
+def test_many_commits_are_counted_and_listed_under_provenance(make_plan, recorded):
+    plan = make_plan([0, 1, 2], methods=["er"])
+    commits = ["abc1234", "def5678", "abc1234"]
+    records = ({"code": {"version": "0.1.0", "commit": commit}} for commit in commits)
+    runs = recorded(plan, saying(plan, records))
+    assert summary.facts(runs)["twf"] == "0.1.0, at 2 commits"
+    listed = {row["Value"]: row["Runs"] for row in summary.provenance(runs) if row["Of"] == "Code"}
+    assert listed == {"commit abc1234": "2", "commit def5678": "1"}
+
+
 def test_ways_to_execute_a_step_are_named(make_plan, recorded):
     plan = make_plan([0], methods=["er"])
     runs = recorded(plan, saying(plan, ({"execution": way} for way in ("plain", "compiled"))))

@@ -38,7 +38,7 @@ def facts(runs: Runs) -> dict[str, str]:
         "Precision": _distinct(map(_precision, runs.recorded())),
         "Execution": _distinct(map(_execution, said)),
         "torch": _distinct(provenance["versions"].get("torch") for provenance in said),
-        "twf": _distinct(", ".join(_code(provenance)) for provenance in said),
+        "twf": _made_by(said),
     } | ({"Code differs within": _distinct(mixed)} if mixed else {})
 
 
@@ -62,6 +62,15 @@ def _code(provenance: dict[str, Any]) -> tuple[str, str]:
     """The version, and the commit."""
     code = provenance["code"]
     return code["version"], f"commit {code['commit'] or 'unknown'}"
+
+
+def _made_by(said: Sequence[dict[str, Any]]) -> str:
+    """The versions, and the commit, or how many there are, which `provenance` lists."""
+    commits = {commit for _, commit in map(_code, said)}
+    versions = _distinct(version for version, _ in map(_code, said))
+    if len(commits) > 1:
+        return f"{versions}, at {len(commits)} commits"
+    return ", ".join([versions, *commits])
 
 
 def provenance(runs: Runs) -> list[Texts]:
