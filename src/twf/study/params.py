@@ -350,8 +350,8 @@ class Params(Strict):
     def benchmark(self, name: str, study: str) -> Benchmark:
         """A benchmark as a study has it."""
         scale = self.named_study(study).scale.get(name)
-        if scale is None:
-            return self.benchmarks[name]
         own = self.benchmarks[name]
+        if scale is None:
+            return own
         changes = {key: getattr(scale, key) for key in scale.model_fields_set}
         return own.model_copy(update=changes | {"buffers": scale.buffers or own.buffers})
