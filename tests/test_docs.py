@@ -46,7 +46,9 @@ def test_relative_links_point_to_files_and_headings(page):
             assert anchor in anchors(target), f"{page.relative_to(PROJECT)} links to {link}"
 
 
-def test_the_measured_table_and_figure_are_those_of_the_records_in_git(tmp_path, monkeypatch):
+@pytest.fixture
+def recorded(tmp_path, monkeypatch) -> Runs:
+    """The runs of the study `overnight` whose records are in git; the working folder has them."""
     tracked = subprocess.run(
         ["git", "ls-files", "results"], cwd=PROJECT, capture_output=True, text=True, check=True
     )
@@ -55,13 +57,25 @@ def test_the_measured_table_and_figure_are_those_of_the_records_in_git(tmp_path,
         (tmp_path / path).symlink_to(PROJECT / path)
     monkeypatch.chdir(tmp_path)
     plan = expand(reading.load(PROJECT / "params.yaml"), "overnight")
-    table, runs = plan.tables["main.split-cifar10"], Runs.of_records(plan, plan.runs)
-    tables.write(runs, table)
-    made = table_file(plan.study, table.name, "md").read_text()
-    readme = (PROJECT / "README.md").read_text(encoding="utf-8")
-    assert "".join(re.findall(r"^\|.*\n", made, flags=re.M)) in readme
+    return Runs.of_records(plan, plan.runs)
+
+
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [("README.md", "main.split-cifar10"), ("docs/measured.md", "main.split-cifar100")],
+)
+def test_the_measured_tables_are_those_of_the_records_in_git(recorded, page, name):
+    table = recorded.plan.tables[name]
+    tables.write(recorded, table)
+    made = table_file(recorded.plan.study, table.name, "md").read_text()
+    text = (PROJECT / page).read_text(encoding="utf-8")
+    assert "".join(re.findall(r"^\|.*\n", made, flags=re.M)) in text
+
+
+def test_the_measured_figure_is_that_of_the_records_in_git(recorded):
     drawn = (PROJECT / "docs" / "overnight.svg").read_text(encoding="utf-8")
-    for row in KINDS["final"].frame(runs, table).to_dict("records"):
+    table = recorded.plan.tables["main.split-cifar10"]
+    for row in KINDS["final"].frame(recorded, table).to_dict("records"):
         assert f">{row['mean']:.1f} ({row['paper']:.1f})<" in drawn, row
 
 
