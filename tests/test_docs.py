@@ -10,8 +10,9 @@ import pytest
 from project import PROJECT
 
 from twf.files import table_file
-from twf.results import tables
+from twf.results import output, tables
 from twf.results.figures.kinds import KINDS
+from twf.results.paper import gains
 from twf.results.runs import Runs
 from twf.study import expand, reading
 from twf.study.choices import CHOICES
@@ -70,6 +71,22 @@ def test_the_measured_tables_are_those_of_the_records_in_git(recorded, page, nam
     made = table_file(recorded.plan.study, table.name, "md").read_text()
     text = (PROJECT / page).read_text(encoding="utf-8")
     assert "".join(re.findall(r"^\|.*\n", made, flags=re.M)) in text
+
+
+@pytest.mark.parametrize("benchmark", ["split-cifar10", "split-cifar100"])
+def test_the_measured_gains_are_those_of_the_records_in_git(recorded, benchmark):
+    table = recorded.plan.tables[f"main.{benchmark}"]
+    made = output.markdown_table(gains.wide(table, gains.of_table(recorded, table)))
+    assert made in (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
+
+
+def test_the_measured_effects_of_switches_are_those_of_the_records_in_git(recorded):
+    table = recorded.plan.tables["fidelity.split-cifar10"]
+    page = (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
+    for entry in gains.wide(table, gains.of_table(recorded, table)):
+        title, change = entry.values()
+        switch = re.search(r"F\d+", title)[0]
+        assert re.search(rf"^\| {switch} \| .* \| {re.escape(change)} \|", page, flags=re.M), title
 
 
 def test_the_measured_figure_is_that_of_the_records_in_git(recorded):

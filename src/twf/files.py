@@ -33,6 +33,7 @@ RUNS = "results/{study}/runs.parquet"
 TABLE = "results/{study}/tables/{table}"
 COMPARISON = "results/{study}/tables/comparison"
 CLAIMS = "results/{study}/tables/claims"
+GAINS = "results/{study}/tables/gains"
 METRICS = "results/{study}/metrics.json"
 FIGURES = "results/{study}/figures"
 STATEMENT = "results/{study}/reproducibility.md"
@@ -47,7 +48,7 @@ STATE = "states/{study}/{run}/state.safetensors"  # of an unfinished run; no out
 CALIBRATION = Path("states/calibration.json")  # what forecasts have timed on this machine
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
-COMPARISON_FORMATS = ("parquet", "csv", "md")  # of the claims too
+COMPARISON_FORMATS = ("parquet", "csv", "md")  # of claims and gains too
 FIGURE_FORMATS = ("svg", "png", "csv")  # the last has the data drawn
 
 
@@ -67,6 +68,7 @@ runs_file = _path(RUNS)  # all records of a study in one table
 table_file = _path(f"{TABLE}.{{extension}}")  # of `TABLE_FORMATS`
 comparison_file = _path(f"{COMPARISON}.{{extension}}")  # the paper's cells beside a study's
 claims_file = _path(f"{CLAIMS}.{{extension}}")  # the paper's claims on a study's cells
+gains_file = _path(f"{GAINS}.{{extension}}")  # differences between a study's cells
 metrics_file = _path(METRICS)  # the means of a study's cells, as DVC shows and compares them
 figure_file = _path(f"{FIGURES}/{{figure}}.{{extension}}")  # of `FIGURE_FORMATS`
 figure_index = _path(f"{FIGURES}/index.csv")

@@ -67,6 +67,7 @@ def test_the_report_stage_keeps_all_that_is_made_of_records() -> None:
         files.table_file(study_name, "main.x", "csv"),
         files.comparison_file(study_name, "csv"),
         files.claims_file(study_name, "csv"),
+        files.gains_file(study_name, "csv"),
         *files.search_files(study_name),
         files.statement_file(study_name),
         files.model_card_file(study_name, "x"),

@@ -64,7 +64,8 @@ def what_follows_from_twf(folder: Path) -> set[str]:
         for ending in files.TABLE_FORMATS
     ]
     for ending in files.COMPARISON_FORMATS:
-        made += [files.comparison_file("demo", ending), files.claims_file("demo", ending)]
+        for file in (files.comparison_file, files.claims_file, files.gains_file):
+            made.append(file("demo", ending))
     for name in ("figures", "model-cards"):  # folders, with Snakemake's timestamp
         made += [path.relative_to(folder) for path in (folder / "results/demo" / name).iterdir()]
     assert files.figure_file("demo", "accuracy.main.split-digits", "svg") in made

@@ -72,7 +72,7 @@ rule compare:
     output:
         [
             f"{made}.{ending}"
-            for made in (files.COMPARISON, files.CLAIMS)
+            for made in (files.COMPARISON, files.CLAIMS, files.GAINS)
             for ending in files.COMPARISON_FORMATS
             if ending != "csv"
         ],
@@ -87,6 +87,12 @@ rule compare:
             caption="../report/claims.rst",
             category="Beside the paper",
             labels={"table": "claims"},
+        ),
+        report(
+            f"{files.GAINS}.csv",
+            caption="../report/gains.rst",
+            category="Beside the paper",
+            labels={"table": "gains"},
         ),
     log:
         "logs/{study}/compare.log",

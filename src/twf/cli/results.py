@@ -73,18 +73,19 @@ def table(
 
 @app.command()
 def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
-    """Hold the paper's numbers and claims against a study's: verdicts, commands, GPU hours.
+    """Hold the paper's numbers, claims and gains against a study's: verdicts, commands, GPU hours.
 
-    Makes `comparison` and `claims` in results/STUDY/tables/, as Parquet, CSV and Markdown. Next:
-    `twf figures`.
+    Makes `comparison`, `claims` and `gains` in results/STUDY/tables/, as Parquet, CSV and Markdown.
+    Next: `twf figures`.
     """
-    from twf.results.paper import claim_evaluation, comparison
+    from twf.results.paper import claim_evaluation, comparison, gains
     from twf.results.runs import Runs
 
     loaded = reading.load(params)
     runs = Runs.collected(expand(loaded, study))
     comparison.write(loaded, runs)
     claim_evaluation.write(runs)
+    gains.write(runs)
 
 
 @app.command()

@@ -75,8 +75,8 @@ def numeric(rows: Sequence[Texts]) -> set[str]:
 
 
 def number(value: float | None, sign: str = "") -> str:
-    """A number as text, to two decimals; a dash where there is none."""
-    return "—" if value is None else f"{value:{sign}.2f}"
+    """A number as text, to two decimals, 0 never negative; a dash where there is none."""
+    return "—" if value is None else f"{value:{sign}z.2f}"
 
 
 def interval(low: float | None, high: float | None, sign: str = "") -> str:

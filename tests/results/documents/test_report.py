@@ -21,7 +21,7 @@ from twf.errors import UserError
 from twf.files import PARAMS, figure_file, report_file, statement_file, table_file
 from twf.results import figures, record, tables
 from twf.results.documents import report, report_runs, statement, summary
-from twf.results.paper import comparison
+from twf.results.paper import comparison, gains
 from twf.results.paper.claims import CLAIMS
 from twf.results.runs import Runs
 from twf.study import Plan, reading
@@ -115,6 +115,7 @@ def test_hostile_text_is_escaped(make_plan, recorded):
     for table in plan.tables.values():
         tables.write(runs, table)
     comparison.write(reading.load(PARAMS), runs)
+    gains.write(runs)
     page = whole_report(runs)
     elements = Elements(page)
     assert elements.names.count("script") == 1  # the report's own, of which the policy has the hash
@@ -197,7 +198,7 @@ def test_sentences_count_the_verdicts():
 
 def test_data_inside_the_page_are_the_studys(runs, page):
     files = files_in(page)
-    assert {"small-cells.csv", "small-comparison.csv"} <= set(files)
+    assert {"small-cells.csv", "small-comparison.csv", "small-gains.csv"} <= set(files)
     frame = pd.read_csv(io.BytesIO(files["small-runs.csv"]))
     assert list(frame["run"]) == list(runs.plan.runs)
     assert frame["status"].value_counts().to_dict() == {"finished": 11, "missing": 4, "diverged": 1}

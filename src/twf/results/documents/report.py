@@ -25,7 +25,7 @@ from twf.files import (
 from twf.results import output, record, search, tables
 from twf.results.documents import report_runs, summary
 from twf.results.output import Row, Texts, number
-from twf.results.paper import claim_evaluation, comparison, order
+from twf.results.paper import claim_evaluation, comparison, gains, order
 from twf.results.runs import Runs
 from twf.study import Cell, Plan, Table
 from twf.study.params import PROTOCOLS, Params
@@ -80,6 +80,7 @@ def write(params: Params, runs: Runs) -> None:
     long = {name: tables.cells(runs, table) for name, table in plan.tables.items()}
     compared = comparison.compare(params, runs)
     claims = claim_evaluation.evaluate_all(runs)
+    gained = {name: gains.of_table(runs, table) for name, table in plan.tables.items()}
     descriptions = _descriptions(plan)
     figures = _figures(plan, sum(len(file.uri) for file in descriptions or []))
     made = {"figures": figures, "describe": descriptions}
@@ -105,6 +106,7 @@ def write(params: Params, runs: Runs) -> None:
             | {
                 "title": table.title,
                 "experiment": table.experiment,
+                "gains": gains.wide(table, gained[name], Markup),
                 "figures": (figures or {}).get(name, []),
             }
             for name, table in plan.tables.items()
@@ -134,6 +136,9 @@ def write(params: Params, runs: Runs) -> None:
                     [row for rows in long.values() for row in rows], tables.SCHEMA
                 ),
                 "comparison": output.flat_csv(compared, comparison.SCHEMA),
+                "gains": output.flat_csv(
+                    [row for rows in gained.values() for row in rows], gains.SCHEMA
+                ),
             }.items()
         ],
     )

@@ -17,6 +17,7 @@ import pandas as pd
 
 from twf.learning.evaluation import metrics
 from twf.results import statistics
+from twf.results.paper import gains
 from twf.results.published import printed_for
 from twf.results.record import PROBED
 from twf.results.runs import Outcome, Runs
@@ -84,22 +85,14 @@ def fidelity(runs: Runs, table: Table) -> pd.DataFrame:
     The change is from the method as params.yaml has it (`base`, its mean), seed by seed, so `n` is
     the number of seeds that finished both. A variant whose runs all diverged has n = 0.
     """
-    bases = {
-        (cell.method, cell.buffer, cell.protocol): cell
-        for cell in reversed(table.cells)  # the first of several that change nothing
-        if cell.unchanged
-    }
     long = []
-    for cell in table.cells:
-        base = bases.get((cell.method, cell.buffer, cell.protocol))
-        if base is None or cell is base:
-            continue
-        ours, theirs = (runs.faa(one.runs, cell.protocol) for one in (cell, base))
-        changes = [faa - theirs[seed] for seed, faa in ours.items() if seed in theirs]
+    for cell, base in gains.pairs(table):
+        theirs = list(runs.faa(base.runs, base.protocol).values())
+        changes = list(gains.by_seed(runs, cell, base).values())
         diverged = runs.counts(cell.runs.values())["diverged"]
         if not theirs or not (changes or diverged):
             continue
-        title, level = table.variants[str(cell.variant)], statistics.mean(list(theirs.values()))
+        title, level = table.variants[str(cell.variant)], statistics.mean(theirs)
         of = {"title": title, "base": level, "diverged": diverged}
         long.append(_place(table, cell) | of | spread(changes))
     return _frame(long, [*_PLACE, "title", "base", *_SPREAD, "diverged"])

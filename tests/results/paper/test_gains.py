@@ -1,0 +1,115 @@
+"""Gains: which cells are compared, by which seeds, and the paper's differences beside them."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from twf.files import COMPARISON_FORMATS, gains_file
+from twf.results.output import Row
+from twf.results.paper import gains
+from twf.results.runs import Runs
+
+
+def rows_of(runs: Runs) -> dict[tuple[str, str, int | None], Row]:
+    """The gains in Class-IL of the study's table, by the two rows' names and buffer."""
+    (table,) = runs.plan.tables.values()
+    return {
+        (
+            row["variant"] or row["method"],
+            row["over_variant"] or row["over_method"],
+            row["buffer"],
+        ): row
+        for row in gains.of_table(runs, table)
+        if row["protocol"] == "class-il"
+    }
+
+
+def text_of(runs: Runs, title: str) -> dict[str, str]:
+    """A row of the study's table of gains."""
+    (table,) = runs.plan.tables.values()
+    entries = gains.wide(table, gains.of_table(runs, table))
+    return next(entry for entry in entries if title in entry.values())
+
+
+@pytest.fixture
+def measured(make_plan, recorded) -> Runs:
+    """TwF gains 5, 6 and 7 points over ER by seed, and 8 over Finetune in the one that it has."""
+    levels = {f"split-cifar10.er.500.s{seed}": 60.0 + 10 * seed for seed in range(3)}
+    levels |= {f"split-cifar10.twf.500.s{seed}": 65.0 + 11 * seed for seed in range(3)}
+    levels["split-cifar10.finetune.s2"] = 79.0
+    return recorded(make_plan([0, 1, 2]), levels)
+
+
+def test_runs_are_paired_by_seed(measured):
+    """Far apart from seed to seed, near in each: the interval is of the differences alone."""
+    row = rows_of(measured)["twf", "er", 500]
+    assert (row["n"], row["n_planned"]) == (3, 3)
+    assert (row["gain_mean"], row["gain_std"]) == pytest.approx((6.0, 1.0))
+    half = 4.30265 / 3**0.5
+    ends = (row["gain_student_low"], row["gain_student_high"])
+    assert ends == pytest.approx((6 - half, 6 + half), abs=1e-4)
+    assert row["published_gain"] == pytest.approx(83.65 - 67.24)
+    text = text_of(measured, "ER")
+    assert text["Class-IL, buffer 500"] == "+6.00 (+3.52 to +8.48)<br>paper +16.41"
+
+
+def test_seeds_that_only_one_of_them_has_are_left_out_and_counted(measured):
+    row = rows_of(measured)["twf", "finetune", 500]
+    assert (row["n"], row["n_planned"], row["gain_mean"]) == (1, 3, pytest.approx(8.0))
+    assert (row["gain_std"], row["gain_student_low"]) == (None, None)
+    assert text_of(measured, "Finetune")["Class-IL, buffer 500"] == "+8.00 n=1/3<br>paper +63.89"
+    assert rows_of(measured)["twf", "joint", 500]["gain_mean"] is None
+    assert text_of(measured, "Joint (UB)")["Class-IL, buffer 500"] == "—<br>paper -9.24"
+
+
+def test_a_method_without_a_buffer_is_compared_with_each_buffer_of_twf(measured):
+    found = [buffer for above, below, buffer in rows_of(measured) if below == "finetune"]
+    assert found == [500, 5120]
+
+
+def test_a_variant_is_compared_with_its_method_as_it_is(make_plan, recorded):
+    variants = {
+        "all": {"title": "All"},
+        "cl": {"title": "CL", "hyperparameters": {"lambda_fp": 0.0, "lambda_diversity": 0.0}},
+        "f6": {"title": "F6", "fidelity": {"F6": "paper"}},
+    }
+    plan = make_plan([0, 1], methods=["twf"], variants=variants, buffers=[500])
+    levels = {"": 70.0, ".cl": 68.0, ".f6": 71.0}
+    runs = recorded(
+        plan,
+        {
+            f"split-cifar10.twf.500{variant}.s{seed}": level
+            for variant, level in levels.items()
+            for seed in (0, 1)
+        },
+    )
+    found = rows_of(runs)
+    assert {name: row["gain_mean"] for name, row in found.items()} == {
+        ("cl", "all", 500): -2.0,
+        ("f6", "all", 500): 1.0,
+    }
+    # both are in Table 4; a switch stands beside the method's own number
+    assert found["cl", "all", 500]["published_gain"] == pytest.approx(75.79 - 83.65)
+    assert found["f6", "all", 500]["published_gain"] is None
+
+
+def test_a_study_without_twf_or_without_records_has_none(make_plan, collect, recorded):
+    none = collect(make_plan([0]))
+    (table,) = none.plan.tables.values()
+    assert gains.wide(table, gains.of_table(none, table)) == []
+    assert rows_of(recorded(make_plan([0], methods=["er", "derpp"]))) == {}
+
+
+def test_files_hold_the_same_rows(measured):
+    gains.write(measured)
+    files = {ending: gains_file("small", ending) for ending in COMPARISON_FORMATS}
+    assert pq.read_schema(files["parquet"]).equals(gains.SCHEMA)
+    long = pd.read_parquet(files["parquet"])
+    assert pd.read_csv(files["csv"])["gain_mean"].tolist() == pytest.approx(
+        long["gain_mean"].tolist(), nan_ok=True
+    )
+    text = files["md"].read_text()
+    assert "| TwF minus | Class-IL, buffer 500 | Class-IL, buffer 5120 |" in text
+    assert "| ER | +6.00 (+3.52 to +8.48)<br>paper +16.41 | —<br>paper +3.28 |" in text
