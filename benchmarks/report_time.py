@@ -27,7 +27,7 @@ from benchmarks import command
 from twf import files
 from twf.results import figures, record, search, tables
 from twf.results.documents import report, statement
-from twf.results.paper import claim_evaluation, comparison
+from twf.results.paper import claim_evaluation, comparison, gains
 from twf.results.runs import Runs
 from twf.study import Plan, Run, expand, reading
 from twf.study.params import Params
@@ -117,6 +117,7 @@ def stages(params: Params, plan: Plan) -> dict[str, Callable[[], object]]:
         runs = Runs.collected(plan)
         comparison.write(params, runs)
         claim_evaluation.write(runs)
+        gains.write(runs)
 
     return {  # in the order in which each finds what it needs
         "collect": lambda: record.collect(paths, files.runs_file(plan.study)),

@@ -21,6 +21,16 @@ Texts = dict[str, str]  # a row as text, by the heading of each column
 PROTOCOL_TITLES: dict[Protocol, str] = {"class-il": "Class-IL", "task-il": "Task-IL"}
 
 
+def place(protocol: Protocol, buffer: int | None) -> str:
+    """A protocol and a buffer as a heading."""
+    return f"{PROTOCOL_TITLES[protocol]}{buffer_words(buffer)}"
+
+
+def buffer_words(buffer: Any) -> str:
+    """What follows a title that has a buffer."""
+    return "" if pd.isna(buffer) else f", buffer {buffer}"
+
+
 class Markdown(str):
     """Text that is Markdown already: it is not escaped in a table."""
 

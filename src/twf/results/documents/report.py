@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -132,13 +133,9 @@ def write(params: Params, runs: Runs) -> None:
             _download(f"{plan.study}-{name}.csv", text)
             for name, text in {
                 "runs": output.csv(report_runs.frame(runs)),
-                "cells": output.flat_csv(
-                    [row for rows in long.values() for row in rows], tables.SCHEMA
-                ),
+                "cells": output.flat_csv([*chain(*long.values())], tables.SCHEMA),
                 "comparison": output.flat_csv(compared, comparison.SCHEMA),
-                "gains": output.flat_csv(
-                    [row for rows in gained.values() for row in rows], gains.SCHEMA
-                ),
+                "gains": output.flat_csv([*chain(*gained.values())], gains.SCHEMA),
             }.items()
         ],
     )

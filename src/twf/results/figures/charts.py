@@ -14,9 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
+from twf.results import output
 from twf.results.figures import style
 from twf.results.figures.style import ACCURACY
-from twf.results.output import PROTOCOL_TITLES
+from twf.results.output import PROTOCOL_TITLES, buffer_words
 from twf.study.methods import METHODS
 
 
@@ -116,7 +117,7 @@ def losses(frame: pd.DataFrame) -> Figure:
             panel.plot(epochs, means, label=name, **looks[term])
         for first in rows.groupby("task")["epoch"].min().iloc[1:]:
             panel.axvline(first - 0.5, color="#AAAAAA", linewidth=0.5, zorder=1)
-        panel.set(title=textwrap.fill(f"{label}{style.buffer_words(buffer)}", 22))
+        panel.set(title=textwrap.fill(f"{label}{buffer_words(buffer)}", 22))
         panel.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         panel.grid(axis="y")
         _scale_losses(panel, frame["mean"].min(), frame["mean"].max())
@@ -206,7 +207,7 @@ def fidelity(frame: pd.DataFrame) -> Figure:
         names = [title or _base(frame, method) for method, title in lines]
         panel.set(yticks=range(len(lines)), yticklabels=names, ylim=(len(lines) - 0.5, -0.6))
         panel.tick_params(axis="y", length=0)
-        panel.set(title=style.place(*place), xlabel="change, percentage points")
+        panel.set(title=output.place(*place), xlabel="change, percentage points")
         panel.margins(x=0.12)
         panel.grid(axis="x")
     for (_, title), text in zip(lines, next(iter(axes.values())).get_yticklabels(), strict=True):
@@ -253,7 +254,7 @@ def initialization(frame: pd.DataFrame) -> Figure:
         panel.grid(axis="y")
         panel.set_ylim(0, 1.03 if quantity == "cka" else 104)
         if quantity == "cka":
-            words = f"{column[0]}{style.buffer_words(column[1])}"
+            words = f"{column[0]}{buffer_words(column[1])}"
             panel.set_title(textwrap.fill(words, max(12, 80 // len(columns))))
         panel.set(xlabel="tasks trained", ylabel=names[quantity])
         panel.label_outer()

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from twf.results.output import PROTOCOL_TITLES
+from twf.results import output
 from twf.study.methods import METHODS
 
 # Okabe and Ito's palette, which the colour-blind can tell apart, without its yellow, which is too
@@ -98,7 +98,7 @@ def panels_by_place(
     protocols, buffers = (list(dict.fromkeys(part)) for part in zip(*places, strict=True))
     figure, axes = panels(protocols, buffers, height, **sharing)
     for (protocol, buffer), panel in axes.items():
-        panel.set(title=place(protocol, buffer), xlabel=x, ylabel=y)
+        panel.set(title=output.place(protocol, buffer), xlabel=x, ylabel=y)
         panel.label_outer()
     return figure, [(axes[key], rows) for key, rows in places.items()]
 
@@ -154,13 +154,3 @@ def by_place(frame: pd.DataFrame) -> dict[tuple[Any, Any], pd.DataFrame]:
             found.pop((protocol, None), None)
             found[protocol, buffer] = rows[rows["buffer"].fillna(buffer) == buffer]
     return found
-
-
-def place(protocol: Any, buffer: int | None) -> str:
-    """The title of a panel."""
-    return f"{PROTOCOL_TITLES[protocol]}{buffer_words(buffer)}"
-
-
-def buffer_words(buffer: Any) -> str:
-    """What follows a title that has a buffer."""
-    return "" if pd.isna(buffer) else f", buffer {buffer}"

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 
 from twf.files import gains_file
 from twf.results import output, statistics, tables
-from twf.results.output import PROTOCOL_TITLES, Row, Texts, number
+from twf.results.output import Row, Texts, number
 from twf.results.published import printed_for
 from twf.results.runs import Runs
 from twf.study import Cell, Table
@@ -105,8 +106,7 @@ def wide(table: Table, long: Sequence[Row], markup: type[str] = output.Markdown)
         for row in long
     }
     columns = {
-        (protocol, buffer): PROTOCOL_TITLES[protocol]
-        + ("" if buffer is None else f", buffer {buffer}")
+        (protocol, buffer): output.place(protocol, buffer)
         for protocol in table.protocols
         for buffer in table.buffers or [None]
         if any(name[2:] == (protocol, buffer) for name in found)
@@ -143,7 +143,7 @@ def write(runs: Runs) -> None:
     plan = runs.plan
     long = {name: of_table(runs, table) for name, table in plan.tables.items()}
     file = partial(gains_file, plan.study)
-    output.write_long([row for rows in long.values() for row in rows], SCHEMA, file)
+    output.write_long([*chain(*long.values())], SCHEMA, file)
     sections = [(table.title, wide(table, long[name])) for name, table in plan.tables.items()]
     values = {"study": plan.study, "note": plan.note, "sections": sections}
     output.write_text("gains.md.j2", values, file("md"))
