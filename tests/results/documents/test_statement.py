@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from safetensors.numpy import save_file
 
 from twf.data import registry
@@ -193,6 +194,30 @@ def test_what_no_file_says_is_not_recorded(plan, recorded):
     checkpoint_file("cifar100").parent.mkdir()
     checkpoint_file("cifar100").write_bytes(b"torn")
     assert "checkpoints/cifar100.safetensors cannot be read" in made(runs)[1]
+
+
+def test_weights_speak_for_the_network_that_is_to_be_made_from_them(plan, recorded):
+    """As where git has both records and weights, and nothing has been made yet."""
+    write_checkpoint()
+    values = yaml.safe_load(PARAMS.read_text())
+    values["sources"]["cifar100"]["weights"] = "shared.safetensors"
+    PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
+    checkpoint_file("cifar100").rename("shared.safetensors")
+    made_by = {"provenance": provenance(checkpoint_sha256="any")}
+    text, card = made(recorded(plan, dict.fromkeys(plan.runs, made_by)))
+    for line in (
+        "no checkpoints/cifar100.safetensors: twf pretrain train cifar100",
+        "**SHA-256 of the file**: not recorded",
+        "not compared with the file",
+        "**Weights**: shared.safetensors",
+        "**Parameters**: 400",
+        "**Epochs**: 200",
+        "**Accuracy**: 77.25 % (by chance 1.00 %)",
+    ):
+        assert line in card, line
+    assert "| [cifar100](model-cards/cifar100.md) | 77.25 % | not recorded |" in text
+    Path("shared.safetensors").write_bytes(b"torn")
+    assert "**Accuracy**: not measured" in made(recorded(plan))[1]
 
 
 @pytest.mark.parametrize(

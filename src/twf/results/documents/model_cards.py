@@ -1,8 +1,9 @@
 """The model cards of the networks that a study's runs start from.
 
 The headings are those of Mitchell et al., Model Cards for Model Reporting (FAT* 2019), as far as
-they say something of such a network. All of it is from the checkpoint's own metadata, params.yaml,
-the origin of the data and the study's records; what none of them says is shown as not recorded.
+they say something of such a network. All of it is from the metadata of the checkpoint, or of the
+weights that it is made from, params.yaml, the origin of the data and the study's records; what none
+of them says is shown as not recorded.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class Network:
     """What the file of a pretrained network says of itself; None where it cannot be read."""
 
     source: str
-    problem: str | None = None  # why it cannot be read, and the command that makes it
+    problem: str | None = None  # why there is no checkpoint, and the command that makes it
     sha256: str | None = None
     parameters: int | None = None  # numbers that training changed
     classes: int | None = None
@@ -46,20 +47,31 @@ class Network:
         return "not measured" if value is None else f"{value:.2f} %"
 
 
-def read(source: str) -> Network:
-    """The network of a source; no tensor is read, and PyTorch is not needed."""
-    path, remedy = checkpoint_file(source), f"twf pretrain train {source}"
-    if not path.exists():
-        return Network(source, f"no {path}: {remedy}")
+def read(name: str, source: Source) -> Network:
+    """The network of a source; no tensor is read, and PyTorch is not needed.
+
+    Where it has not been made, but the weights that it is made from are there, what they say.
+    """
+    path, remedy = checkpoint_file(name), f"twf pretrain train {name}"
+    if path.exists():
+        return _read(name, path, remedy)
+    missing = Network(name, f"no {path}: {remedy}")
+    if source.weights is None or not Path(source.weights).exists():
+        return missing
+    given = _read(name, Path(source.weights), remedy)
+    return missing if given.problem else replace(given, problem=missing.problem, sha256=None)
+
+
+def _read(name: str, path: Path, remedy: str) -> Network:
     try:
         with safe_open(path, framework="numpy") as file:
-            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+            shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118
             about = json.loads((file.metadata() or {})["about"])
         classes = shapes["classifier.weight"][0]
     except (SafetensorError, OSError, KeyError, ValueError) as error:
-        return Network(source, f"{path} cannot be read ({error}): {remedy}")
-    trained = [shape for name, shape in shapes.items() if not name.endswith(_BUFFERS)]
-    return Network(source, None, sha256(path), sum(map(math.prod, trained)), classes, about)
+        return Network(name, f"{path} cannot be read ({error}): {remedy}")
+    trained = [shape for key, shape in shapes.items() if not key.endswith(_BUFFERS)]
+    return Network(name, None, sha256(path), sum(map(math.prod, trained)), classes, about)
 
 
 def write(params: Params, runs: Runs, networks: Iterable[Network]) -> None:

@@ -35,7 +35,7 @@ def write(params: Params, runs: Runs) -> None:
     plan, study = runs.plan, params.named_study(runs.plan.study)
     compared = comparison.compare(params, runs)
     claims = claim_evaluation.evaluate_all(runs)
-    networks = [model_cards.read(source) for source in plan.sources]
+    networks = [model_cards.read(name, params.sources[name]) for name in plan.sources]
     trials, best, _ = files.search_files(plan.study)
     cards = Path(files.MODEL_CARDS).name
     values = {
@@ -74,7 +74,9 @@ def write(params: Params, runs: Runs) -> None:
         "network_table": [  # those that runs start from, as their files say
             {
                 "Source": Markdown(f"[{network.source}]({cards}/{network.source}.md)"),
-                "Accuracy on its test images": network.problem or network.accuracy,
+                "Accuracy on its test images": network.accuracy
+                if network.about
+                else network.problem or network.accuracy,
                 "SHA-256 of the file": network.sha256 or NOT_RECORDED,
             }
             for network in networks
