@@ -12,7 +12,7 @@ from project import PROJECT
 from twf.files import table_file
 from twf.results import output, tables
 from twf.results.figures.kinds import KINDS
-from twf.results.paper import gains
+from twf.results.paper import comparison, gains, order
 from twf.results.runs import Runs
 from twf.study import expand, reading
 from twf.study.choices import CHOICES
@@ -77,6 +77,12 @@ def test_the_measured_tables_are_those_of_the_records_in_git(recorded, page, nam
 def test_the_measured_gains_are_those_of_the_records_in_git(recorded, benchmark):
     table = recorded.plan.tables[f"main.{benchmark}"]
     made = output.markdown_table(gains.wide(table, gains.of_table(recorded, table)))
+    assert made in (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
+
+
+def test_the_measured_order_of_methods_is_that_of_the_records_in_git(recorded):
+    compared = comparison.compare(reading.load(PROJECT / "params.yaml"), recorded)
+    made = output.markdown_table([order.entry(row) for row in order.compare(compared)])
     assert made in (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
 
 

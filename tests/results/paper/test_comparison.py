@@ -163,6 +163,20 @@ def test_at_reduced_scale_the_order_of_methods_counts(make_plan, recorded, colle
     assert "Kendall" in comparison_file("small", "md").read_text()
 
 
+def test_the_order_among_methods_with_a_buffer_stands_apart(make_plan, recorded):
+    """Those without are below them at any scale: 6 of the 10 pairs, which say little."""
+    reversed_order = {"finetune": 20.0, "lwf": 21.0, "er": 80.0, "derpp": 70.0, "twf": 60.0}
+    plan = make_plan([0], methods=list(reversed_order), buffers=[500])
+    levels = {run: reversed_order[plan.runs[run].method] for run in plan.runs}
+    compared = comparison.compare(PARAMS, recorded(plan, levels))
+    row = row_of_cell(order.compare(compared), protocol="class-il")
+    assert (row["n_methods"], row["tau"], row["low"]) == (5, pytest.approx(0.4), None)
+    assert (row["buffer_n_methods"], row["buffer_tau"]) == (3, -1.0)
+    texts = order.entry(row)
+    assert texts["Kendall's tau"] == "+0.40, 5 methods"
+    assert texts["Of methods with a buffer"] == "-1.00, 3 methods"
+
+
 def test_hours_are_those_on_gpus(make_plan, row_of, recorded):
     plan = make_plan([0, 1, 2], methods=["er"])
     run = "split-cifar10.er.500.s{}".format

@@ -2,7 +2,9 @@
 
 For each column of the paper's Tables 1-3, Kendall's tau over the methods that have a number in
 both: the share of their pairs in the same order minus that in the opposite one. Joint is left out:
-it is not a method of continual learning, and first everywhere.
+it is not a method of continual learning, and first everywhere. Most pairs of one method with a
+buffer and one without are in the paper's order at any scale, so those with a buffer have a tau of
+their own.
 
 Our means differ from the true ones by chance, which a bootstrap over few seeds shows too little of
 (`statistics`). So the interval is of the tau of the true means, drawn for each method from
@@ -26,7 +28,8 @@ def compare(compared: Iterable[Row]) -> list[Row]:
     """A row for each column of which `LEAST` methods have run, from those of `comparison.compare`.
 
     With `tau`, the ends `low` and `high` of its 95 % interval (None where a method has a single
-    seed), and `n_methods`. A method without a buffer counts in each column of its benchmark.
+    seed), and `n_methods`; a method without a buffer counts in each column of its benchmark. The
+    same of methods with a buffer alone, as `buffer_tau` and so on, None where they are too few.
     """
     rows = [
         row
@@ -43,17 +46,24 @@ def compare(compared: Iterable[Row]) -> list[Row]:
             if [row[name] for name in places[:-1]] == where and row["buffer"] in (None, buffer)
         ]
         if buffer is not None and len(of_column) >= LEAST:
-            row = dict(zip(places, column, strict=True)) | {"n_methods": len(of_column)}
-            found.append(row | _correlation(of_column))
+            with_buffer = [row for row in of_column if row["buffer"] is not None]
+            found.append(
+                dict(zip(places, column, strict=True))
+                | _correlation(of_column)
+                | {f"buffer_{name}": value for name, value in _correlation(with_buffer).items()}
+            )
     return found
 
 
 def _correlation(rows: list[Row]) -> Row:
+    found: Row = {"n_methods": len(rows), "tau": None, "low": None, "high": None}
+    if len(rows) < LEAST:
+        return found
     published, means, deviations, counts = np.array(
         [[row["published_faa"], row["faa_mean"], row["faa_std"] or 0.0, row["n"]] for row in rows],
         np.float64,
     ).T
-    found: Row = {"tau": float(kendall(means, published)), "low": None, "high": None}
+    found["tau"] = float(kendall(means, published))
     if counts.min() > 1:
         chance = np.random.default_rng(0).standard_t(counts - 1, (RESAMPLES, len(rows)))
         taus = kendall(means + chance * deviations / np.sqrt(counts), published)
@@ -71,11 +81,13 @@ def kendall(values: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray
 
 def entry(row: Row) -> Texts:
     """A row as text, by the heading of each column."""
-    return {
+    texts = {
         "Benchmark": f"{row['benchmark']} from {row['source']}",
         "Protocol": PROTOCOL_TITLES[row["protocol"]],
         "Buffer": str(row["buffer"]),
-        "Methods": str(row["n_methods"]),
-        "Kendall's tau": number(row["tau"], "+"),
-        "95 % interval": interval(row["low"], row["high"], "+"),
     }
+    for heading, prefix in (("Kendall's tau", ""), ("Of methods with a buffer", "buffer_")):
+        tau, low, high, count = (row[prefix + name] for name in ("tau", "low", "high", "n_methods"))
+        ends = "" if low is None else f" ({interval(low, high, '+')})"
+        texts[heading] = f"{number(tau, '+')}{ends}, {count} methods"
+    return texts
