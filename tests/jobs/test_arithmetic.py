@@ -13,11 +13,13 @@ from twf.jobs.run import execute
 CPU = torch.device("cpu")
 
 
-def test_compiled_steps_in_bfloat16_are_refused_without_amx(tiny_inputs, tiny_run, monkeypatch):
-    monkeypatch.setattr(cpu, "has_amx", lambda: False)
+def test_compiled_steps_in_bfloat16_are_refused_where_they_were_wrong(
+    tiny_inputs, tiny_run, monkeypatch
+):
+    monkeypatch.setattr(cpu, "multiplies_bfloat16", lambda: False)
     with pytest.raises(UserError, match="plain"):
         execute(tiny_inputs, tiny_run("twf", precision="bf16"), CPU, execution="compiled")
     assert set_arithmetic("bf16", "plain", CPU) == "bf16"
     assert set_arithmetic("fp32", "compiled", CPU) == "fp32"
-    monkeypatch.setattr(cpu, "has_amx", lambda: True)
+    monkeypatch.setattr(cpu, "multiplies_bfloat16", lambda: True)
     assert set_arithmetic("bf16", "compiled", CPU) == "bf16"

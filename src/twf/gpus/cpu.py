@@ -29,12 +29,7 @@ def multiplies_bfloat16() -> bool:
     (docs/speed.md).
     """
     words = set(CPUINFO.read_text().split())
-    return has_amx() or {"avx512_bf16", "AuthenticAMD"} <= words
-
-
-def has_amx() -> bool:
-    """Whether AMX multiplies matrices of bfloat16."""
-    return "amx_bf16" in CPUINFO.read_text().split()
+    return "amx_bf16" in words or {"avx512_bf16", "AuthenticAMD"} <= words
 
 
 def keep_freed_memory() -> None:
