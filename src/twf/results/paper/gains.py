@@ -100,7 +100,9 @@ def wide(table: Table, long: Sequence[Row], markup: type[str] = output.Markdown)
     """
     if not any(row["n"] for row in long):
         return []
-    heading, prefix = ("Change by", "") if table.variants else ("TwF minus", "over_")
+    heading, prefix = (
+        ("Change by", "") if table.variants else (f"{METHODS[REFERENCE].title} minus", "over_")
+    )
     found = {
         (row[f"{prefix}method"], row[f"{prefix}variant"], row["protocol"], row["buffer"]): row
         for row in long
