@@ -288,6 +288,7 @@ class Study(Strict):
     note: str | None = None  # what a reader must know of its numbers, shown beside them
     seeds: Annotated[list[Seed], Field(min_length=1)]
     precision: Precision = "tf32"
+    fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)  # in place of the params' own
     scale: dict[Name, Scale] = Field(default_factory=dict)  # by benchmark
     # the file of a search, in place of the benchmarks' values
     best_hyperparameters: str | None = None
@@ -346,6 +347,10 @@ class Params(Strict):
     def named_source(self, name: str) -> Source:
         """The source called `name`, or an error that says which there are."""
         return lookup("source", self.sources, name, "params.yaml")
+
+    def switches(self, study: str) -> dict[str, Fidelity]:
+        """Which of paper and published code each switch follows, as a study has it."""
+        return self.fidelity | self.named_study(study).fidelity
 
     def benchmark(self, name: str, study: str) -> Benchmark:
         """A benchmark as a study has it."""

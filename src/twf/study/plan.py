@@ -312,7 +312,7 @@ def expand(params: Params, study_name: str) -> Plan:
                     reduced=name in study.scale,
                     cells=cells,
                     variants={key: variant.title for key, variant in experiment.variants.items()},
-                    forgetting=params.fidelity["F8"],
+                    forgetting=params.switches(study_name)["F8"],
                 )
                 tables[table.name] = table
     runs = {i: _with_probes(params, r) if i in probed else r for i, r in runs.items()}
@@ -392,7 +392,7 @@ def _run(
     benchmark = params.benchmark(benchmark_name, study)
     source = experiment.source or benchmark.source
     variant = _variant(experiment, variant_name)
-    fidelity = params.fidelity | variant.fidelity
+    fidelity = params.switches(study) | variant.fidelity
     hyperparameters = benchmark.hyperparameters(method, buffer, protocol, fidelity)
     best = searched.of((benchmark_name, method, buffer, protocol), hyperparameters)
     parts = [benchmark_name, method]

@@ -126,7 +126,7 @@ def write(params: Params, runs: Runs) -> None:
         | {"Seconds": "number", "Device": ""},
         runs=[report_runs.entry(o, losses.get(run, [])) for run, o in runs.outcomes.items()],
         choices=summary.choices(params, plan),
-        forgetting=tables.FORGETTING[params.fidelity["F8"]],
+        forgetting=tables.FORGETTING[params.switches(plan.study)["F8"]],
         provenance=summary.provenance(runs),
         descriptions=descriptions or [],
         downloads=[

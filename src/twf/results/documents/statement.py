@@ -138,7 +138,7 @@ def switches(params: Params, plan: Plan) -> list[Texts]:
     runs, experiments = plan.runs.values(), params.named_study(plan.study).experiments
     found = []
     for switch, deviation in SWITCHES.items():
-        value = params.fidelity[switch]
+        value = params.switches(plan.study)[switch]
         means, other = deviation.published, deviation.paper
         if value == "paper":
             means, other = other, means
@@ -194,7 +194,7 @@ def hyperparameters(params: Params, runs: Runs) -> list[Texts]:
             values = plan.runs[next(iter(cell.runs.values()))].hyperparameters
             of_method = cell.method, cell.buffer, cell.protocol
             benchmark = params.benchmarks[table.benchmark]
-            as_set = benchmark.hyperparameters(*of_method, params.fidelity)
+            as_set = benchmark.hyperparameters(*of_method, params.switches(plan.study))
             source = f"variant {table.experiment}.{cell.variant}"
             if values == best.of((table.benchmark, *of_method), as_set):
                 source = "search"
