@@ -148,20 +148,22 @@ def after(way: Plain, index: Tensor, before: Snapshot) -> tuple[dict[str, Tensor
     return terms, changes
 
 
-def difference(one: Any, other: Any) -> float:
-    """How far changes are apart: the worst tensor, relative to it, and a bit to all changes.
-
-    That of the terms is not more than `TOLERANCE`.
-    """
-    assert one[0].keys() == other[0].keys()
-    for name, value in one[0].items():
-        torch.testing.assert_close(other[0][name], value, rtol=TOLERANCE, atol=1e-6)
-    scale = torch.stack([change.norm() for change in one[1]]).norm()
+def distance(one: list[Tensor], other: list[Tensor]) -> float:
+    """How far changes are apart: the worst tensor, relative to it, and a bit to all changes."""
+    scale = torch.stack([change.norm() for change in one]).norm()
     assert scale > 0
     return max(
         float((found - expected).norm() / (expected.norm() + 1e-3 * scale))
-        for expected, found in zip(one[1], other[1], strict=True)
+        for expected, found in zip(one, other, strict=True)
     )
+
+
+def difference(one: Any, other: Any) -> float:
+    """How far the changes of two steps are apart, whose terms differ by at most `TOLERANCE`."""
+    assert one[0].keys() == other[0].keys()
+    for name, value in one[0].items():
+        torch.testing.assert_close(other[0][name], value, rtol=TOLERANCE, atol=1e-6)
+    return distance(one[1], other[1])
 
 
 def differences(
@@ -282,6 +284,24 @@ def test_a_compiled_gate_in_bfloat16_does_as_a_plain_one(replayed, compiler):
     compiled = torch.compile(gate, fullgraph=True, dynamic=not replayed)
     # of a bias before batch normalisation, the gradient is rounding alone: 0.01
     assert results(compiled) == pytest.approx(results(gate), rel=0.02, abs=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not cpu.multiplies_bfloat16(), reason="such steps are refused on this CPU")
+def test_a_compiled_step_in_bfloat16_is_as_near_to_float32_as_a_plain_one(make_method, compiler):
+    method, tasks = make_method("twf", precision="bf16")
+    plain, compiled = Plain(method), Compiled(method)
+    rate = method.learning_rate(0.0)
+    for batches in phases(method, tasks, plain, compiled, states=8):
+        for number, index in enumerate(batches):
+            if not (method.task == 0 and number == 0):
+                before = Snapshot(method)
+                (_, one), (_, other) = after(plain, index, before), after(compiled, index, before)
+                method.learner.precision = "fp32"
+                _, exact = after(plain, index, before)
+                method.learner.precision = "bf16"
+                assert 0 < distance(exact, other) < 2 * distance(exact, one)
+            plain.step(index, rate)
 
 
 class Recording:

@@ -385,6 +385,22 @@ def test_f9_is_the_rate_of_one_cell(values):
     assert [n for n in main if before[n].digest != after[n].digest] == ["split-cifar10.twf.500.s0"]
 
 
+def test_a_study_sets_switches_and_a_variant_sets_them_after_it(tiny_values):
+    study = tiny_values["studies"]["tiny"]
+    study["experiments"]["main"]["methods"] = ["twf"]
+    study["fidelity"] = {"F6": "paper", "F7": "paper", "F8": "paper"}
+    study["experiments"]["main"]["variants"] = {
+        "as-set": {"title": ""},
+        "f7": {"title": "", "fidelity": {"F7": "published"}},
+    }
+    planned = plan(tiny_values)
+    asked = {
+        ("f7" in name, run.fidelity["F6"], run.fidelity["F7"]) for name, run in planned.runs.items()
+    }
+    assert asked == {(False, "paper", "paper"), (True, "paper", "published")}
+    assert {table.forgetting for table in planned.tables.values()} == {"paper"}
+
+
 def test_a_study_scales_a_benchmark_down_and_leaves_it_its_name(values):
     values["sources"]["small"] = copy.deepcopy(values["sources"]["origin"])
     values["sources"]["small"]["network"]["width"] = 2

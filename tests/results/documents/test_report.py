@@ -15,7 +15,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from hostile import Elements
-from project import PROJECT
 
 from twf.errors import UserError
 from twf.files import PARAMS, figure_file, report_file, statement_file, table_file
@@ -35,7 +34,7 @@ HOSTILE = (
 
 def make_report(runs: Runs, **switches: str) -> str:
     """Make the report of what is there, with some switches of fidelity changed; the page."""
-    params = reading.load(PROJECT / PARAMS)
+    params = reading.load(PARAMS)
     changed = params.model_copy(update={"fidelity": params.fidelity | switches})
     report.write(changed, runs)
     return report_file("small").read_text()

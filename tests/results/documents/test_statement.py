@@ -97,6 +97,16 @@ def test_each_switch_says_what_the_study_does(plan, collect):
     )
 
 
+def test_a_study_s_own_switches_are_said_as_set(make_plan, collect):
+    make_plan([0], methods=["twf"], buffers=[500], protocols=["class-il"])
+    own = "  small:\n    fidelity: {F7: paper, F9: published}"
+    PARAMS.write_text(PARAMS.read_text().replace("  small:", own))
+    text, _ = made(collect(expand(reading.load(PARAMS), "small")))
+    seventh = SWITCHES["F7"]
+    assert f"| paper | {seventh.paper} | {seventh.published} | 1 paper | — |" in text
+    assert "lambda\\_fp=0.0005 lambda\\_fp\\_replay=0.1 | params.yaml |" in text
+
+
 def test_what_no_switch_changes_is_said_of_what_the_study_does(plan, collect, make_plan):
     said = {choice.subject: f"| {choice.subject} | {choice.paper} |" for choice in CHOICES}
     text, _ = made(collect(plan))
