@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from project import PROJECT
 
 from twf.files import table_file
-from twf.results import output, tables
+from twf.results import output, statistics, tables
 from twf.results.figures.kinds import KINDS
-from twf.results.paper import comparison, gains, order
+from twf.results.paper import claim_evaluation, comparison, gains, order
+from twf.results.paper.claims import CLAIMS
+from twf.results.paper.differences import ProbeKey
+from twf.results.published import CellKey, planned
 from twf.results.runs import Runs
 from twf.study import expand, reading
 from twf.study.choices import CHOICES
 from twf.study.methods import METHODS
+from twf.study.params import PROTOCOLS
 from twf.study.switches import SWITCHES
 
 METHOD_PAGES = PROJECT / "docs" / "methods"
@@ -93,6 +101,53 @@ def test_the_measured_effects_of_switches_are_those_of_the_records_in_git(record
         title, change = entry.values()
         switch = re.search(r"F\d+", title)[0]
         assert re.search(rf"^\| {switch} \| .* \| {re.escape(change)} \|", page, flags=re.M), title
+
+
+@pytest.fixture
+def intervals(recorded) -> set[tuple[int, float, float]]:
+    """Those of all differences between two cells, or of what was probed of them, and of claims.
+
+    Claims also on one benchmark alone. Each interval with the decimals it is rounded to.
+    """
+    values: dict[Any, Mapping[int, float]] = dict(claim_evaluation.measured(recorded))
+    of_cells = {key: of_key for key, of_key in values.items() if isinstance(key, CellKey)}
+    claimed = [values] + [
+        {key: of_key for key, of_key in of_cells.items() if key.benchmark == benchmark}
+        for benchmark in {key.benchmark for key in of_cells}
+    ]
+    evaluated = [claim_evaluation.evaluate(claim, each, {}) for claim in CLAIMS for each in claimed]
+    for key, runs in planned(recorded.plan).items():
+        for protocol in PROTOCOLS:  # records have both, also where no table does
+            values.setdefault(key._replace(protocol=protocol), recorded.faa(runs, protocol))
+    groups: dict[Any, list[Mapping[int, float]]] = defaultdict(list)
+    for key, of_key in values.items():
+        alike = key[1:] if isinstance(key, ProbeKey) else (key.benchmark, key.protocol)
+        groups[alike].append(of_key)
+    found = [(row.get("low"), row.get("high")) for row in evaluated]
+    for group in groups.values():
+        for one, other in permutations(group, 2):
+            paired = [one[seed] - other[seed] for seed in one.keys() & other.keys()]
+            found.append(statistics.student_interval(paired) or (None, None))
+    return {
+        (decimals, round(low, decimals), round(high, decimals))
+        for low, high in found
+        if low is not None
+        for decimals in range(4)
+    }
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/measured.md"])
+def test_each_interval_in_sentences_is_one_of_the_records_in_git(intervals, page):
+    text = re.sub(r"^ *\|.*\n", "", prose(PROJECT / page), flags=re.M)
+    text = " ".join(text.replace("\N{MINUS SIGN}", "-").split())
+    sought = re.findall(r"\((?:[^()]*; )?([-+]?[\d.]+) to ([-+]?[\d.]+)[;)]", text)
+    assert sought
+    wrong = [
+        f"{low} to {high}"
+        for low, high in sought
+        if (len(low.partition(".")[2]), float(low), float(high)) not in intervals
+    ]
+    assert not wrong
 
 
 def test_the_measured_figure_is_that_of_the_records_in_git(recorded):
