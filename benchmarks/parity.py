@@ -3,7 +3,7 @@
     python -m benchmarks.parity CHECKOUT --source cifar100-w16 --method joint --seeds 20
 
 trains on some images of CIFAR-10 in float32 on the CPU, appends the final accuracies of each run to
-`benchmarks/results/parity.jsonl`, leaves out those that are there, and prints a Markdown table of
+`benchmarks/results/parity.jsonl`, leaves out those that are there, and prints Markdown tables of
 the differences. Needs `data/cifar10.safetensors` and the source's checkpoint.
 """
 
@@ -14,10 +14,12 @@ import importlib
 import io
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from functools import partial, partialmethod
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +36,7 @@ from benchmarks.shapes import planned
 from twf import files
 from twf.data import store
 from twf.data.store import Dataset
-from twf.errors import UserError
+from twf.errors import UserError, lookup
 from twf.forecast.timing import Nobody
 from twf.jobs import checkpoints
 from twf.learning import loop
@@ -43,6 +45,7 @@ from twf.study import Run, reading
 from twf.study.params import PROTOCOLS, Params
 
 BENCHMARK = "split-cifar10"
+CODES = ("published", "ours")
 RESULTS = Path("benchmarks/results/parity.jsonl")
 CPU = torch.device("cpu")
 Row = dict[str, Any]
@@ -159,38 +162,68 @@ def subset(data: Dataset, train: int, test: int) -> Dataset:
     )
 
 
-def run_of(params: Params, method: str, source: str, epochs: int, buffer: int) -> Run:
-    """The paper's run on Split CIFAR-10, with less of everything."""
-    changes = {"epochs": epochs, "precision": "fp32", "source": source}
-    changes["network"] = params.sources[source].network
+def run_of(params: Params, name: str, source: str, epochs: int, buffer: int) -> Run:
+    """The paper's run on Split CIFAR-10, with less of everything.
+
+    `name` is a method, or a row of the ablation, like `twf.cl`.
+    """
+    method, _, row = name.partition(".")
     run = planned(params, BENCHMARK, method)
+    changes: Row = {"epochs": epochs, "precision": "fp32", "source": source}
+    changes["network"] = params.sources[source].network
+    if row:
+        rows = params.studies["paper"].experiments["ablation"].variants
+        changed = lookup("row", rows, row, "the ablation").hyperparameters
+        changes["hyperparameters"] = run.hyperparameters.changed(changed)
     return run.model_copy(update=changes | ({} if run.buffer is None else {"buffer": buffer}))
 
 
-def table(rows: list[Row]) -> str:
-    """Means over seeds, and Welch's 95 % interval of the difference, as Markdown."""
-    texts = []
-    for method in METHODS:
+def tables(rows: list[Row]) -> str:
+    """Ours minus the published code's, and each row of the ablation minus its method, by code."""
+    runs: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for row in rows:
         for protocol in PROTOCOLS:
-            values = {
-                code: [
-                    _mean(r[protocol]) for r in rows if (r["method"], r["code"]) == (method, code)
-                ]
-                for code in ("published", "ours")
-            }
-            if min(map(len, values.values())) < 2:
-                continue
-            both = stats.ttest_ind(values["ours"], values["published"], equal_var=False)
-            interval = both.confidence_interval()
-            means = {code: _mean(found) for code, found in values.items()}
-            row = {"Method": method, "Protocol": protocol}
-            for code, found in values.items():
-                spread = stats.tstd(found)
-                row[code.capitalize()] = f"{means[code]:.2f} ± {spread:.2f} (n={len(found)})"
-            row["Difference"] = f"{means['ours'] - means['published']:+.2f}"
-            row["95 %"] = f"{interval.low:+.2f} to {interval.high:+.2f}"
-            texts.append(row)
-    return markdown_table(texts)
+            runs[row["method"], row["code"], protocol].append(_mean(row[protocol]))
+    names = dict.fromkeys([*METHODS, *(row["method"] for row in rows)])
+    compared = [
+        (
+            {"Method": name, "Protocol": protocol},
+            {"Published": runs[name, "published", protocol], "Ours": runs[name, "ours", protocol]},
+        )
+        for name, protocol in product(names, PROTOCOLS)
+    ]
+    parts = [
+        (
+            {"Row": name, "Code": code, "Protocol": protocol},
+            {
+                "Method": runs[name.partition(".")[0], code, protocol],
+                "Row's": runs[name, code, protocol],
+            },
+        )
+        for name, code, protocol in product(names, CODES, PROTOCOLS)
+        if "." in name
+    ]
+    found = [
+        [
+            place | _difference(values)
+            for place, values in each
+            if min(map(len, values.values())) > 1
+        ]
+        for each in (compared, parts)
+    ]
+    return "\n".join(map(markdown_table, filter(None, found)))
+
+
+def _difference(values: dict[str, list[float]]) -> dict[str, str]:
+    """Two means over seeds, the second minus the first, and Welch's 95 % interval, as text."""
+    first, second = values.values()
+    texts = {
+        name: f"{_mean(found):.2f} ± {stats.tstd(found):.2f} (n={len(found)})"
+        for name, found in values.items()
+    }
+    interval = stats.ttest_ind(second, first, equal_var=False).confidence_interval()
+    texts["Difference"] = f"{_mean(second) - _mean(first):+.2f}"
+    return texts | {"95 %": f"{interval.low:+.2f} to {interval.high:+.2f}"}
 
 
 def _mean(values: list[float]) -> float:
@@ -200,7 +233,10 @@ def _mean(values: list[float]) -> float:
 def main(
     checkout: Annotated[Path, typer.Argument(help="A checkout of the published code.")],
     source: Annotated[str, typer.Option(help="A source of params.yaml.")],
-    method: Annotated[list[str] | None, typer.Option(help="All that it ships where none.")] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="Or a row of the ablation: twf.cl. All methods it ships where none."),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Of each code and method.")] = 3,
     epochs: Annotated[int, typer.Option(min=1, help="Per task.")] = 4,
     buffer: Annotated[int, typer.Option(min=1)] = 200,
@@ -243,7 +279,7 @@ def main(
             with RESULTS.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             rows.append(row)
-    print(table(rows))
+    print(tables(rows))
     if failed:
         raise UserError(f"{len(failed)} runs failed: the same command tries them again")
 

@@ -40,10 +40,31 @@ def test_the_table_gives_the_difference_of_means_with_welchs_interval():
         return {"code": code, "method": "er", "class-il": [value, value + 2], "task-il": [value]}
 
     rows = [row("ours", v) for v in (60.0, 62.0)] + [row("published", v) for v in (59.0, 61.0)]
-    class_il, task_il = parity.table(rows).splitlines()[2:]
+    class_il, task_il = parity.tables(rows).splitlines()[2:]
     assert "62.00 ± 1.41 (n=2)" in class_il and "+1.00" in class_il
     assert "-5.08 to +7.08" in class_il  # Student's with two degrees of freedom, 4.30 * 1.41
     assert "61.00 ± 1.41" in task_il
+
+
+def test_a_row_of_the_ablation_is_its_method_with_other_weights_and_held_beside_it():
+    whole, cl = (
+        parity.run_of(PARAMS, name, "cifar100-w16", epochs=4, buffer=200)
+        for name in ("twf", "twf.cl")
+    )
+    without = {"lambda_fp": 0.0, "lambda_fp_replay": 0.0, "lambda_diversity": 0.0}
+    assert cl == whole.model_copy(
+        update={"hyperparameters": whole.hyperparameters.changed(without)}
+    )
+    with pytest.raises(UserError, match="fp-aux"):
+        parity.run_of(PARAMS, "twf.none", "cifar100-w16", epochs=4, buffer=200)
+    rows = [
+        {"code": code, "method": method, "class-il": [value], "task-il": [value]}
+        for code, below in (("published", 1.0), ("ours", 3.0))
+        for method, level in (("twf", 70.0), ("twf.cl", 70.0 - below))
+        for value in (level, level + 2)
+    ]
+    parts = [line for line in parity.tables(rows).splitlines() if line.startswith("| twf.cl | p")]
+    assert len(parts) == 2 and all("-1.00 | -7.08 to +5.08" in " ".join(p.split()) for p in parts)
 
 
 def test_a_run_that_fails_loses_no_other_and_is_tried_again(monkeypatch, tmp_path, capsys):
