@@ -40,7 +40,7 @@ from twf.errors import UserError, lookup
 from twf.forecast.timing import Nobody
 from twf.jobs import checkpoints
 from twf.learning import loop
-from twf.results.output import markdown_table
+from twf.results.output import PROTOCOL_TITLES, markdown_table
 from twf.study import Run, reading
 from twf.study.params import PROTOCOLS, Params
 
@@ -180,50 +180,39 @@ def run_of(params: Params, name: str, source: str, epochs: int, buffer: int) -> 
 
 def tables(rows: list[Row]) -> str:
     """Ours minus the published code's, and each row of the ablation minus its method, by code."""
-    runs: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    runs: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
-        for protocol in PROTOCOLS:
-            runs[row["method"], row["code"], protocol].append(_mean(row[protocol]))
+        runs[row["method"], row["code"]].append(row)
     names = dict.fromkeys([*METHODS, *(row["method"] for row in rows)])
     compared = [
-        (
-            {"Method": name, "Protocol": protocol},
-            {"Published": runs[name, "published", protocol], "Ours": runs[name, "ours", protocol]},
-        )
-        for name, protocol in product(names, PROTOCOLS)
+        {"Method": name} | _difference(runs[name, "published"], runs[name, "ours"])
+        for name in names
     ]
     parts = [
-        (
-            {"Row": name, "Code": code, "Protocol": protocol},
-            {
-                "Method": runs[name.partition(".")[0], code, protocol],
-                "Row's": runs[name, code, protocol],
-            },
-        )
-        for name, code, protocol in product(names, CODES, PROTOCOLS)
+        {"Row minus method": name, "Code": code}
+        | _difference(runs[name.partition(".")[0], code], runs[name, code])
+        for name, code in product(names, CODES)
         if "." in name
     ]
-    found = [
-        [
-            place | _difference(values)
-            for place, values in each
-            if min(map(len, values.values())) > 1
-        ]
-        for each in (compared, parts)
-    ]
+    found = [[row for row in each if "Runs" in row] for each in (compared, parts)]
     return "\n".join(map(markdown_table, filter(None, found)))
 
 
-def _difference(values: dict[str, list[float]]) -> dict[str, str]:
-    """Two means over seeds, the second minus the first, and Welch's 95 % interval, as text."""
-    first, second = values.values()
-    texts = {
-        name: f"{_mean(found):.2f} ± {stats.tstd(found):.2f} (n={len(found)})"
-        for name, found in values.items()
-    }
-    interval = stats.ttest_ind(second, first, equal_var=False).confidence_interval()
-    texts["Difference"] = f"{_mean(second) - _mean(first):+.2f}"
-    return texts | {"95 %": f"{interval.low:+.2f} to {interval.high:+.2f}"}
+def _difference(first: list[Row], second: list[Row]) -> dict[str, str]:
+    """How many runs there are, and the second's means minus the first's, with Welch's interval.
+
+    Nothing where an interval takes more of them.
+    """
+    counts = [len(first), len(second)]
+    if min(counts) < 2:
+        return {}
+    texts = {"Runs": ", ".join(map(str, dict.fromkeys(counts)))}
+    for protocol in PROTOCOLS:
+        theirs, ours = ([_mean(row[protocol]) for row in rows] for rows in (first, second))
+        low, high = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
+        difference = f"{_mean(ours) - _mean(theirs):+.2f} ({low:+.2f} to {high:+.2f})"
+        texts[PROTOCOL_TITLES[protocol]] = difference
+    return texts
 
 
 def _mean(values: list[float]) -> float:
