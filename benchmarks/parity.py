@@ -195,7 +195,7 @@ def tables(rows: list[Row]) -> str:
         if "." in name
     ]
     found = [[row for row in each if "Runs" in row] for each in (compared, parts)]
-    return "\n".join(map(markdown_table, filter(None, found)))
+    return "\n\n".join(map(markdown_table, filter(None, found)))
 
 
 def _difference(first: list[Row], second: list[Row]) -> dict[str, str]:
