@@ -71,6 +71,12 @@ class Outcome:
         """Whether CUDA drove it."""
         return "cuda" in self.provenance.get("versions", {})
 
+    @property
+    def precision(self) -> str | None:
+        """What products and convolutions were rounded to, if recorded; a CPU has no TF32."""
+        said = self.provenance.get("precision")
+        return "fp32" if said == "tf32" and not self.on_gpu else said
+
     @cached_property
     def provenance(self) -> dict[str, Any]:
         """Parameters, code, inputs and versions; empty where no record can be read."""
@@ -117,6 +123,10 @@ class Runs:
         """How many of some planned runs have each status, in the order of `STATUSES`."""
         found = Counter(self.outcomes[run].status for run in runs)
         return {status: found[status] for status in STATUSES}
+
+    def precisions(self, runs: Iterable[str]) -> list[str]:
+        """The different precisions of some planned runs, in order."""
+        return sorted({said for run in runs if (said := self.outcomes[run].precision)})
 
     def recorded(self) -> list[Outcome]:
         """Those with a record that can be read."""

@@ -36,6 +36,7 @@ SCHEMA = pa.schema(
         ("n", pa.int64()),  # finished runs: those that the means are over
         ("n_planned", pa.int64()),
         ("n_diverged", pa.int64()),
+        ("precisions", pa.list_(pa.string())),  # of the finished ones: several where they differ
         ("untuned", pa.string()),  # what the paper does not print and no search has chosen
         # All in per cent; null where there is none: no run, one run's spread, Joint's forgetting.
         ("faa_mean", pa.float64()),
@@ -96,7 +97,7 @@ def cells(runs: Runs, table: Table) -> list[Row]:
 def measured(runs: Runs, of_cell: Mapping[int, str], protocol: Protocol) -> Row:
     """What the runs of a cell give: the columns on them, here and in `paper.comparison`."""
     finished = list(runs.finished(of_cell).values())
-
+    names = [outcome.run.id for outcome in finished]
     matrices = [outcome.accuracy(protocol) for outcome in finished]
     initial = [outcome.initial(protocol) for outcome in finished]
 
@@ -108,6 +109,7 @@ def measured(runs: Runs, of_cell: Mapping[int, str], protocol: Protocol) -> Row:
         "n": len(finished),
         "n_planned": len(of_cell),
         "n_diverged": runs.counts(of_cell.values())["diverged"],
+        "precisions": runs.precisions(names),
         **statistics.described("faa", faa),
         "faa_interquartile_mean": statistics.interquartile_mean(faa),
         **statistics.described("ff", each(metrics.forgetting)),
@@ -118,7 +120,7 @@ def measured(runs: Runs, of_cell: Mapping[int, str], protocol: Protocol) -> Row:
         ),
         "backward_transfer_mean": statistics.mean(each(metrics.backward_transfer)),
         "forward_transfer_mean": statistics.mean(each(metrics.forward_transfer, initial)),
-        "runs": [outcome.run.id for outcome in finished],
+        "runs": names,
     }
 
 
@@ -129,7 +131,7 @@ class Entry:
     span: int  # the number of columns it stands for
     accuracy: str = ""  # '71.20 ± 1.30', or a dash
     forgetting: str = ""  # '(12.30)', or nothing
-    remark: str = ""  # 'n=2/3, 1 diverged, untuned', or nothing
+    remark: str = ""  # 'n=2/3, 1 diverged, bf16/fp32, untuned', or nothing
     published: str = ""  # '83.65 (11.59)', or nothing
     best: bool = False
     name: str = ""  # of the cell, by `cell_name`
@@ -182,6 +184,8 @@ def _entry(table: Table, cell: Cell, row: Row, best: str | None, span: int) -> E
         remarks.append(f"n={row['n']}/{row['n_planned']}")
     if row["n_diverged"]:
         remarks.append(f"{row['n_diverged']} diverged")
+    if len(row["precisions"]) > 1:
+        remarks.append("/".join(row["precisions"]))
     if row["untuned"]:
         remarks.append("untuned")
     printed = "" if row["published_faa"] is None else number(row["published_faa"])
@@ -233,6 +237,8 @@ def remarks(table: Table, long: Sequence[Row]) -> str:
         )
     if any(row["n"] < row["n_planned"] for row in long):
         parts.append("n=a/b: only a of b planned runs finished; —: none did.")
+    if any(len(row["precisions"]) > 1 for row in long):
+        parts.append("bf16/fp32: its runs have either precision.")
     if untuned := sorted({row["untuned"] for row in long if row["untuned"]}):
         parts.append(
             f"Untuned: the paper does not print {', '.join(untuned)}, and no search has chosen it."

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
 from twf.files import COMPARISON_FORMATS, gains_file
+from twf.results import tables
 from twf.results.output import Row
 from twf.results.paper import gains
 from twf.results.runs import Runs
@@ -67,6 +70,25 @@ def test_seeds_that_only_one_of_them_has_are_left_out_and_counted(measured):
 def test_a_method_without_a_buffer_is_compared_with_each_buffer_of_twf(measured):
     found = [buffer for above, below, buffer in rows_of(measured) if below == "finetune"]
     assert found == [500, 5120]
+
+
+def test_a_gain_between_runs_of_different_precision_says_so(make_plan, recorded, row_of):
+    plan = make_plan([0, 1], methods=["er", "derpp", "twf"], buffers=[500])
+    said = {
+        name: json.loads(row_of(plan, name)["provenance"])
+        | {"precision": "bf16" if run.method == "twf" or run.seed == 1 else "fp32"}
+        for name, run in plan.runs.items()
+        if run.method != "derpp"
+    }
+    runs = recorded(plan, {name: {"provenance": json.dumps(of)} for name, of in said.items()})
+    assert rows_of(runs)["twf", "er", 500]["precisions"] == ["bf16", "fp32"]
+    shown = text_of(runs, "ER")["Class-IL, buffer 500"]
+    assert shown == "+0.00 (+0.00 to +0.00) bf16/fp32<br>paper +16.41"
+    assert rows_of(runs)["twf", "derpp", 500]["precisions"] == []
+    (table,) = runs.plan.tables.values()
+    entries = dict(tables.method_rows(table, tables.cells(runs, table), rehearsal=True))
+    assert [entry.remark for entry in entries["ER"]] == ["bf16/fp32"] * 2
+    assert [entry.remark for entry in entries["TwF"]] == [""] * 2
 
 
 def test_a_variant_is_compared_with_its_method_as_it_is(make_plan, recorded):

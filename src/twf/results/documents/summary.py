@@ -10,7 +10,7 @@ from typing import Any
 from twf.results import statistics
 from twf.results.output import Row, Texts
 from twf.results.paper.comparison import MARGIN, VERDICTS
-from twf.results.runs import Outcome, Runs
+from twf.results.runs import Runs
 from twf.study import Plan
 from twf.study.choices import of_study
 from twf.study.methods import METHODS
@@ -35,7 +35,7 @@ def facts(runs: Runs) -> dict[str, str]:
         "Seeds": _distinct(run.seed for run in runs.plan.runs.values()),
         "Time of all runs": f"{sum(row['seconds'] or 0.0 for row in rows) / 3600:.2f} hours",
         "Device": _distinct(row["device"] for row in rows),
-        "Precision": _distinct(map(_precision, runs.recorded())),
+        "Precision": _distinct(outcome.precision or NOT_RECORDED for outcome in runs.recorded()),
         "Execution": _distinct(map(_execution, said)),
         "torch": _distinct(provenance["versions"].get("torch") for provenance in said),
         "twf": _made_by(said),
@@ -45,12 +45,6 @@ def facts(runs: Runs) -> dict[str, str]:
 def _distinct(values: Iterable[Any]) -> str:
     """The different values, in order; a dash where there is none."""
     return "; ".join(map(str, sorted({value for value in values if value is not None}))) or "—"
-
-
-def _precision(outcome: Outcome) -> str:
-    """What products and convolutions were rounded to; a CPU has no TF32."""
-    said = str(outcome.provenance.get("precision", NOT_RECORDED))
-    return "fp32" if said == "tf32" and not outcome.on_gpu else said
 
 
 def _execution(provenance: dict[str, Any]) -> str:
@@ -86,7 +80,7 @@ def provenance(runs: Runs) -> list[Texts]:
             place = row["source"] if name.startswith("checkpoint") else row["benchmark"]
             counts["Inputs", f"{place}, {name.replace('_', ' ')}", str(value)] += 1
         counts.update(("Versions", name, str(value)) for name, value in said["versions"].items())
-        counts["Precision", "products and convolutions", _precision(outcome)] += 1
+        counts["Precision", "products and convolutions", outcome.precision or NOT_RECORDED] += 1
         counts["Execution", "steps", _execution(said)] += 1
         counts["Devices", "device", str(row["device"])] += 1
     return [

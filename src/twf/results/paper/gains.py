@@ -35,6 +35,7 @@ SCHEMA = pa.schema(
         ("over_variant", pa.string()),
         ("n", pa.int64()),  # seeds that both have finished
         ("n_planned", pa.int64()),
+        ("precisions", pa.list_(pa.string())),  # of their runs: several where they differ
         # In points of per cent of final average accuracy; null where there are too few seeds
         *((name, pa.float64()) for name in statistics.described("gain", [])),
         ("published_gain", pa.float64()),  # null where the paper does not print both
@@ -84,8 +85,10 @@ def of_table(runs: Runs, table: Table) -> list[Row]:
             "over_variant": other.variant,
             "n_planned": len(cell.runs.keys() & other.runs.keys()),
         }
-        gains = list(by_seed(runs, cell, other).values())
-        row |= {"n": len(gains)} | statistics.described("gain", gains)
+        gains = by_seed(runs, cell, other)
+        paired = (one.runs[seed] for one in (cell, other) for seed in gains)
+        row |= {"n": len(gains), "precisions": runs.precisions(paired)}
+        row |= statistics.described("gain", list(gains.values()))
         # A variant that is not in Table 4 stands beside its method's own number
         if ours and theirs and (ours.key.variant or not table.variants):
             row["published_gain"] = ours.faa - theirs.faa
@@ -127,7 +130,7 @@ def wide(table: Table, long: Sequence[Row], markup: type[str] = output.Markdown)
 
 
 def _text(row: Row | None) -> str:
-    """A gain with its interval, and the paper's: '+1.30 (-0.05 to +2.65) n=2/3<br>paper +3.28'."""
+    """A gain and the paper's: '+1.30 (-0.05 to +2.65) n=2/3 bf16/fp32<br>paper +3.28'."""
     if row is None:
         return "—"
     parts = [number(row["gain_mean"], "+")]
@@ -136,6 +139,8 @@ def _text(row: Row | None) -> str:
         parts.append(f"({ends})")
     if 0 < row["n"] < row["n_planned"]:
         parts.append(f"n={row['n']}/{row['n_planned']}")
+    if len(row["precisions"]) > 1:
+        parts.append("/".join(row["precisions"]))
     printed = row["published_gain"]
     return " ".join(parts) + ("" if printed is None else f"<br>paper {number(printed, '+')}")
 
