@@ -3,7 +3,9 @@
 import functools
 import sys
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 T = TypeVar("T")
 
@@ -30,6 +32,33 @@ def lookup(kind: str, names: Mapping[str, T], name: str, where: str, remedy: str
         said = remedy or f"there is {', '.join(names)}"
         raise UserError(f"no {kind} {name!r} in {where}; {said}")
     return names[name]
+
+
+def wrong(path: object, problems: list[str]) -> UserError:
+    """The error that a file is wrong, with a line for each problem."""
+    return UserError(f"{path} is wrong:\n  " + "\n  ".join(dict.fromkeys(problems)))
+
+
+def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> list[str]:
+    """What pydantic found, each as `key.path: what is wrong (is: value)`.
+
+    What is allowed is part of pydantic's message. `tag` is the place in the path where pydantic
+    puts in which of several kinds it checked against, there where the path begins with `under`.
+    """
+    problems = []
+    for found in error.errors(include_url=False):
+        # none where the whole is wrong; pydantic puts [key] behind a key that is wrong itself
+        parts = [str(part) for part in found["loc"] if part != "[key]"]
+        if 0 <= tag < len(parts) and under in (None, parts[0]):
+            del parts[tag]
+        where = ".".join(parts) + ": " if parts else ""
+        message = found["msg"].removeprefix("Value error, ")
+        value: Any = found["input"]
+        if found["type"] in ("float_type", "int_type") and isinstance(value, str):
+            message += "; without quotes, and 1.0e-4 rather than 1e-4, which YAML reads as text"
+        shown = "" if isinstance(value, dict) else f" (is: {value!r})"
+        problems.append(f"{where}{message}{shown}")
+    return problems
 
 
 @functools.cache

@@ -129,6 +129,7 @@ BOTH = {"er": {"lr": [0.1]}, "derpp": {"beta": [1.0]}}
         ({"held_out": 1.0}, "search.held_out: "),
         ({"points": 0}, "search.points: "),
         ({"grids": BOTH | {"er": {"lr": [0.0]}}}, r"search.grids.er.lr: .*\(is: 0.0\)"),
+        ({"grids": BOTH | {"twf": {"lr": [0.1]}}}, "search.grids: 'twf' is not among methods"),
         ({"grids": BOTH | {"er": {"alpha": [1.0]}}}, "search.grids.er: .*'alpha'; allowed: lr"),
     ],
 )
@@ -193,6 +194,7 @@ def test_factors_multiply_what_each_method_has(factors):
     "change",
     [
         {"search": {"held_out": 0.25, "factors": {"rate": [1.0]}}},
+        {"search": {"held_out": 0.25, "factors": {"lr": [0.0]}}},
         {"search": {"held_out": 0.25, "factors": {"alpha": [1.0]}}},  # ER has none
         {"search": {"held_out": 0.25, "factors": {"lr": [1.0]}, "grids": {"er": {"lr": [1.0]}}}},
         {"protocols": ["class-il", "task-il"]},  # which of them would decide?
@@ -205,6 +207,13 @@ def test_factors_that_cannot_be_are_refused(factors, change):
     factors["studies"]["tiny"]["experiments"]["search"] |= change
     with pytest.raises(UserError, match="studies.tiny.experiments.search.search"):
         reading.check(factors)
+
+
+def test_a_factor_that_gives_no_possible_value_is_refused(factors):
+    experiment = factors["studies"]["tiny"]["experiments"]["search"]
+    experiment |= {"methods": ["co2l"], "search": {"held_out": 0.25, "factors": {"chunks": [0.5]}}}
+    with pytest.raises(UserError, match=r"co2l: chunks: .*integer.*\(is: 1.0\)"):
+        plan(factors)
 
 
 def test_a_factor_holds_for_all_cells_of_its_method(tiny_values, tmp_path):

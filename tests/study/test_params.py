@@ -334,8 +334,17 @@ def test_what_the_methods_share_is_what_the_paper_prints():
         assert ours[row["hyperparameter"]] == row["value"], row
 
 
-def test_a_variant_of_a_method_that_its_experiment_lacks_is_refused(tiny_values):
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"methods": ["twf"]}, "methods: 'twf' is not among methods"),
+        ({"without_buffer": True}, "without_buffer: 'er-ace' needs its buffer; allowed: er, .*twf"),
+        ({"hyperparameters": {"alpha": 1.0}}, "hyperparameters: er-ace has no 'alpha'"),
+        ({"hyperparameters": {"lr": 0.0}}, r"hyperparameters\.lr: .*greater than 0 \(is: 0.0\)"),
+    ],
+)
+def test_a_variant_that_cannot_be_is_refused_with_its_key(tiny_values, change, named):
     main = tiny_values["studies"]["tiny"]["experiments"]["main"]
-    main |= {"methods": ["er"], "variants": {"a": {"title": "A", "methods": ["twf"]}}}
-    with pytest.raises(UserError, match=r"studies\.tiny\.experiments\.main\.variants\.a\.methods"):
+    main |= {"methods": ["er-ace"], "variants": {"a": {"title": "A"} | change}}
+    with pytest.raises(UserError, match=rf"studies\.tiny\.experiments\.main\.variants\.a\.{named}"):
         reading.check(tiny_values)

@@ -11,14 +11,14 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 import yaml
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from twf import files
-from twf.errors import UserError, lookup
+from twf.errors import UserError, explain, lookup, wrong
 from twf.study import Plan, needed_data
 from twf.study.params import Name, Params
 from twf.study.reading import UniqueKeyLoader
@@ -194,14 +194,5 @@ def _read(path: Path) -> Registry:
     try:
         return _registry.validate_python(values)
     except ValidationError as error:
-        problems = [_explain(e) for e in error.errors(include_url=False)]
-        raise UserError(f"{path} is wrong:\n  " + "\n  ".join(dict.fromkeys(problems))) from None
-
-
-def _explain(error: Any) -> str:
-    """`key.path: what is wrong (is: value)`."""
-    where = [str(part) for part in error["loc"]]
-    del where[1:2]  # the kind of entry, which pydantic inserts
-    message = error["msg"].removeprefix("Value error, ")
-    found = "" if isinstance(error["input"], dict) else shown(f" (is: {error['input']!r})")
-    return f"{'.'.join(where)}: {message}{found}" if where else f"{message}{found}"
+        # an entry's path has the kind that it was checked against
+        raise wrong(path, [shown(problem) for problem in explain(error, tag=1)]) from None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from twf.errors import explain
 from twf.study.methods import METHODS
 from twf.study.switches import SWITCHES
 
@@ -74,13 +75,19 @@ def _check_variants(where: str, experiment: Experiment) -> list[str]:
     problems = []
     for name, variant in experiment.variants.items():
         for method in variant.methods or experiment.methods:
-            at = f"{where}.variants.{name}"
+            at, info = f"{where}.variants.{name}", METHODS[method]
             if method not in experiment.methods:
                 allowed = ", ".join(experiment.methods)
                 problems.append(
                     f"{at}.methods: {method!r} is not among methods; allowed: {allowed}"
                 )
-            problems += _unknown_keys(f"{at}.hyperparameters", method, variant.hyperparameters)
+            if variant.without_buffer and info.rehearsal and not info.without_buffer:
+                able = ", ".join(name for name, other in METHODS.items() if other.without_buffer)
+                problems.append(
+                    f"{at}.without_buffer: {method!r} needs its buffer; allowed: {able}"
+                )
+            values = {key: [value] for key, value in variant.hyperparameters.items()}
+            problems += _wrong_values(f"{at}.hyperparameters", method, values)
     return problems
 
 
@@ -91,6 +98,22 @@ def _unknown_keys(where: str, method: str, keys: Iterable[str]) -> list[str]:
         for key in keys
         if key not in fields
     ]
+
+
+def _wrong_values(where: str, method: str, values: Mapping[str, Sequence[float]]) -> list[str]:
+    """Hyperparameters that a method does not have, and values that they may not have."""
+    problems = _unknown_keys(where, method, values)
+    fields = METHODS[method].hyperparameters.model_fields
+    for key in [key for key in values if key in fields]:
+        allowed: TypeAdapter[Any] = TypeAdapter(
+            Annotated[(fields[key].annotation, *fields[key].metadata)]  # type: ignore[arg-type]
+        )
+        for value in values[key]:
+            try:
+                allowed.validate_python(value, strict=True)
+            except ValidationError as error:
+                problems += [f"{where}.{key}: {problem}" for problem in explain(error)]
+    return problems
 
 
 def _check_search(where: str, experiment: Experiment) -> list[str]:
@@ -108,20 +131,8 @@ def _check_search(where: str, experiment: Experiment) -> list[str]:
             problems.append(f"{where}.grids: say which values of {method} to try")
         problems += _unknown_keys(f"{where}.factors", method, factors)
     for method, grid in grids.items():
-        at = f"{where}.grids.{method}"
-        problems += _unknown_keys(at, method, grid)
-        fields = METHODS[method].hyperparameters.model_fields
-        for key, values in grid.items():
-            if key not in fields:
-                continue
-            field = fields[key]
-            allowed: TypeAdapter[Any] = TypeAdapter(
-                Annotated[(field.annotation, *field.metadata)]  # type: ignore[arg-type]
-            )
-            for value in values:
-                try:
-                    allowed.validate_python(value, strict=True)
-                except ValidationError as error:
-                    reason = error.errors()[0]["msg"]
-                    problems.append(f"{at}.{key}: {reason} (is: {value!r})")
+        if method not in experiment.methods:
+            allowed = ", ".join(experiment.methods)
+            problems.append(f"{where}.grids: {method!r} is not among methods; allowed: {allowed}")
+        problems += _wrong_values(f"{where}.grids.{method}", method, grid)
     return problems

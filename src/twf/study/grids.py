@@ -30,7 +30,10 @@ def points(search: Search, method: str, base: Hyperparameters) -> list[Hyperpara
     if search.factors:
         grid = {key: [times(base, key, f) for f in fs] for key, fs in search.factors.items()}
     combinations = itertools.product(*grid.values())
-    tried = [base.changed(dict(zip(grid, values, strict=True))) for values in combinations]
+    try:
+        tried = [base.changed(dict(zip(grid, values, strict=True))) for values in combinations]
+    except UserError as error:
+        raise UserError(f"a search cannot try this for {method}: {error}") from None
     if search.points is None or len(tried) <= search.points:
         return tried
     others = [values for values in tried if values != base]

@@ -236,7 +236,7 @@ class Search(Strict):
     held_out: Annotated[float, Field(gt=0, lt=1)]  # share of the training set that decides
     points: Count | None = None  # at most so many combinations, at random; all of them
     grids: dict[MethodName, dict[str, Points]] = Field(default_factory=dict)
-    factors: dict[str, Points] = Field(default_factory=dict)
+    factors: dict[str, Annotated[list[Positive], Field(min_length=1)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_of_them(self) -> Search:
@@ -278,7 +278,7 @@ class BestFactors(Strict):
 
     benchmark: Name
     method: MethodName
-    factors: dict[str, float]
+    factors: dict[str, Positive]
 
 
 class Study(Strict):

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from twf.errors import UserError
+from twf.errors import UserError, explain, wrong
 from twf.study import consistency
 from twf.study.params import Params
 
@@ -70,26 +70,12 @@ def check(values: Any, path: str = "params.yaml") -> Params:
     try:
         params = Params.model_validate(values)
     except ValidationError as error:
-        problems = [_explain(e) for e in error.errors(include_url=False)]
-        raise UserError(f"{path} is wrong:\n  " + "\n  ".join(dict.fromkeys(problems))) from None
+        # a data set's path has the reader that it was checked against
+        raise wrong(path, explain(error, tag=2, under="datasets")) from None
     problems = consistency.problems(params)
     if problems:
-        raise UserError(f"{path} is wrong:\n  " + "\n  ".join(problems))
+        raise wrong(path, problems)
     return params
-
-
-def _explain(error: Any) -> str:
-    """`key.path: what is wrong (is: value)`; what is allowed is part of pydantic's message."""
-    # none where the whole is wrong; pydantic puts [key] behind a key that is wrong itself
-    parts = [str(part) for part in error["loc"] if part != "[key]"]
-    if parts[:1] == ["datasets"] and len(parts) > 2:
-        del parts[2]  # the reader, which pydantic puts in to say which kind it checked against
-    where = ".".join(parts) + ": " if parts else ""
-    message = error["msg"].removeprefix("Value error, ")
-    if error["type"] in ("float_type", "int_type") and isinstance(error["input"], str):
-        message += "; without quotes, and 1.0e-4 rather than 1e-4, which YAML reads as text"
-    shown = "" if isinstance(error["input"], dict) else f" (is: {error['input']!r})"
-    return f"{where}{message}{shown}"
 
 
 def schema() -> str:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from twf.errors import UserError, explain
 
 
 class Strict(BaseModel):
@@ -44,8 +46,11 @@ class Hyperparameters(Strict):
     lr: Positive
 
     def changed(self, values: Mapping[str, int | float]) -> Self:
-        """The same with some values replaced, all of them checked."""
-        return type(self)(**{**self.model_dump(), **values})
+        """The same with some values replaced. Raises `UserError` where one cannot be."""
+        try:
+            return type(self)(**{**self.model_dump(), **values})
+        except ValidationError as error:
+            raise UserError("; ".join(explain(error))) from None
 
     @property
     def text(self) -> str:
@@ -70,6 +75,7 @@ class MethodInfo:
     order: int  # its place in tables, and what its line in a plot looks like
     hyperparameters: type[Hyperparameters] = Hyperparameters
     rehearsal: bool = False  # it has a buffer
+    without_buffer: bool = False  # it can also learn without one
     source_data: bool = False  # it needs the source's images while it learns
     not_printed: str | None = None  # a hyperparameter whose value the paper does not print
     switches: Mapping[str, Deviation] = field(default_factory=dict)  # those its loss asks for

@@ -38,6 +38,7 @@ def method(tiny_run, tiny_dataset, tiny_source, tiny_checkpoint) -> Callable[...
         padding: int = 2,
         flip: bool = True,
         fidelity: dict[str, str] | None = None,
+        buffer: int | None = BUFFER,
         **changes: float,
     ) -> Any:
         run = tiny_run(
@@ -46,7 +47,7 @@ def method(tiny_run, tiny_dataset, tiny_source, tiny_checkpoint) -> Callable[...
             tasks=TASKS,
             epochs=1,
             batch_size=BATCH,
-            buffer=BUFFER if METHODS[name].rehearsal else None,
+            buffer=buffer if METHODS[name].rehearsal else None,
             augmentation=Augmentation(padding=padding, flip=flip, mean=[0.5] * 3, std=[0.25] * 3),
             fidelity=dict.fromkeys(METHODS[name].switches, "published") | (fidelity or {}),
             hyperparameters=changes,
@@ -110,6 +111,15 @@ def test_steps_lower_a_methods_own_loss_on_a_fixed_batch(method, name):
     losses = [sum(step(made, fixed).values()) for _ in range(25)]
     # the first step of rehearsal has nothing to replay yet
     assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[1:6])
+
+
+@pytest.mark.parametrize("name", [name for name, of in METHODS.items() if of.without_buffer])
+def test_a_method_that_can_learn_without_a_buffer_replays_nothing(method, name):
+    made = method(name, buffer=None)
+    learn(made, range(1))
+    terms = step(made, batches(begin(made, 1))[0])
+    assert np.isfinite(list(terms.values())).all()
+    assert not any(value for term, value in terms.items() if "replay" in term)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -12,4 +12,10 @@ class DerppHyperparameters(Hyperparameters):
     beta: NonNegative
 
 
-METHOD = MethodInfo(title="DER++", order=80, hyperparameters=DerppHyperparameters, rehearsal=True)
+METHOD = MethodInfo(
+    title="DER++",
+    order=80,
+    hyperparameters=DerppHyperparameters,
+    rehearsal=True,
+    without_buffer=True,
+)

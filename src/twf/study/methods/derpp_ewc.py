@@ -18,6 +18,7 @@ METHOD = MethodInfo(
     order=82,
     hyperparameters=DerppEwcHyperparameters,
     rehearsal=True,
+    without_buffer=True,
     source_data=True,
     not_printed="lambda_ewc",
 )

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from twf.study.types import MethodInfo
 
-METHOD = MethodInfo(title="ER", order=50, rehearsal=True)
+METHOD = MethodInfo(title="ER", order=50, rehearsal=True, without_buffer=True)

@@ -23,6 +23,7 @@ METHOD = MethodInfo(
     order=100,
     hyperparameters=TwfHyperparameters,
     rehearsal=True,
+    without_buffer=True,
     switches={
         "F1": Deviation(
             "sibling's batch normalisation",
