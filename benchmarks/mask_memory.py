@@ -32,11 +32,11 @@ from twf.learning import loop
 from twf.learning import tasks as task_splits
 from twf.learning.evaluation.accuracy import to_device
 from twf.learning.methods import make
-from twf.learning.methods.base import Batch, Task
+from twf.learning.methods.base import Task
 from twf.learning.methods.twf import Twf
 from twf.learning.pretraining import supervised
 from twf.learning.randomness import Random
-from twf.learning.sgd import batches, sgd_step
+from twf.learning.sgd import batches
 from twf.learning.step import Plain
 from twf.progress import progress
 from twf.study import Run, expand, reading
@@ -56,7 +56,7 @@ def learned_masks(run: Run, steps: int | None, checkpoint: Checkpoint) -> Masks:
     if not isinstance(method, Twf) or not run.buffer:
         raise UserError(f"run {run.id} stores no masks; name runs of twf with a buffer")
     images, labels = to_device(dataset.train_images, CPU), dataset.train_labels
-    trained = [p for module in method.modules() for p in module.parameters()]
+    training = Plain(method)
     title = f"`{run.id}`" if steps is None else f"`{run.id}`, {steps} steps per task"
     with progress(run.id, run.tasks) as advance:
         for number, positions in enumerate(task_splits.split(labels, run.tasks, run.classes)):
@@ -64,17 +64,13 @@ def learned_masks(run: Run, steps: int | None, checkpoint: Checkpoint) -> Masks:
             for module in method.modules():
                 module.train()
             method.begin_task(task)
+            training.begin(task.images, task.labels)
             order = learner.generators["order"]
             stream = _batches(len(task.images), method.batch_size, order, run.epochs)
             for epoch, index in islice(stream, steps):
-                step = method.loss(Batch(task.images[index], task.labels[index], index))
-                loss = torch.stack(list(step.terms.values())).sum()
-                loss.backward()
-                sgd_step(trained, method.learning_rate(epoch))
-                assert step.store is not None
-                method.reservoir.insert(**step.store)
+                terms = training.step(index, method.learning_rate(epoch))
             method.end_task(task)
-            advance(1, f"loss {loss.item():.3f}")
+            advance(1, f"loss {torch.stack([*terms.values()]).sum().item():.3f}")
     filled = int(method.reservoir.filled)
     return Masks(title, method.reservoir.rows["masks"][:filled], method.propagation.packer)
 

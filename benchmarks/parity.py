@@ -57,6 +57,8 @@ def ours(run: Run, data: Dataset, weights: Weights) -> Row:
     torch.set_num_threads(1)
     alone = Nobody()
     outcome = loop.train(run, data, None, weights, CPU, alone, alone.advance, alone)
+    if outcome.reason is not None:  # its last accuracies are not final ones
+        raise UserError(f"our {run.method} with seed {run.seed} diverged: {outcome.reason}")
     return {
         "class-il": outcome.accuracy_class_il[-1],
         "task-il": outcome.accuracy_task_il[-1],
