@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections import defaultdict
@@ -103,6 +104,26 @@ def test_the_measured_effects_of_switches_are_those_of_the_records_in_git(record
         assert re.search(rf"^\| {switch} \| .* \| {re.escape(change)} \|", page, flags=re.M), title
 
 
+def test_the_measured_effect_of_bfloat16_is_that_of_its_runs_in_git():
+    text = (PROJECT / "benchmarks/results/precision.jsonl").read_text(encoding="utf-8")
+    pairs: dict[Any, dict[str, float]] = defaultdict(dict)  # by cell, protocol and seed
+    for row in map(json.loads, text.splitlines()):
+        cell, _, seed = row["run"].rpartition(".")
+        for protocol in PROTOCOLS:
+            pairs[cell, protocol, seed][row["precision"]] = row[protocol]
+    changes: dict[Any, list[float]] = defaultdict(list)
+    for (cell, protocol, _), of in pairs.items():
+        changes[cell, protocol].append(of["bf16"] - of["fp32"])
+    page = (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
+    for cell in {cell for cell, _ in changes}:
+        entries = []
+        for protocol in PROTOCOLS:
+            low, high = statistics.student_interval(changes[cell, protocol]) or (None, None)
+            mean = statistics.mean(changes[cell, protocol])
+            entries.append(f"{output.number(mean, '+')} ({output.interval(low, high, '+')})")
+        assert f" | {' | '.join(entries)} |" in page, cell
+
+
 @pytest.fixture
 def intervals(recorded) -> set[tuple[int, float, float]]:
     """Those of all differences between two cells, or of what was probed of them, and of claims.
@@ -137,16 +158,21 @@ def intervals(recorded) -> set[tuple[int, float, float]]:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/measured.md"])
-def test_each_interval_in_sentences_is_one_of_the_records_in_git(intervals, page):
+def test_each_interval_in_sentences_is_one_of_the_records_in_git_behind_its_mean(intervals, page):
     text = re.sub(r"^ *\|.*\n", "", prose(PROJECT / page), flags=re.M)
     text = " ".join(text.replace("\N{MINUS SIGN}", "-").split())
-    sought = re.findall(r"\((?:[^()]*; )?([-+]?[\d.]+) to ([-+]?[\d.]+)[;)]", text)
+    text = re.sub(r"\b(CIFAR-100?|[Bb]uffer \d+)\b", "", text)
+    sought = [*re.finditer(r"\((?:[^()]*; )?([-+]?[\d.]+) to ([-+]?[\d.]+)[;)]", text)]
     assert sought
-    wrong = [
-        f"{low} to {high}"
-        for low, high in sought
-        if (len(low.partition(".")[2]), float(low), float(high)) not in intervals
-    ]
+    wrong = []
+    for found in sought:
+        decimals = len(found[1].partition(".")[2])
+        low, high = float(found[1]), float(found[2])
+        said = text[max(found.start() - 90, 0) : found.start(1)]
+        numbers = map(float, re.findall(r"(?<![\w.])[-+]?\d+(?:\.\d+)?", said))
+        off = [abs(abs(mean) - abs(low + high) / 2) for mean in numbers][-2:]
+        if (decimals, low, high) not in intervals or min(off) > 1.01 * 10**-decimals:
+            wrong.append(said + found[0])
     assert not wrong
 
 
