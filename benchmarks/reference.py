@@ -22,7 +22,6 @@ from torch import Tensor
 
 from twf.errors import UserError
 from twf.forecast.timing import random_images
-from twf.forecast.work import batch_size
 from twf.study import Run
 
 NAME = "published code"
@@ -143,7 +142,7 @@ def _batch(dataset: Any, run: Run, task: int, device: torch.device) -> list[Tens
     """Augmented images, labels, and the images as its buffer takes them; what LwF has of logits."""
     from PIL import Image
 
-    count, each = batch_size(run), dataset.N_CLASSES_PER_TASK
+    count, each = run.stream_batch, dataset.N_CLASSES_PER_TASK
     raw = random_images(count, 32)
     labels = torch.randint(task * each, (task + 1) * each, (count,))
     augmented, again = (

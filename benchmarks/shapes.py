@@ -11,7 +11,6 @@ from torch import Tensor
 from twf.data.registry import Splits
 from twf.errors import UserError
 from twf.forecast.timing import random_images, random_inputs
-from twf.forecast.work import batch_size
 from twf.learning import loop
 from twf.learning.methods import make
 from twf.learning.methods.base import Method, Task
@@ -44,7 +43,7 @@ def method_of(params: Params, run: Run, device: torch.device) -> Method[Any]:
 def random_task(params: Params, run: Run, number: int, device: torch.device) -> Task:
     """A task of a batch of random images, or of one of each class where that is more."""
     each = run.classes // run.tasks
-    count = max(batch_size(run), each)
+    count = max(run.stream_batch, each)
     images = random_images(count, params.datasets[run.data].size).permute(0, 3, 1, 2).contiguous()
     labels = number * each + torch.arange(count) % each
     return Task(number, images.to(device), labels.to(device))

@@ -13,7 +13,6 @@ import torch
 
 from benchmarks.steps import second_task_step
 from benchmarks.timing import Row, synchronise
-from twf.forecast.work import batch_size
 from twf.study import Run, reading
 from twf.study.params import Params
 
@@ -96,4 +95,4 @@ def _job(
             step()
             steps += 1
         synchronise(device)
-    return steps * batch_size(run) / (time.monotonic() - start)
+    return steps * run.stream_batch / (time.monotonic() - start)

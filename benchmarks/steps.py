@@ -11,7 +11,6 @@ import torch
 from benchmarks import ceiling, reference
 from benchmarks.shapes import method_of, random_task, step_of
 from benchmarks.timing import Effort, Row, in_fresh_process, interleaved, resident_mib
-from twf.forecast.work import batch_size
 from twf.learning.precision import set_precision
 from twf.learning.step import executed
 from twf.study import Run, reading
@@ -91,9 +90,9 @@ def measure(
             "method": run.method,
             "execution": name,
             "precision": precision,
-            "images": batch_size(run),
+            "images": run.stream_batch,
             **row,
-            "images_per_second": batch_size(run) / row["milliseconds"] * 1e3,
+            "images_per_second": run.stream_batch / row["milliseconds"] * 1e3,
         }
         if name == reference.NAME:
             row["precision"] = "fp32" if precision == "fp32" else "tf32"  # it has no bf16

@@ -154,3 +154,18 @@ def test_too_few_images_to_evaluate_a_task_on_are_refused(tiny_inputs, tiny_run)
     run = tiny_run("er", held_out=0.02)
     with pytest.raises(UserError, match="split-target.er.16.s0: .* task"):
         execute(tiny_inputs, run, CPU)
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "key"),
+    [
+        ("er", {"batch_size": 4000}, "batch_size"),
+        ("co2l", {"hyperparameters": {"batch_size": 4000}}, "methods.co2l.batch_size"),
+    ],
+)
+def test_a_task_that_does_not_fill_a_batch_is_refused(tiny_inputs, tiny_run, method, changes, key):
+    run = tiny_run(method, **changes)
+    with pytest.raises(
+        UserError, match=rf"fill a batch of 4000; lower benchmarks.split-target.{key}"
+    ):
+        execute(tiny_inputs, run, CPU)

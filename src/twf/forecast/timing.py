@@ -16,7 +16,7 @@ from torch import Tensor
 
 from twf.data.registry import Splits
 from twf.data.store import Dataset
-from twf.forecast.work import Cost, Work, batch_size, network_mib
+from twf.forecast.work import Cost, Work, network_mib
 from twf.gpus import cpu
 from twf.jobs.arithmetic import set_arithmetic
 from twf.jobs.run import peak_memory_mib
@@ -38,7 +38,7 @@ def cost(params: Params, work: Work, device: torch.device, execution: str = "pla
 
     Batches are smaller where one takes long on a CPU, and where memory is short.
     """
-    batch = full = batch_size(work.run)
+    batch = full = work.run.stream_batch
     steps = STEPS[device.type]
     if device.type == "cpu":
         affordable = int(AFFORDABLE / work.per_image)
@@ -121,7 +121,7 @@ def _timed(
 def _passed(work: Work, phase: int) -> int:
     """Images that an epoch's steps go through."""
     replayed = min(work.run.buffer or 0, work.images) if phase and _joins(work.run) else 0
-    full = batch_size(work.run)
+    full = work.run.stream_batch
     return (work.images + replayed) // full * full
 
 

@@ -116,11 +116,6 @@ def estimated(work: Work, known: list[tuple[Work, Cost]]) -> Cost | None:
     return cost.model_copy(update={"seconds": rate * work.size, "estimated": True})
 
 
-def batch_size(run: Run) -> int:
-    """Stream images in a step."""
-    return int(getattr(run.hyperparameters, "batch_size", run.batch_size))
-
-
 def pixels_mib(images: Splits, size: int) -> float:
     """MiB of a data set's images."""
     return (images.train + images.test) * size**2 * 3 / MIB

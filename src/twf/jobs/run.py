@@ -158,11 +158,13 @@ def _check_tasks(run: Run, dataset: store.Dataset) -> None:
         [len(positions) for positions in tasks.split(labels, run.tasks, run.classes)]
         for labels in (dataset.train_labels, dataset.test_labels)
     )
-    if min(trained) < run.batch_size:
+    if min(trained) < run.stream_batch:
+        its_own = "batch_size" in type(run.hyperparameters).model_fields
+        key = f"methods.{run.method}.batch_size" if its_own else "batch_size"
         raise UserError(
             f"run {run.id}: the {min(trained)} training images of task "
-            f"{trained.index(min(trained))} do not fill a batch of {run.batch_size}; lower "
-            f"benchmarks.{run.benchmark}.batch_size"
+            f"{trained.index(min(trained))} do not fill a batch of {run.stream_batch}; lower "
+            f"benchmarks.{run.benchmark}.{key}"
         )
     if min(tested) == 0:
         raise UserError(

@@ -74,6 +74,11 @@ class Run(Strict):
         return 1 if self.method == "joint" else self.tasks
 
     @property
+    def stream_batch(self) -> int:
+        """The stream's images in a step, of which a method may have a number of its own."""
+        return int(getattr(self.hyperparameters, "batch_size", self.batch_size))
+
+    @property
     def values(self) -> dict[str, Any]:
         """All but its names, as plain values: two runs alike in them are one run."""
         return self.model_dump(mode="json", exclude={"id", "study"})
