@@ -66,7 +66,12 @@ def recorded(tmp_path, monkeypatch) -> Runs:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).symlink_to(PROJECT / path)
     monkeypatch.chdir(tmp_path)
-    plan = expand(reading.load(PROJECT / "params.yaml"), "overnight")
+    return runs_of("overnight")
+
+
+def runs_of(study: str) -> Runs:
+    """The runs of a study with the records of the working folder."""
+    plan = expand(reading.load(PROJECT / "params.yaml"), study)
     return Runs.of_records(plan, plan.runs)
 
 
@@ -128,7 +133,8 @@ def test_the_measured_effect_of_bfloat16_is_that_of_its_runs_in_git():
 def intervals(recorded) -> set[tuple[int, float, float]]:
     """Those of all differences between two cells, or of what was probed of them, and of claims.
 
-    Claims also on one benchmark alone. Each interval with the decimals it is rounded to.
+    Claims also on one benchmark alone. Cells also of the study `overnight-longer`. Each interval
+    with the decimals it is rounded to.
     """
     values: dict[Any, Mapping[int, float]] = dict(claim_evaluation.measured(recorded))
     of_cells = {key: of_key for key, of_key in values.items() if isinstance(key, CellKey)}
@@ -140,7 +146,10 @@ def intervals(recorded) -> set[tuple[int, float, float]]:
     for key, runs in planned(recorded.plan).items():
         for protocol in PROTOCOLS:  # records have both, also where no table does
             values.setdefault(key._replace(protocol=protocol), recorded.faa(runs, protocol))
+    longer = runs_of("overnight-longer")
     groups: dict[Any, list[Mapping[int, float]]] = defaultdict(list)
+    for key, runs in planned(longer.plan).items():
+        groups[key.benchmark, key.protocol].append(longer.faa(runs, key.protocol))
     for key, of_key in values.items():
         alike = key[1:] if isinstance(key, ProbeKey) else (key.benchmark, key.protocol)
         groups[alike].append(of_key)
