@@ -149,7 +149,8 @@ def intervals(recorded) -> set[tuple[int, float, float]]:
     longer = runs_of("overnight-longer")
     groups: dict[Any, list[Mapping[int, float]]] = defaultdict(list)
     for key, runs in planned(longer.plan).items():
-        groups[key.benchmark, key.protocol].append(longer.faa(runs, key.protocol))
+        for protocol in PROTOCOLS:
+            groups[key.benchmark, protocol].append(longer.faa(runs, protocol))
     for key, of_key in values.items():
         alike = key[1:] if isinstance(key, ProbeKey) else (key.benchmark, key.protocol)
         groups[alike].append(of_key)
