@@ -17,8 +17,8 @@ class Convolution(nn.Conv2d):
     In bfloat16 on a CPU the gradient of its weight is a product of matrices where the map that it
     gives has twice as many channels as positions, or more: oneDNN takes up to six times as long.
 
-    On a CPU, one of 1 x 1 on fewer channels than `NARROW` leaves out by itself what it strides
-    over: there oneDNN writes past its memory, at least with AVX2 (its issue 6035).
+    On a CPU, a 1 x 1 convolution of fewer than `NARROW` channels first drops the positions that its
+    stride skips: oneDNN, left to do so, writes past its memory, at least with AVX2 (issue 6035).
     """
 
     def __init__(
@@ -29,7 +29,8 @@ class Convolution(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         """From `[N, C, H, W]` to `[N, channels, H', W']`."""
         stride, on_cpu = self.stride[0], x.device.type == "cpu"
-        if on_cpu and self.kernel_size == (1, 1) and self.in_channels < NARROW:
+        unpadded = self.kernel_size == (1, 1) and self.padding == (0, 0)
+        if on_cpu and unpadded and self.in_channels < NARROW:
             x, stride = x[:, :, ::stride, ::stride], 1
         rounded = on_cpu and torch.is_autocast_enabled("cpu")
         positions = x.shape[2] * x.shape[3] // stride**2
