@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 import twf
-from twf.jobs.provenance import commit
+from twf.jobs.provenance import commit, pack_commit
 
 
 @pytest.fixture
@@ -53,4 +54,29 @@ def test_a_wheel_inside_another_projects_checkout_has_no_commit(checkout, monkey
     installed.parent.mkdir(parents=True)
     installed.write_text("")
     monkeypatch.setattr(twf, "__file__", str(installed))
+    assert commit() is None
+
+
+@pytest.mark.parametrize(
+    ("path", "sign"),
+    [
+        ("README.md", ""),
+        ("src/twf/__pycache__/loss.pyc", ""),
+        ("src/twf/loss.py", "+"),
+        ("src/twf/study/methods/mine.py", "+"),
+        ("params.yaml", "+"),
+    ],
+)
+def test_a_checkout_without_its_git_is_the_commit_that_was_packed(checkout, path, sign):
+    head = git(checkout, "rev-parse", "HEAD")
+    pack_commit(checkout, head)
+    shutil.rmtree(checkout / ".git")
+    assert commit() == head
+    (checkout / path).parent.mkdir(parents=True, exist_ok=True)
+    (checkout / path).write_text("a: 2\n")
+    assert commit() == head + sign
+
+
+def test_a_checkout_without_its_git_and_without_a_word_of_it_has_no_commit(checkout):
+    shutil.rmtree(checkout / ".git")
     assert commit() is None

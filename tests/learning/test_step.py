@@ -28,7 +28,7 @@ from twf.learning.pretraining import supervised
 from twf.learning.randomness import Generators
 from twf.learning.replay.buffer import ReservoirBuffer
 from twf.learning.state import capture, flatten, restore
-from twf.learning.step import Captured, Compiled, Plain, executed
+from twf.learning.step import Captured, CaptureError, Compiled, Plain, executed
 from twf.study import Run, reading
 from twf.study.methods import METHODS
 
@@ -362,7 +362,34 @@ def test_what_a_captured_step_does_around_its_graph_changes_nothing(name, make_m
     assert Recording.made == len(made[1])
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are captured on a GPU alone")
+def test_a_capture_that_cuda_refuses_says_why(make_method, recorded, monkeypatch):
+    @contextlib.contextmanager
+    def refusing(*_: Any, **__: Any) -> Iterator[None]:
+        yield
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    monkeypatch.setattr(torch.cuda, "graph", refusing)
+    method, tasks = make_method("er")
+    way = recorded(method)
+    for batches in phases(method, tasks[:1], way, states=2):
+        way.step(batches[0], RATE)  # the first is plain
+        with pytest.raises(CaptureError, match="stream is capturing$"):
+            way.step(batches[1], RATE)
+
+
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+
+
+@on_a_gpu
+@pytest.mark.parametrize("execution", ["compiled", "compiled-captured"])
+@pytest.mark.parametrize("name", ["er", "derpp", "er-ace", "twf", "pretraining"])
+def test_a_compiled_step_on_a_gpu_does_as_a_plain_one(name, execution, make_method, compiler):
+    set_precision("fp32", torch.device("cuda"))
+    made = make_method(name, torch.device("cuda"), precision="fp32")
+    hold_to_plain(partial(executed, execution), made, states=8)
+
+
+@on_a_gpu
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
 @pytest.mark.parametrize("name", ALL)
 def test_a_captured_step_does_as_a_plain_one(name, precision, make_method):

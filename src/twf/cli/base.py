@@ -48,6 +48,12 @@ DeterministicOption = Annotated[
         "--deterministic", envvar="TWF_DETERMINISTIC", help="The same bits on a GPU too; slower."
     ),
 ]
+SlotsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, envvar="TWF_GPU_SLOTS", help="Jobs that share a GPU; gpu_slots where not given."
+    ),
+]
 AttemptOption = Annotated[
     # Snakemake's, which would try a user's mistake again; 0 by hand
     int, typer.Option(min=0, hidden=True)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from twf.cli.base import (
     ExecutionOption,
     ParamsFile,
     SaveOption,
+    SlotsOption,
     SourceArgument,
     StudyArgument,
     ThreadsOption,
@@ -100,6 +102,7 @@ def pretrain_train(
     save_every: SaveOption = 300.0,
     execution: ExecutionOption = "plain",
     deterministic: DeterministicOption = False,
+    gpu_slots: SlotsOption = None,
     attempt: AttemptOption = 0,
 ) -> None:
     """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
@@ -109,12 +112,14 @@ def pretrain_train(
     """
     if attempt:
         environment.stop_with_parent()
+    from twf.jobs.arithmetic import captured_if_possible
     from twf.jobs.pretraining import pretrain
 
     loaded = reading.load(params)
     with resumable("pretrain", source, attempt) as tried, watched():
-        on = device_for(device, threads, loaded.gpu_slots, deterministic, tried)
-        pretrain(loaded, source, on, save_every, execution)
+        slots = gpu_slots or loaded.gpu_slots
+        on = device_for(device, threads, slots, deterministic, tried)
+        captured_if_possible(partial(pretrain, loaded, source, on, save_every), execution)
 
 
 @pretrain_app.command("import")
@@ -166,6 +171,7 @@ def run(
     save_every: SaveOption = 300.0,
     execution: ExecutionOption = "plain",
     deterministic: DeterministicOption = False,
+    gpu_slots: SlotsOption = None,
     attempt: AttemptOption = 0,
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
@@ -176,13 +182,15 @@ def run(
     """
     if attempt:
         environment.stop_with_parent()
+    from twf.jobs.arithmetic import captured_if_possible
     from twf.jobs.run import execute
 
     loaded = reading.load(params)
     planned = expand(loaded, study).named_run(run)
     with resumable(study, run, attempt) as tried, watched():
-        on = device_for(device, threads, loaded.gpu_slots, deterministic, tried)
-        execute(loaded, planned, on, save_every, execution)
+        slots = gpu_slots or loaded.gpu_slots
+        on = device_for(device, threads, slots, deterministic, tried)
+        captured_if_possible(partial(execute, loaded, planned, on, save_every), execution)
 
 
 @contextlib.contextmanager

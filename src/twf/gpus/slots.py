@@ -85,8 +85,8 @@ def _best(free: dict[Gpu, int], slots: int) -> Gpu | str:
     """The GPU to take a slot of, given the number of free slots on each; or the reason to wait."""
     if not any(free.values()):
         return (
-            f"{slots} of your jobs on each of {len(free)} already; gpu_slots in params.yaml lets "
-            "more share one"
+            f"{slots} of your jobs on each of {len(free)} already; --gpu-slots, or gpu_slots in "
+            "params.yaml, lets more share one"
         )
     usage, _ = nvidia.installed()
     used = {gpu: usage.get(gpu) or IDLE for gpu in free}

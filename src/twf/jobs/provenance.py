@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -12,10 +13,12 @@ import numpy as np
 import torch
 
 import twf
+from twf.files import sha256
 from twf.gpus import cpu
 from twf.jobs.code import code_hash
 
 # what can change a number, in a checkout: code, parameters, and the packages it runs with
+PACKED = "commit.json"  # beside src/: the commit, and the digests of what decides
 DECIDE = ("src", "params.yaml", "pyproject.toml", "constraints.txt", "environment.yml")
 
 
@@ -52,7 +55,8 @@ def code_origin(*roots: str) -> dict[str, str | None]:
 def commit() -> str | None:
     """The commit of the checkout this code lies in, with `+` where what decides differs from it.
 
-    None for code that no commit has: installed from a wheel, or where there is no git.
+    A checkout that went to another machine without its git has the file `PACKED` in its place.
+    None for code that no commit has: installed from a wheel, or where there is neither.
     """
 
     def git(folder: str | Path, *words: str) -> str:
@@ -67,4 +71,26 @@ def commit() -> str | None:
         changed = git(top, "status", "--porcelain", "--", *DECIDE)
         return git(top, "rev-parse", "HEAD") + ("+" if changed else "")
     except (subprocess.CalledProcessError, FileNotFoundError):
-        return None  # the version and the hash remain
+        return _packed_commit(package.parents[1])  # without one, version and hash remain
+
+
+def pack_commit(top: Path, commit: str) -> None:
+    """Write `PACKED` in a checkout that is `commit`'s, for where it goes without its git."""
+    digests = {name: sha256(top / name) for name in _deciding(top)}
+    (top / PACKED).write_text(json.dumps({"commit": commit, "files": digests}, indent=1))
+
+
+def _packed_commit(top: Path) -> str | None:
+    try:
+        packed = json.loads((top / PACKED).read_text())
+    except FileNotFoundError:
+        return None
+    same = packed["files"] == {name: sha256(top / name) for name in _deciding(top)}
+    return packed["commit"] + ("" if same else "+")
+
+
+def _deciding(top: Path) -> list[str]:
+    """The files of `DECIDE` in a checkout, those that Python makes aside."""
+    found = [top / name for name in DECIDE if (top / name).is_file()]
+    found += [path for path in (top / "src").rglob("*") if path.is_file()]
+    return sorted(str(p.relative_to(top)) for p in found if p.parent.name != "__pycache__")

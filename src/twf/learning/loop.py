@@ -203,7 +203,7 @@ def make_learner(
             to_device(source_dataset.train_images, device),
             source_dataset.train_labels.to(device),
             Augment(run.source_augmentation, device),
-            pretrained.to(device),
+            pretrained.to(device, memory_format=torch.channels_last),  # type: ignore[call-overload]
         )
     return Learner(
         # as `Augment` lays out images, so that convolutions need not turn either about

@@ -23,6 +23,10 @@ Terms = dict[str, Tensor]  # each term's value, a scalar
 WARM_UP = 3  # steps before a capture, which let libraries choose algorithms and take their memory
 
 
+class CaptureError(Exception):
+    """A step that runs cannot be captured; its message is CUDA's reason."""
+
+
 def training_step(
     method: Method[Any],
     loss: Loss,
@@ -113,7 +117,10 @@ class Captured(Plain):
         return self.terms
 
     def _capture(self, index: Tensor) -> None:
-        """Record the step's kernels. The method is afterwards what it was before."""
+        """Record the step's kernels. The method is afterwards what it was before.
+
+        Raises `CaptureError` where CUDA refuses; the method is then of no more use.
+        """
         device = index.device
         self.index, self.rate = index.clone(), torch.zeros((), device=device)
         tensors: dict[str, Tensor] = {}
@@ -127,8 +134,13 @@ class Captured(Plain):
         self.graph = torch.cuda.CUDAGraph()
         for random in self.method.learner.generators.values():
             self.graph.register_generator_state(random.generator)
-        with torch.cuda.graph(self.graph, stream=self.aside):
-            self.terms = self._step(self.index, self.rate, self.loss)
+        try:
+            with torch.cuda.graph(self.graph, stream=self.aside):
+                self.terms = self._step(self.index, self.rate, self.loss)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise CaptureError(str(error).strip().splitlines()[0]) from error
 
 
 def _has_stepped(method: Method[Any]) -> bool:

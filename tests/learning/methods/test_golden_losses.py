@@ -69,7 +69,7 @@ Losses = Callable[[str, dict[str, float]], dict[str, Tensor]]
 
 
 @pytest.fixture
-def losses(golden, dtype, monkeypatch) -> Losses:
+def losses(golden, dtype) -> Losses:
     """`losses(method, hyperparameters)`: the terms of the golden case's stream batch."""
     case = golden("losses")
     stream, replay = len(case["labels"]), len(case["replay_labels"])
@@ -78,13 +78,11 @@ def losses(golden, dtype, monkeypatch) -> Losses:
     per_task, task = int(case["classes_per_task"]), int(case["current_task"])
     classes = case["logits"].shape[1]
 
-    def without_propagation(self: Any, student: Any, teacher: Any, task: Tensor, *_: Any):
-        """Feature propagation has golden numbers of its own."""
-        zero = torch.zeros(())
-        return zero, zero, zero, torch.zeros(len(task), self.packer.bytes, dtype=torch.uint8)
-
     def compute(
-        name: str, hyperparameters: dict[str, float], prepare: Callable[[Any], None] | None = None
+        name: str,
+        hyperparameters: dict[str, float],
+        prepare: Callable[[Any], None] | None = None,
+        **switches: Any,
     ) -> dict[str, Tensor]:
         learner = Learner(
             network=LookUp(torch.cat([case["logits"], case["replay_logits_now"]]).to(dtype)),
@@ -97,10 +95,8 @@ def losses(golden, dtype, monkeypatch) -> Losses:
             epochs=1,
             buffer=replay,
             image_size=SIDE,
-            fidelity=dict.fromkeys(METHODS[name].switches, "published"),
+            fidelity=dict.fromkeys(METHODS[name].switches, "published") | switches,
         )
-        if name == "twf":
-            monkeypatch.setattr(Propagation, "forward", without_propagation)
         method: Method[Any] = make(
             name, learner, METHODS[name].hyperparameters(**{"lr": 0.1} | hyperparameters)
         )
@@ -113,7 +109,7 @@ def losses(golden, dtype, monkeypatch) -> Losses:
             rows = {"images": images[stream:], "labels": case["replay_labels"]}
             if name in ("derpp", "twf"):
                 rows["logits"] = case["replay_logits_then"].to(dtype)
-            if name == "twf":
+            if name == "twf" and method.propagation is not None:
                 rows["masks"] = torch.zeros(
                     replay, method.propagation.packer.bytes, dtype=torch.uint8
                 )
@@ -149,7 +145,10 @@ def test_golden_derpp(golden, losses, close):
 
 
 def test_golden_twf(golden, losses, close):
-    """The stream's cross-entropy over the current task's classes; replay's over those seen."""
+    """The stream's cross-entropy over the current task's classes; replay's over those seen.
+
+    Feature propagation has golden numbers of its own.
+    """
     zero = {"lambda_diversity": 0.0, "lambda_fp": 0.0, "lambda_fp_replay": 0.0}
     terms = losses("twf", {"alpha": 0.3, "beta": 0.9} | zero)
     case = golden("losses")
@@ -252,12 +251,11 @@ def test_twf_weights_its_propagation_by_f14(losses, monkeypatch, switch):
     values = {"lambda_diversity": 0.3, "lambda_fp": 0.01, "lambda_fp_replay": 1.5}
 
     def with_propagation(method: Any) -> None:
-        method.learner.fidelity["F14"] = switch
         packed = torch.zeros(24, method.propagation.packer.bytes, dtype=torch.uint8)
         found = *(torch.tensor(x) for x in (3.0, 30.0, 300.0)), packed
         monkeypatch.setattr(Propagation, "forward", lambda *_: found)
 
-    terms = losses("twf", {"alpha": 0.1, "beta": 0.1} | values, with_propagation)
+    terms = losses("twf", {"alpha": 0.1, "beta": 0.1} | values, with_propagation, F14=switch)
     outer = 0.01 if switch == "published" else 1.0
     assert terms["distance"].item() == pytest.approx(0.01 * 3.0)
     assert terms["mask_replay"].item() == pytest.approx(outer * 1.5 * 30.0)

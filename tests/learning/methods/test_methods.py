@@ -266,6 +266,30 @@ def test_twfs_sibling_keeps_its_parameters_and_is_the_pretrained_network(twf):
     assert not named & {id(p) for p in twf.propagation.sibling.parameters()}
 
 
+@pytest.mark.parametrize("stream_loss", ["published", "paper"])
+def test_twf_whose_propagation_has_no_weight_learns_the_same_bits_without_it(method, stream_loss):
+    made = []
+    for skips in (True, False):
+        weight = 0.0 if skips else 0.5
+        one = method("twf", lambda_fp=weight, fidelity={"F6": stream_loss})
+        one.weights = dict.fromkeys(one.weights, 0.0)
+        assert (one.propagation is None) == skips
+        learn(one, range(3))
+        made.append(one)
+    without, with_it = (one.learner.network.state_dict() for one in made)
+    assert all(torch.equal(tensor, with_it[name]) for name, tensor in without.items())
+    for name, rows in made[0].reservoir.rows.items():
+        assert torch.equal(rows[:-1], made[1].reservoir.rows[name][:-1]), name
+    assert "masks" not in made[0].reservoir.rows
+
+
+@pytest.mark.parametrize(("switch", "skips"), [("published", True), ("paper", False)])
+def test_twf_skips_propagation_only_where_no_term_has_a_weight(method, switch, skips):
+    """F14: as published, lambda_FP multiplies the other two."""
+    made = method("twf", lambda_fp=0.0, lambda_diversity=0.1, fidelity={"F14": switch})
+    assert (made.propagation is None) == skips
+
+
 def test_twfs_sibling_uses_batch_statistics_from_the_second_task_on(twf, monkeypatch):
     """F1: evaluation mode in the first task, training mode in the others; evaluation at the end."""
     modes: dict[int, set[bool]] = {}

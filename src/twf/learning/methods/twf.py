@@ -22,12 +22,22 @@ class Twf(Rehearsal[TwfHyperparameters]):
 
     L_CL replays logits (alpha) and labels (beta) from one replay batch, labels among the classes
     seen so far. L_FP and L_AUX are of `gates`. Stream and replay pass the learner as one
-    batch, and the sibling too.
+    batch, and the sibling too. Where L_FP and L_AUX have no weight, neither sibling nor gates are
+    made: the network learns to the same bits without them.
     """
 
     def setup(self) -> None:
         super().setup()
-        learner = self.learner
+        learner, h = self.learner, self.hyperparameters
+        outer = h.lambda_fp if self.published("F14") else 1.0
+        self.weights = {
+            "distance": h.lambda_fp,
+            "mask_replay": outer * h.lambda_fp_replay,
+            "diversity": outer * h.lambda_diversity,
+        }
+        self.propagation: Propagation | None = None
+        if not any(self.weights.values()):
+            return
         paper = frozenset(switch for switch, value in learner.fidelity.items() if value == "paper")
         with seeded(learner.generators.seed, "gates"):
             made = Propagation(learner.network, learner.tasks, learner.image_size, paper)
@@ -38,17 +48,18 @@ class Twf(Rehearsal[TwfHyperparameters]):
 
     def modules(self) -> Iterator[nn.Module]:
         yield self.learner.network
-        yield self.propagation.layers
+        if self.propagation is not None:
+            yield self.propagation.layers
 
     def begin_task(self, task: Task) -> None:
         super().begin_task(task)
-        self.propagation.begin_task(task.number)
+        if self.propagation is not None:
+            self.propagation.begin_task(task.number)
 
     def loss(self, batch: Batch) -> Step:
         learner, stream = self.learner, len(batch.images)
         seen = (self.task + 1) * learner.classes_per_task
         images, labels = batch.images, batch.labels
-        stored = None
         replay = None if self.reservoir.empty else self.reservoir.draw(learner.batch_size)
         if replay is not None:
             images = torch.cat([images, replay["images"]])
@@ -67,9 +78,14 @@ class Twf(Rehearsal[TwfHyperparameters]):
             among_seen = logits[stream:].masked_fill(unseen, -torch.inf)
             error = F.cross_entropy(among_seen, replay["labels"])
             terms["replay_labels"] = self.hyperparameters.beta * error
-            stored = self.propagation.stored(replay["masks"], learner.augment, place[stream:])
 
-        distance, mask_replay, diversity, masks = self.propagation(
+        store = {"images": batch.images, "labels": batch.labels, "logits": logits[:stream].detach()}
+        if self.propagation is None:
+            return Step(terms | {name: logits.new_zeros(()) for name in self.weights}, store)
+        stored = None
+        if replay is not None:
+            stored = self.propagation.stored(replay["masks"], learner.augment, place[stream:])
+        *losses, masks = self.propagation(
             layers,
             self.propagation.teach(inputs),
             labels // learner.classes_per_task,
@@ -78,13 +94,9 @@ class Twf(Rehearsal[TwfHyperparameters]):
             stored,
             learner.generators["gates"],
         )
-        h = self.hyperparameters
-        outer = h.lambda_fp if self.published("F14") else 1.0
-        terms["distance"] = h.lambda_fp * distance
-        terms["mask_replay"] = outer * h.lambda_fp_replay * mask_replay
-        terms["diversity"] = outer * h.lambda_diversity * diversity
-        store = {"logits": logits[:stream].detach(), "masks": masks}
-        return Step(terms, store | {"images": batch.images, "labels": batch.labels})
+        for (name, weight), loss in zip(self.weights.items(), losses, strict=True):
+            terms[name] = weight * loss
+        return Step(terms, store | {"masks": masks})
 
     def _stream_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """F6: the published code lets the current task's classes compete alone."""
@@ -95,7 +107,7 @@ class Twf(Rehearsal[TwfHyperparameters]):
         return F.cross_entropy(own, labels - self.task * each)
 
     def end_task(self, task: Task) -> None:
-        if self.published("F2") and not self.reservoir.empty:
+        if self.propagation is not None and self.published("F2") and not self.reservoir.empty:
             filled, rows = int(self.reservoir.filled), self.reservoir.rows
             self.propagation.recompute(
                 rows["masks"][:filled],

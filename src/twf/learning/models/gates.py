@@ -126,7 +126,8 @@ class _StraightThrough(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, noisy: Tensor) -> Tensor:
         ctx.save_for_backward(noisy)
-        return noisy.clone().gt_(0)
+        # not `noisy.clone().gt_(0)`: compiled by PyTorch 2.11, that has no gradient
+        return (noisy > 0).to(noisy.dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
