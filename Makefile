@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce overnight pull test services test-all bench lint format constraints
+.PHONY: help setup demo reproduce overnight pull test services test-all bench gpu-pack lint format constraints
 
 PYTHON ?= python3
 VENV := .venv
@@ -59,6 +59,9 @@ test-all: setup ## Every test, the slow ones and those that need services too
 
 bench: setup ## Speed of training and its parts here; make bench BENCH='--help' says what else
 	python -m benchmarks $(BENCH)
+
+gpu-pack: setup ## What a GPU machine without a network lacks; make gpu-pack PACK='--help' says how
+	python -m benchmarks.gpu.pack $(PACK)
 
 lint: setup ## Formatting, types, and the workflow's style
 	ruff format --check

@@ -50,6 +50,9 @@ def main(
     device: Annotated[
         Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU where there is one.")
     ] = "auto",
+    cudnn_search: Annotated[
+        bool, typer.Option(help="Let cuDNN try its algorithms, as training does on a GPU.")
+    ] = True,
     name: Annotated[str, typer.Option(help="Of benchmarks/results/NAME.json.")] = "latest",
 ) -> None:
     """Time training and its parts on random images, in the shapes of params.yaml's benchmarks.
@@ -57,6 +60,8 @@ def main(
     Times are medians over repeats. Ratios mean more than times: what is compared is called in turn.
     `python -m benchmarks steps --benchmark split-cifar10 --reference CHECKOUT` compares TwF's step.
     """
+    import torch
+
     from benchmarks import ceiling, hotspots, loading, parts, report, sharing, steps
     from benchmarks.shapes import planned
     from benchmarks.timing import Effort, Row
@@ -68,6 +73,7 @@ def main(
     rows: list[Row] = []
     for count in threads or [1]:
         on = device_for(device, count)
+        torch.backends.cudnn.benchmark = cudnn_search
         precisions = precision or ["tf32"]
         limits = {rounding: ceiling.measure(rounding, on, effort) for rounding in precisions}
         found = list(limits.values())
@@ -92,7 +98,7 @@ def main(
                 found += parts.replay(params, run, on, effort)
             if Measurement.EVALUATION in wanted:
                 found.append(parts.evaluation(params, run, on, effort))
-        rows += [row | {"threads": count} for row in found]
+        rows += [row | {"threads": count, "cudnn_search": cudnn_search} for row in found]
     if Measurement.LOADING in wanted:
         rows.append(loading.measure(effort))
     report.show(rows)

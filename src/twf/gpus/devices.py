@@ -46,6 +46,7 @@ def device_for(
     if not gpus:
         cpu.keep_freed_memory()
         return torch.device("cpu")
+    torch.backends.cudnn.benchmark = not deterministic  # steps have fixed shapes: docs/speed.md
     if deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when CUDA is first used
         torch.use_deterministic_algorithms(True)

@@ -1,0 +1,100 @@
+"""`python -m benchmarks.gpu.pack`: what a GPU machine without a network lacks, in one folder."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks import command
+from benchmarks.gpu import shards
+from twf import files
+from twf.data import archive
+from twf.errors import UserError
+from twf.jobs.provenance import commit, pack_commit
+from twf.study import reading
+
+HERE = Path(__file__).parent
+PACK = Path("gpu-pack")  # ignored by git
+PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (28, 27, 17)] + ["manylinux2014_x86_64"]
+
+
+def main(
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=FILE.npz: a data set of params.yaml, as for `twf data import`."),
+    ] = None,
+    published: Annotated[
+        Path | None, typer.Option(help="A checkout of the published code, to time beside ours.")
+    ] = None,
+    settings: Annotated[Path, typer.Option(help="What the session does.")] = HERE / "session.json",
+    mib: Annotated[float, typer.Option(help="The most that a file of images may take.")] = 48.5,
+    python: Annotated[str, typer.Option(help="The GPU machine's; none packs no wheels.")] = "3.12",
+) -> None:
+    """Pack wheels, data and the commit's name into gpu-pack/, and print the session's commands.
+
+    The checkout travels too, with gpu-pack/ in it. Its files and the data need not come at once:
+    each call of `session.py begin` takes what there is.
+    """
+    made_of = commit()
+    if made_of is None or made_of.endswith("+"):
+        raise UserError("commit first: records of a session name the commit that made them")
+    if PACK.exists():
+        shutil.rmtree(PACK)
+    base = PACK / "base"
+    base.mkdir(parents=True)
+    pack_commit(Path(), made_of)
+    Path("commit.json").rename(base / "commit.json")
+    shutil.copyfile(settings, base / "session.json")
+    if published is not None:
+        with tarfile.open(base / "published.tar.gz", "w:gz") as file:
+            for path in sorted(published.rglob("*.py")):
+                file.add(path, str(path.relative_to(published)))
+    if python != "none":
+        wheels(base / "wheels", python)
+    params = reading.load(files.PARAMS)
+    made = [base]
+    for entry in data or []:
+        name, _, file = entry.partition("=")
+        if name not in params.datasets or not file:
+            raise UserError(f"--data {entry}: write NAME=FILE.npz, NAME of params.yaml's datasets")
+        arrays = archive.read_npz(Path(file), params.datasets[name].classes)
+        for shard in shards.cut(arrays, PACK, name, mib):
+            folder = PACK / shard.stem / "shards"
+            folder.mkdir(parents=True)
+            made.append(shard.rename(folder / shard.name).parents[1])
+    session = "python3 benchmarks/gpu/session.py"
+    for number, folder in enumerate(made):
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
+        print(f"{folder} ({size:.1f} MiB): {session} begin {folder}")
+    print(f"now and then: {session} collect OUT; at the end: {session} collect OUT --weights")
+
+
+def wheels(folder: Path, python: str) -> None:
+    """Download the wheels that `wheels.txt` names, in the versions of constraints.txt."""
+    names = [line for line in (HERE / "wheels.txt").read_text().split("\n") if line[:1].isalpha()]
+    pinned = dict(
+        line.split("==") for line in Path("constraints.txt").read_text().split() if "==" in line
+    )
+    words = [
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--dest",
+        str(folder),
+    ]
+    words += ["--python-version", python, "--implementation", "cp"]
+    words += [word for platform in PLATFORMS for word in ("--platform", platform)]
+    chosen = [f"{name}=={pinned[name]}" for name in names]
+    subprocess.run([sys.executable, "-m", *words, *chosen], check=True)
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,355 @@
+"""What a GPU machine without a network does, step after step; standard library alone.
+
+    python3 benchmarks/gpu/session.py begin PACK --until 840    the first call; later ones bring more
+    python3 benchmarks/gpu/session.py choose STUDY EXECUTION    in place of the rule's choice
+    python3 benchmarks/gpu/session.py collect OUT               what there is so far, in small files
+
+`begin` copies checkout and pack into the session's folder, and starts the steps there in the
+background, once; called again, it takes the files that a later pack brings. Nothing is lost when a
+step fails or is late: the others go on, and `collect` has its log.
+
+Two lanes run beside each other: one has the GPU for itself while it measures, the other prepares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(os.environ.get("TWF_SESSION", "/tmp/twf-session"))
+TREE, PACK, OUT, SITE = HERE / "tree", HERE / "pack", HERE / "out", HERE / "site"
+SETTINGS = "session.json"  # of the pack
+TRAVELS = (  # of the checkout
+    *("src", "benchmarks", "tests", "workflow", "results/published.csv", "params.yaml"),
+    *("pyproject.toml", "constraints.txt", "environment.yml"),
+)
+LARGEST = 15 * 2**20  # bytes of a file that `collect` writes
+MEASURED, NAMES = "benchmarks/results", ("steps", "compiled")
+MARGIN = 15.0  # seconds before the end in which no run is begun
+
+
+def begin(pack: Path, until: float) -> None:
+    """Take over what a pack brings; the first time, start the steps too."""
+    first = not TREE.exists()
+    for file in sorted(path for path in pack.rglob("*") if path.is_file()):
+        target = PACK / file.relative_to(pack)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f".{target.name}.partial")
+            shutil.copyfile(file, partial)
+            partial.rename(target)
+    if not first:
+        return
+    OUT.mkdir(parents=True)
+    for name in TRAVELS:
+        source, target = Path(name), TREE / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
+    shutil.copyfile(PACK / "commit.json", TREE / "commit.json")
+    wheels = sorted(map(str, PACK.glob("wheels/*.whl")))
+    if wheels:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+        subprocess.run([*pip, "--no-compile", "--upgrade", "--target", SITE, *wheels], check=True)
+    with contextlib.suppress(FileNotFoundError), tarfile.open(PACK / "published.tar.gz") as file:
+        file.extractall(HERE / "published", filter="data")
+    log = (OUT / "session.log").open("w")
+    subprocess.Popen(
+        [sys.executable, Path(__file__).resolve(), "steps", "--until", str(until)],
+        stdout=log,
+        stderr=log,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd=TREE,
+        env=environment(),
+    )
+
+
+def environment() -> dict[str, str]:
+    """Our packages, and this machine's; no tracking, and compiled code kept for the next process."""
+    paths = [SITE, TREE / "src", TREE]
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "PYTHONUNBUFFERED": "1",
+        "TWF_TRACKING": "off",
+        "TORCHINDUCTOR_CACHE_DIR": str(HERE / "compiled"),
+        "CUDA_MPS_PIPE_DIRECTORY": str(HERE / "mps"),
+        "CUDA_MPS_LOG_DIRECTORY": str(HERE / "mps-log"),
+    }
+
+
+class Session:
+    """The steps, their clock, and what they found."""
+
+    def __init__(self, until: float) -> None:
+        self.settings: dict[str, Any] = json.loads((PACK / SETTINGS).read_text())
+        self.start = time.time()
+        self.end = self.start + until
+        self.lock = threading.Lock()
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return self.end - time.time()
+
+    def say(self, text: str) -> None:
+        with self.lock:
+            print(f"{time.time() - self.start:6.1f} s  {text}", flush=True)
+
+    def do(self, name: str, *words: str | Path, limit: float, **extra: str) -> bool:
+        """Run a command, its output in NAME.log; whether it ended well within `limit` seconds."""
+        limit = min(limit, self.left)
+        if limit <= 0:
+            self.say(f"{name}: no time left")
+            return False
+        began = time.time()
+        with (OUT / f"{name}.log").open("w") as log:
+            process = subprocess.Popen(
+                list(map(str, words)),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=TREE,
+                env=environment() | extra,
+                start_new_session=True,  # so that all it has started ends with it
+            )
+            try:
+                status: int | str = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+                status = "too late"
+        self.say(f"{name}: {status or 'ok'} in {time.time() - began:.1f} s")
+        return status == 0
+
+    def python(self, name: str, *words: str | Path, limit: float, **extra: str) -> bool:
+        return self.do(name, sys.executable, *words, limit=limit, **extra)
+
+    def twf(self, name: str, *words: str | Path, limit: float, **extra: str) -> bool:
+        return self.python(name, "-m", "twf", *words, limit=limit, **extra)
+
+    def wait_for(self, ready: Callable[[], bool], seconds: float) -> bool:
+        """Whether it became so in time."""
+        deadline = time.time() + min(seconds, self.left)
+        while not ready() and time.time() < deadline:
+            time.sleep(0.2)
+        return ready()
+
+    # The lane that prepares
+
+    def prepare(self) -> None:
+        """Data as they come, what is compiled for later, and the tests that need a GPU."""
+        each = [threading.Thread(target=self.data, args=(name,)) for name in self.settings["data"]]
+        for thread in each:
+            thread.start()
+        self.wait_for((OUT / "measured").exists, self.left)
+        side = [threading.Thread(target=self.compiled, args=m) for m in self.settings["compiled"]]
+        for thread in side:
+            thread.start()
+        if words := self.settings["tests"]:
+            self.python("tests", "-m", "pytest", *words, limit=240)
+        for thread in each + side:
+            thread.join()
+
+    def data(self, name: str) -> None:
+        """A data set, when its last file has come."""
+        shards = PACK / "shards"
+
+        def complete() -> bool:
+            there = sorted(path.name for path in shards.glob(f"{name}.*.zip"))
+            return bool(there) and len(there) == int(there[0].split("-of-")[1].split(".")[0])
+
+        if self.wait_for(complete, self.left):
+            arrays = HERE / f"{name}.npz"
+            join = ("-m", "benchmarks.gpu.shards", "join", shards, name, arrays)
+            self.python(f"join-{name}", *join, limit=120)
+            self.twf(f"data-{name}", "data", *self.settings["bring"], name, arrays, limit=120)
+
+    def compiled(self, method: str, precision: str) -> None:
+        """Compiled steps beside captured ones, in turn: both share the GPU with the other lane."""
+        words = [*self.settings["steps"], "--method", method, "--precision", precision]
+        for way in self.settings["executions"]:
+            words += ["--execution", way]
+        name = f"compiled-{method}-{precision}"
+        self.python(name, "-m", "benchmarks", "steps", *words, "--name", name, limit=300)
+
+    # The lane that has the GPU
+
+    def measure(self) -> None:
+        """Facts, and steps beside the published code's; then what only waits for data, and runs."""
+        with contextlib.suppress(FileNotFoundError):
+            self.do("facts", *self.settings["facts"], limit=30)
+        for number, words in enumerate(self.settings["measure"]):
+            if (HERE / "published").exists() and "--execution" in words and number == 0:
+                words = [*words, "--reference", str(HERE / "published")]
+            name = f"steps-{number}"
+            self.python(name, "-m", "benchmarks", *words, "--name", name, limit=150)
+        (OUT / "measured").touch()
+        self.pretrain()
+        self.runs()
+
+    def pretrain(self) -> None:
+        """The source's network, in half precision as it is shared, and taken from there."""
+        source, study = self.settings["source"], self.settings["weights"]
+        needed = TREE / f"data/{self.settings['data'][0]}.safetensors"
+        if not self.wait_for(needed.exists, self.left):
+            self.say(f"pretrain: no {needed.name}")
+            return
+        way = self.settings["pretraining"]
+        self.twf("pretrain", "pretrain", "train", source, "--execution", way, limit=300)
+        weights = TREE / f"results/{study}/weights/{source}.safetensors"
+        weights.parent.mkdir(parents=True, exist_ok=True)
+        self.twf("export", "pretrain", "export", source, weights, limit=60)
+        self.twf("import", "pretrain", "import", source, weights, limit=60)
+
+    def runs(self) -> None:
+        """The runs of a study that fits into the time left, seed after seed, beside each other."""
+        needed = TREE / f"data/{self.settings['data'][-1]}.safetensors"
+        self.wait_for(needed.exists, self.left)
+        mps = self.mps()
+        study, execution = self.choice()
+        self.say(f"runs: {study}, {execution}, {'with' if mps else 'without'} MPS")
+        plan = [sys.executable, "-m", "twf", "plan", study, "--todo"]
+        done = subprocess.run(plan, cwd=TREE, env=environment(), capture_output=True, text=True)
+        waiting = sorted(done.stdout.split(), key=lambda run: run.rpartition(".s")[2])
+        self.say(f"runs: {len(waiting)} {done.stderr}")
+
+        def work() -> None:
+            while self.left > MARGIN:
+                with self.lock:
+                    run = waiting.pop(0) if waiting else None
+                if run is None:
+                    return
+                slots = ("--gpu-slots", str(self.settings["jobs"]), "--save-every", "100000")
+                words = ("run", study, run, "--execution", execution, *slots)
+                if not self.twf(f"run-{run}", *words, limit=self.left) and self.left > MARGIN:
+                    simpler = "captured" if execution == "compiled-captured" else "plain"
+                    words = (*words[:4], simpler, *slots)
+                    self.twf(f"run-{run}-again", *words, limit=self.left)
+
+        workers = [threading.Thread(target=work) for _ in range(self.settings["jobs"])]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    def mps(self) -> bool:
+        """Whether NVIDIA's server lets processes compute at the same time: started, and tried."""
+        server = self.settings["mps"]
+        if not server or shutil.which(server[0]) is None:
+            return False
+        for name in ("mps", "mps-log"):
+            (HERE / name).mkdir(exist_ok=True)
+        tried = ("-c", "import torch; print(torch.ones(8, device='cuda').sum().item())")
+        if self.do("mps", *server, limit=20) and self.python("mps-tried", *tried, limit=40):
+            return True
+        subprocess.run([server[0]], input="quit\n", text=True, env=environment(), timeout=20)
+        shutil.rmtree(HERE / "mps")  # without its folder, processes do not look for it
+        return False
+
+    def choice(self) -> tuple[str, str]:
+        """A user's choice, or: the largest number of epochs that the measured steps allow."""
+        file = HERE / "choice.json"
+        if self.wait_for(file.exists, self.settings["patience"]):
+            study, execution = json.loads(file.read_text())
+            return study, execution
+        return self.rule()
+
+    def rule(self) -> tuple[str, str]:
+        """As if the GPU did one step after another: what sharing gains is kept in reserve."""
+        settings = self.settings["rule"]
+        rows = [row for file in self.results("steps-0") for row in file["rows"]]
+        milliseconds = {
+            row["method"]: row["milliseconds"]
+            for row in rows
+            if row.get("execution") == settings["execution"]
+            and row.get("precision") == settings["precision"]
+        }
+        known = [milliseconds.get(method, settings["unknown"]) for method in settings["methods"]]
+        epoch = sum(known) / 1e3 * settings["steps"]  # seconds, one epoch of every task, all runs
+        room = (self.left - settings["overhead"]) / epoch
+        fitting = [number for number in settings["epochs"] if number <= room]
+        number = max(fitting, default=min(settings["epochs"]))
+        self.say(f"rule: {epoch:.1f} s an epoch of all tasks, room for {room:.1f}: {number}")
+        return settings["study"].format(number), settings["execution"]
+
+    def results(self, pattern: str) -> Iterator[dict[str, Any]]:
+        for path in sorted((TREE / "benchmarks/results").glob(f"{pattern}.json")):
+            yield json.loads(path.read_text())
+
+
+def steps(until: float) -> None:
+    """Both lanes, to their ends; what one raises is in the log, and the other goes on."""
+    session = Session(until)
+    side = threading.Thread(target=session.prepare)
+    side.start()
+    try:
+        session.measure()
+    finally:
+        (OUT / "measured").touch()
+        side.join()
+        session.say("end")
+
+
+def collect(out: Path, with_weights: bool) -> None:
+    """Copy logs, measurements and records as one archive into `out`, and weights in pieces.
+
+    What is there is shown: the session's log, and the last line of each step that goes on.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(out / "found.tar.gz", "w:gz") as file:
+        for path in sorted(OUT.glob("*")):
+            file.add(path, f"logs/{path.name}")
+        for pattern in ("results/*/runs/*.parquet", *(f"{MEASURED}/{n}-*.json" for n in NAMES)):
+            for path in sorted(TREE.glob(pattern)):
+                file.add(path, str(path.relative_to(TREE)))
+    for weights in TREE.glob("results/*/weights/*.safetensors") if with_weights else ():
+        content = weights.read_bytes()
+        for number, start in enumerate(range(0, len(content), LARGEST)):
+            piece = content[start : start + LARGEST]
+            (out / f"{weights.name}.{number}").write_bytes(piece)
+    print((OUT / "session.log").read_text(), end="")
+    for log in sorted(OUT.glob("*.log"), key=lambda path: path.stat().st_mtime)[-10:]:
+        lines = log.read_text(errors="replace").replace("\r", "\n").strip().splitlines()
+        print(f"-- {log.name}: {lines[-1][-160:] if lines else ''}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("begin")
+    one.add_argument("pack", type=Path)
+    one.add_argument("--until", type=float, default=840.0, help="seconds from now")
+    one = commands.add_parser("steps")
+    one.add_argument("--until", type=float)
+    one = commands.add_parser("choose")
+    one.add_argument("study")
+    one.add_argument("execution")
+    one = commands.add_parser("collect")
+    one.add_argument("out", type=Path)
+    one.add_argument("--weights", action="store_true")
+    words = parser.parse_args()
+    match words.command:
+        case "begin":
+            begin(words.pack.resolve(), words.until)
+        case "steps":
+            steps(words.until)
+        case "choose":
+            partial = HERE / ".choice.partial"
+            partial.write_text(json.dumps([words.study, words.execution]))
+            partial.rename(HERE / "choice.json")
+        case "collect":
+            collect(words.out, words.weights)
+
+
+if __name__ == "__main__":
+    main()
