@@ -33,7 +33,7 @@ def main(
         Path | None, typer.Option(help="A checkout of the published code, to time beside ours.")
     ] = None,
     settings: Annotated[Path, typer.Option(help="What the session does.")] = HERE / "session.json",
-    mib: Annotated[float, typer.Option(help="The most that a file of images may take.")] = 48.5,
+    mib: Annotated[float, typer.Option(help="The most that a file of images may take.")] = 50.0,
     python: Annotated[str, typer.Option(help="The GPU machine's; none packs no wheels.")] = "3.12",
 ) -> None:
     """Pack wheels, data and the commit's name into gpu-pack/, and print the session's commands.
@@ -52,6 +52,8 @@ def main(
     Path("commit.json").rename(base / "commit.json")
     shutil.copyfile(settings, base / "session.json")
     if published is not None:
+        if not (published / "models").is_dir():
+            raise UserError(f"--published {published} is no checkout of the published code")
         with tarfile.open(base / "published.tar.gz", "w:gz") as file:
             for path in sorted(published.rglob("*.py")):
                 file.add(path, str(path.relative_to(published)))

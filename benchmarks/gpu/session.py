@@ -1,8 +1,8 @@
 """What a GPU machine without a network does, step after step; standard library alone.
 
-    python3 benchmarks/gpu/session.py begin PACK --until 840    the first call; later ones bring more
-    python3 benchmarks/gpu/session.py choose STUDY EXECUTION    in place of the rule's choice
-    python3 benchmarks/gpu/session.py collect OUT               what there is so far, in small files
+    python3 benchmarks/gpu/session.py begin PACK --until 840  the first call; others bring more
+    python3 benchmarks/gpu/session.py choose STUDY EXECUTION  in place of the rule's choice
+    python3 benchmarks/gpu/session.py collect OUT             what there is so far, in small files
 
 `begin` copies checkout and pack into the session's folder, and starts the steps there in the
 background, once; called again, it takes the files that a later pack brings. Nothing is lost when a
@@ -76,7 +76,7 @@ def begin(pack: Path, until: float) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Our packages, and this machine's; no tracking, and compiled code kept for the next process."""
+    """Our packages before this machine's; no tracking; compiled code is kept for all processes."""
     paths = [SITE, TREE / "src", TREE]
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
