@@ -53,6 +53,9 @@ def main(
     cudnn_search: Annotated[
         bool, typer.Option(help="Let cuDNN try its algorithms, as training does on a GPU.")
     ] = True,
+    gpu_slots: Annotated[
+        int, typer.Option(min=1, envvar="TWF_GPU_SLOTS", help="Jobs that share a GPU.")
+    ] = 1,
     name: Annotated[str, typer.Option(help="Of benchmarks/results/NAME.json.")] = "latest",
 ) -> None:
     """Time training and its parts on random images, in the shapes of params.yaml's benchmarks.
@@ -72,7 +75,7 @@ def main(
     effort = Effort(calls, repeats)
     rows: list[Row] = []
     for count in threads or [1]:
-        on = device_for(device, count)
+        on = device_for(device, count, gpu_slots)
         torch.backends.cudnn.benchmark = cudnn_search
         precisions = precision or ["tf32"]
         limits = {rounding: ceiling.measure(rounding, on, effort) for rounding in precisions}

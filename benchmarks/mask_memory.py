@@ -72,6 +72,7 @@ def learned_masks(run: Run, steps: int | None, checkpoint: Checkpoint) -> Masks:
             method.end_task(task)
             advance(1, f"loss {torch.stack([*terms.values()]).sum().item():.3f}")
     filled = int(method.reservoir.filled)
+    assert method.propagation is not None
     return Masks(title, method.reservoir.rows["masks"][:filled], method.propagation.packer)
 
 

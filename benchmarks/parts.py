@@ -63,7 +63,7 @@ def begun(execution: str, method: Supervised, images: Tensor, labels: Tensor) ->
 def replay(params: Params, run: Run, device: torch.device, effort: Effort) -> list[Row]:
     """Insertion into a buffer of TwF's rows, a draw from it, and the packing of their masks."""
     method = method_of(params, run, device)
-    assert isinstance(method, Twf) and run.buffer is not None
+    assert isinstance(method, Twf) and method.propagation is not None and run.buffer is not None
     packer, count = method.propagation.packer, run.batch_size
     generator = Random(0, device)
     gates = [generator.integers(2, count, *shape).float() for shape in packer.shapes]

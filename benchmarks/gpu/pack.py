@@ -54,9 +54,9 @@ def main(
     if published is not None:
         if not (published / "models").is_dir():
             raise UserError(f"--published {published} is no checkout of the published code")
-        with tarfile.open(base / "published.tar.gz", "w:gz") as file:
+        with tarfile.open(base / "published.tar.gz", "w:gz") as packed:
             for path in sorted(published.rglob("*.py")):
-                file.add(path, str(path.relative_to(published)))
+                packed.add(path, str(path.relative_to(published)))
     if python != "none":
         wheels(base / "wheels", python)
     params = reading.load(files.PARAMS)
@@ -71,7 +71,7 @@ def main(
             folder.mkdir(parents=True)
             made.append(shard.rename(folder / shard.name).parents[1])
     session = "python3 benchmarks/gpu/session.py"
-    for number, folder in enumerate(made):
+    for folder in made:
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
         print(f"{folder} ({size:.1f} MiB): {session} begin {folder}")
     print(f"now and then: {session} collect OUT; at the end: {session} collect OUT --weights")

@@ -61,8 +61,10 @@ def begin(pack: Path, until: float) -> None:
     if wheels:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
         subprocess.run([*pip, "--no-compile", "--upgrade", "--target", SITE, *wheels], check=True)
-    with contextlib.suppress(FileNotFoundError), tarfile.open(PACK / "published.tar.gz") as file:
-        file.extractall(HERE / "published", filter="data")
+    published = PACK / "published.tar.gz"
+    if published.exists():
+        with tarfile.open(published) as packed:
+            packed.extractall(HERE / "published", filter="data")
     log = (OUT / "session.log").open("w")
     subprocess.Popen(
         [sys.executable, Path(__file__).resolve(), "steps", "--until", str(until)],
@@ -82,6 +84,7 @@ def environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "PYTHONUNBUFFERED": "1",
         "TWF_TRACKING": "off",
+        "TWF_GPU_SLOTS": "16",  # as many beside each other as the lanes have
         "TORCHINDUCTOR_CACHE_DIR": str(HERE / "compiled"),
         "CUDA_MPS_PIPE_DIRECTORY": str(HERE / "mps"),
         "CUDA_MPS_LOG_DIRECTORY": str(HERE / "mps-log"),
@@ -229,12 +232,10 @@ class Session:
                     run = waiting.pop(0) if waiting else None
                 if run is None:
                     return
-                slots = ("--gpu-slots", str(self.settings["jobs"]), "--save-every", "100000")
-                words = ("run", study, run, "--execution", execution, *slots)
-                if not self.twf(f"run-{run}", *words, limit=self.left) and self.left > MARGIN:
+                words = ("run", study, run, "--save-every", "100000", "--execution")
+                if not self.twf(f"run-{run}", *words, execution, limit=self.left):
                     simpler = "captured" if execution == "compiled-captured" else "plain"
-                    words = (*words[:4], simpler, *slots)
-                    self.twf(f"run-{run}-again", *words, limit=self.left)
+                    self.twf(f"run-{run}-again", *words, simpler, limit=self.left - MARGIN)
 
         workers = [threading.Thread(target=work) for _ in range(self.settings["jobs"])]
         for worker in workers:

@@ -21,7 +21,7 @@ DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
 STAGES = DVC["stages"]
 PARAMS = reading.load(PROJECT / "params.yaml")
 # the studies whose records are committed: DVC keeps no file that git has
-IN_GIT = [name for name in PARAMS.studies if name == "measured" or name.startswith("overnight")]
+IN_GIT = [n for n in PARAMS.studies if n == "measured" or n.startswith(("overnight", "corners"))]
 STUDIES = [name for name in PARAMS.studies if name not in IN_GIT]
 FROM_GIT = "overnight"  # whose report DVC makes of those records
 

@@ -129,6 +129,7 @@ def pretrain_import(
     params: ParamsFile = files.PARAMS,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
+    gpu_slots: SlotsOption = None,
 ) -> None:
     """Take weights that were trained elsewhere for a source: checkpoints/SOURCE.safetensors.
 
@@ -139,7 +140,8 @@ def pretrain_import(
 
     loaded = reading.load(params)
     with watched():
-        import_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
+        on = device_for(device, threads, gpu_slots or loaded.gpu_slots)
+        import_weights(loaded, source, file, on)
 
 
 @pretrain_app.command("export")
@@ -149,6 +151,7 @@ def pretrain_export(
     params: ParamsFile = files.PARAMS,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
+    gpu_slots: SlotsOption = None,
 ) -> None:
     """Write a source's checkpoint in half precision, to be shared: half the bytes.
 
@@ -158,7 +161,8 @@ def pretrain_export(
 
     loaded = reading.load(params)
     with watched():
-        export_weights(loaded, source, file, device_for(device, threads, loaded.gpu_slots))
+        on = device_for(device, threads, gpu_slots or loaded.gpu_slots)
+        export_weights(loaded, source, file, on)
 
 
 @app.command()
