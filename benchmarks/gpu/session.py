@@ -97,13 +97,13 @@ class Session:
     def __init__(self, until: float) -> None:
         self.settings: dict[str, Any] = json.loads((PACK / SETTINGS).read_text())
         self.start = time.time()
-        self.end = self.start + until
+        (HERE / "end").write_text(str(self.start + until))
         self.lock = threading.Lock()
 
     @property
     def left(self) -> float:
-        """Seconds."""
-        return self.end - time.time()
+        """Seconds to the end, which `choose` may have moved; a step that has begun keeps its own."""
+        return float((HERE / "end").read_text()) - time.time()
 
     def say(self, text: str) -> None:
         with self.lock:
@@ -335,6 +335,7 @@ def main() -> None:
     one = commands.add_parser("choose")
     one.add_argument("study")
     one.add_argument("execution")
+    one.add_argument("--until", type=float, help="seconds from now, in place of the first call's")
     one = commands.add_parser("collect")
     one.add_argument("out", type=Path)
     one.add_argument("--weights", action="store_true")
@@ -345,6 +346,8 @@ def main() -> None:
         case "steps":
             steps(words.until)
         case "choose":
+            if words.until is not None:
+                (HERE / "end").write_text(str(time.time() + words.until))
             partial = HERE / ".choice.partial"
             partial.write_text(json.dumps([words.study, words.execution]))
             partial.rename(HERE / "choice.json")

@@ -22,6 +22,7 @@ from twf.learning import precision as precisions
 from twf.learning.evaluation.accuracy import to_device
 from twf.learning.methods import make
 from twf.learning.methods.base import Method, Task
+from twf.learning.models import gates
 from twf.learning.models.gates import FeaturePropagation
 from twf.learning.precision import set_precision
 from twf.learning.pretraining import supervised
@@ -272,12 +273,11 @@ def test_a_compiled_gate_in_bfloat16_does_as_a_plain_one(replayed, compiler):
 
     def gate(*inputs: Any) -> Any:
         with precisions.autocast("bf16", CPU):
-            return layer(*inputs)
+            return gates.terms([layer(*inputs)], task, 32, 1, frozenset())
 
     def results(gate: Callable[..., Any]) -> list[float]:
         random = Generators(0, CPU)["gates"]
-        found = gate(student, target, task, 32, 1, stored, random)
-        terms = [found.distance, found.mask_replay, found.diversity]
+        terms = gate(student, target, task, 32, stored, random)
         gradients = torch.autograd.grad(sum(terms), [student, *layer.parameters()])
         return [float(value.detach().float().norm()) for value in (*terms, *gradients)]
 

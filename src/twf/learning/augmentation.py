@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from twf.learning.randomness import Random
@@ -35,6 +36,7 @@ class Augment:
         self.flip = settings.flip
         self.mean = torch.tensor(settings.mean, device=device).view(1, 3, 1, 1)
         self.std = torch.tensor(settings.std, device=device).view(1, 3, 1, 1)
+        self._lines: dict[tuple[object, ...], tuple[Tensor, Tensor]] = {}  # by `_taken`
 
     def normalise(self, images: Tensor) -> Tensor:
         """What evaluation uses: no crop, no flip."""
@@ -52,10 +54,7 @@ class Augment:
 
     def at(self, images: Tensor, placement: Placement) -> Tensor:
         """Crop and flip as `placement` says, and normalise."""
-        height, width = images.shape[-2:]
-        rows = torch.arange(height, device=images.device) + placement.top[:, None] - self.padding
-        columns = torch.arange(width, device=images.device) + placement.left[:, None] - self.padding
-        return self.normalise(_gather(images, rows, columns, placement.flip))
+        return self.normalise(self._moved(images, placement, images.shape[-1], images.shape[-1]))
 
     def masks_at(self, masks: Tensor, placement: Placement, image_size: int, size: int) -> Tensor:
         """Crop and flip stored gates `[N, C, h, w]` of a map of `size` with their images.
@@ -63,25 +62,37 @@ class Augment:
         The map moves by the image's shift in whole units of its own, rounded down; stored at half
         size it is cropped as if enlarged by nearest neighbour, and halved again.
         """
-        units = image_size // size
-        step = size // masks.shape[-1]  # 2 where the map is stored at half size
-        full = torch.arange(0, size, step, device=masks.device) - self.padding // units
-        rows = torch.div(full + (placement.top // units)[:, None], step, rounding_mode="floor")
-        columns = torch.div(full + (placement.left // units)[:, None], step, rounding_mode="floor")
-        return _gather(masks, rows, columns, placement.flip)
+        return self._moved(masks, placement, image_size, size)
 
+    def _moved(self, maps: Tensor, placement: Placement, image_size: int, size: int) -> Tensor:
+        """Square maps `[N, C, h, h]` moved with their images; zero where that is outside.
 
-def _gather(images: Tensor, rows: Tensor, columns: Tensor, flip: Tensor) -> Tensor:
-    """Take `rows` and `columns` (`[N, h]`, `[N, w]`) of each image; zero where they lie outside.
+        Gives `[N, C, h, h]` with the channels last in memory.
+        """
+        side = maps.shape[-1]
+        key = (side, image_size, size, maps.device)
+        if key not in self._lines:
+            self._lines[key] = self._taken(side, image_size, size, maps.device)
+        lines, flipped = self._lines[key]
+        rows = F.embedding(placement.top, lines) * side
+        columns = F.embedding(2 * placement.left + placement.flip, flipped)
+        position = (rows[:, :, None] + columns[:, None, :]).flatten(1)  # [N, h * h]
+        inside = (position >= 0)[:, :, None]
+        index = position.clamp(min=0)[:, :, None].expand(-1, -1, maps.shape[1])
+        taken = maps.flatten(2).transpose(1, 2).gather(1, index) * inside  # [N, h * h, C]
+        return taken.unflatten(1, (side, side)).permute(0, 3, 1, 2)
 
-    Gives `[N, C, h, w]` with the channels last in memory.
-    """
-    channels, height, width = images.shape[1:]
-    columns = torch.where(flip[:, None], columns.flip(1), columns)
-    inside = ((rows >= 0) & (rows < height))[:, :, None]
-    inside = inside & ((columns >= 0) & (columns < width))[:, None, :]  # [N, h, w]
-    rows, columns = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
-    position = (rows[:, :, None] * width + columns[:, None, :]).flatten(1)  # [N, h * w]
-    position = position[:, :, None].expand(-1, -1, channels)
-    taken = images.flatten(2).transpose(1, 2).gather(1, position)  # [N, h * w, C]
-    return taken.unflatten(1, inside.shape[1:]).permute(0, 3, 1, 2) * inside[:, None]
+    def _taken(
+        self, side: int, image_size: int, size: int, device: torch.device
+    ) -> tuple[Tensor, Tensor]:
+        """Which line each line of a moved map is, `[shifts, side]`; and with each flipped after it.
+
+        Far below zero where that is outside the map, so that a position there is below zero too.
+        """
+        units = image_size // size  # pixels of the image along a unit of the map
+        step = size // side  # 2 where the map is stored at half size
+        shift = torch.arange(2 * self.padding + 1, device=device) // units
+        full = torch.arange(0, size, step, device=device) - self.padding // units
+        lines = torch.div(full + shift[:, None], step, rounding_mode="floor")
+        lines = lines.masked_fill((lines < 0) | (lines >= side), -(side**2) - 1)
+        return lines, torch.stack([lines, lines.flip(1)], dim=1).flatten(0, 1)

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twf.learning.models.attention import TaskBatchNorm, TaskLinear
-from twf.learning.models.gates import GUMBEL_TEMPERATURE, FeaturePropagation
+from twf.learning.models.attention import TaskLinear
+from twf.learning.models.gates import GUMBEL_TEMPERATURE, FeaturePropagation, terms
 from twf.learning.randomness import Random
 
 TASKS, STREAM, CURRENT = 3, 4, 1
@@ -23,30 +23,30 @@ def linear_slowly(module: TaskLinear, x: Tensor) -> Tensor:
     return torch.stack([module.weight[t] @ v for t, v in zip(TASK, x, strict=True)])
 
 
-def norm_slowly(module: TaskBatchNorm, x: Tensor) -> Tensor:
+def norm_slowly(norm: nn.BatchNorm2d, scale: Tensor, shift: Tensor, x: Tensor) -> Tensor:
+    """`scale` and `shift`: `[T, C]`."""
     dims = [d for d in range(x.dim()) if d != 1]
     mean, var = x.mean(dim=dims, keepdim=True), x.var(dim=dims, keepdim=True, unbiased=False)
-    normal = (x - mean) / torch.sqrt(var + module.norm.eps)
+    normal = (x - mean) / torch.sqrt(var + norm.eps)
     shape = (-1, *[1] * (x.dim() - 2))
     return torch.stack(
-        [
-            module.scale[t].view(shape) * v + module.shift[t].view(shape)
-            for t, v in zip(TASK, normal, strict=True)
-        ]
+        [scale[t].view(shape) * v + shift[t].view(shape) for t, v in zip(TASK, normal, strict=True)]
     )
 
 
 def attention_slowly(module: FeaturePropagation, teacher: Tensor) -> Tensor:
     """Channel attention plus spatial attention, `[N, C, H, W]`."""
     channel, spatial = module.channel, module.spatial
-    g = teacher.mean(dim=(2, 3))
-    bounded = torch.tanh(norm_slowly(channel.norm1, linear_slowly(channel.w1, g)))
-    share = torch.sigmoid(norm_slowly(channel.norm2, linear_slowly(channel.w2, g)))
-    by_channel = bounded * share + linear_slowly(channel.w3, g)
-    x = teacher
-    for i, (convolution, norm) in enumerate(zip(spatial.convolutions, spatial.norms, strict=True)):
-        x = norm_slowly(norm, convolution(F.relu(x) if i else x))
-    return by_channel[:, :, None, None] + x
+    first, second, third = linear_slowly(channel.maps, teacher.mean(dim=(2, 3))).chunk(3, dim=1)
+    scales, shifts = channel.affine.table.chunk(2, dim=1)
+    (scale1, scale2), (shift1, shift2) = scales.chunk(2, dim=1), shifts.chunk(2, dim=1)
+    bounded = torch.tanh(norm_slowly(channel.norm, scale1, shift1, first))
+    share = torch.sigmoid(norm_slowly(channel.norm, scale2, shift2, second))
+    x, rows = teacher, spatial.affine.table.split(spatial.affine.widths, dim=1)
+    layers = zip(spatial.convolutions, spatial.norms, rows[:4], rows[4:], strict=True)
+    for i, (convolution, norm, scale, shift) in enumerate(layers):
+        x = norm_slowly(norm, scale, shift, convolution(F.relu(x) if i else x))
+    return (bounded * share + third)[:, :, None, None] + x
 
 
 def logits_slowly(module: FeaturePropagation, teacher: Tensor) -> Tensor:
@@ -150,9 +150,10 @@ def test_losses_gates_and_gradients_are_those_written_out(channels, side, paper,
     slow = losses_slowly(module, student, teacher, stored, torch.Generator().manual_seed(2))
     expected = gradients(slow, module, student)
     draws = Random(2)
-    fast = module(student, teacher, TASK, STREAM, CURRENT, stored, draws)
+    layer = module(student, teacher, TASK, STREAM, stored, draws)
+    fast = terms([layer], TASK, STREAM, CURRENT, module.paper)
     found = gradients(fast, module, student)
-    assert torch.equal(fast.gate, slow[3])
-    for one, other in zip(fast[:3], slow[:3], strict=True):
+    assert torch.equal(layer.gate, slow[3])
+    for one, other in zip(fast, slow[:3], strict=True):
         torch.testing.assert_close(one, other)
     torch.testing.assert_close(found, expected)

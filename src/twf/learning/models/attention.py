@@ -21,14 +21,18 @@ def of_task(every: Tensor, task: Tensor) -> Tensor:
 
 
 class TaskLinear(nn.Module):
-    """A linear map `[fan_out, fan_in]` without bias for each task."""
+    """A linear map `[fan_out, fan_in]` without bias for each task, or several maps at once.
 
-    def __init__(self, tasks: int, fan_in: int, fan_out: int, std: float) -> None:
+    There is one for each of `stds`, the standard deviations that they start with.
+    """
+
+    def __init__(self, tasks: int, fan_in: int, fan_out: int, *stds: float) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(tasks, fan_out, fan_in) * std)
+        maps = [torch.randn(tasks, fan_out, fan_in) * std for std in stds]
+        self.weight = nn.Parameter(torch.cat(maps, dim=1))
 
     def forward(self, x: Tensor, task: Tensor) -> Tensor:
-        """`x`: `[N, fan_in]`, `task`: `[N]` int64. Gives `[N, fan_out]`.
+        """`x`: `[N, fan_in]`, `task`: `[N]` int64. Gives `[N, fan_out]`, of each map in turn.
 
         All tasks' maps in one product, of which each image keeps its own task's: to gather the
         weights would copy a matrix for every image, forward and backward.
@@ -38,53 +42,57 @@ class TaskLinear(nn.Module):
 
     def of_ones(self, task: Tensor) -> Tensor:
         """What a vector of ones becomes by each image's task, `[N, fan_out]`."""
-        every = self.weight.sum(dim=2)
-        return of_task(every.expand(len(task), -1, -1), task)
+        return F.embedding(task, self.weight.sum(dim=2))
 
 
-class TaskBatchNorm(nn.Module):
-    """Batch normalisation over all images together, then each task's own scale and shift."""
+class TaskRows(nn.Module):
+    """Vectors of each task, `[T, c]` for several c, gathered for all images in one operation.
 
-    def __init__(self, tasks: int, channels: int) -> None:
+    By `embedding`: indexing has a gradient that sorts, many small kernels on a GPU.
+    """
+
+    def __init__(self, *parts: Tensor) -> None:
         super().__init__()
-        self.norm = BatchNorm(channels, affine=False)
-        self.scale = nn.Parameter(1 + 0.02 * torch.randn(tasks, channels))
-        self.shift = nn.Parameter(torch.zeros(tasks, channels))
+        self.table = nn.Parameter(torch.cat(parts, dim=1))
+        self.widths = [part.shape[1] for part in parts]
 
-    def forward(self, x: Tensor, task: Tensor) -> Tensor:
-        """`x`: `[N, C, H, W]`, `task`: `[N]` int64."""
-        # by `embedding`: indexing has a gradient that sorts, many small kernels on a GPU
-        scale, shift = (
-            F.embedding(task, rows)[:, :, None, None] for rows in (self.scale, self.shift)
-        )
-        return torch.addcmul(shift, scale, self.norm(x))
+    def forward(self, task: Tensor) -> tuple[Tensor, ...]:
+        """`task`: `[N]` int64. Gives each part's `[N, c]`."""
+        return F.embedding(task, self.table).split(self.widths, dim=1)
+
+
+def scale_at_start(tasks: int, channels: int) -> Tensor:
+    """Each task's scale of a normalised map, `[T, C]`; its shift starts at 0."""
+    return 1 + 0.02 * torch.randn(tasks, channels)
 
 
 class ChannelAttention(nn.Module):
-    """Eq. 6: `tanh(BN(W1 g)) * sigmoid(BN(W2 g)) + W3 g` of the globally averaged map `g`."""
+    """Eq. 6: `tanh(BN(W1 g)) * sigmoid(BN(W2 g)) + W3 g` of the globally averaged map `g`.
+
+    BN is a batch normalisation over all images together, then each task's own scale and shift.
+    """
 
     def __init__(self, tasks: int, channels: int) -> None:
         super().__init__()
         # Kaiming's normal initialisation over the fan-out, with each activation's gain
-        gain = {name: nn.init.calculate_gain(name) for name in ("tanh", "sigmoid", "relu")}
-        std = {name: value / math.sqrt(channels) for name, value in gain.items()}
-        self.w1 = TaskLinear(tasks, channels, channels, std["tanh"])
-        self.w2 = TaskLinear(tasks, channels, channels, std["sigmoid"])
-        self.w3 = TaskLinear(tasks, channels, channels, std["relu"])
-        self.norm1 = TaskBatchNorm(tasks, channels)
-        self.norm2 = TaskBatchNorm(tasks, channels)
+        gains = (nn.init.calculate_gain(name) for name in ("tanh", "sigmoid", "relu"))
+        stds = (gain / math.sqrt(channels) for gain in gains)
+        self.maps = TaskLinear(tasks, channels, channels, *stds)  # W1, W2, W3
+        self.norm = BatchNorm(2 * channels, affine=False)  # of both
+        scales = [scale_at_start(tasks, channels) for _ in range(2)]
+        self.affine = TaskRows(torch.cat(scales, dim=1), torch.zeros(tasks, 2 * channels))
 
     def forward(self, teacher: Tensor, task: Tensor) -> Tensor:
         """Gives `[N, C]`."""
         g = teacher.mean(dim=(2, 3))
-        bounded = torch.tanh(self.norm1(self.w1(g, task)[:, :, None, None], task))
-        share = torch.sigmoid(self.norm2(self.w2(g, task)[:, :, None, None], task))
-        result: Tensor = (bounded * share).flatten(1) + self.w3(g, task)
-        return result
+        both, third = self.maps(g, task).split([2 * g.shape[1], g.shape[1]], dim=1)
+        scale, shift = self.affine(task)
+        bounded, share = torch.addcmul(shift, scale, self.norm(both)).chunk(2, dim=1)
+        return torch.addcmul(third, torch.tanh(bounded), torch.sigmoid(share))
 
 
 class SpatialAttention(nn.Module):
-    """Eq. 5 and 13: a bottleneck of four convolutions to one channel."""
+    """Eq. 5 and 13: a bottleneck of four convolutions to one channel, with BN as above."""
 
     def __init__(self, tasks: int, channels: int, reduction: int = 4) -> None:
         super().__init__()
@@ -97,11 +105,16 @@ class SpatialAttention(nn.Module):
                 nn.Conv2d(inner, 1, 1),
             ]
         )
-        self.norms = nn.ModuleList(TaskBatchNorm(tasks, c) for c in (inner, inner, inner, 1))
+        widths = (inner, inner, inner, 1)
+        self.norms = nn.ModuleList(BatchNorm(width, affine=False) for width in widths)
+        scales = [scale_at_start(tasks, width) for width in widths]
+        self.affine = TaskRows(*scales, *(torch.zeros(tasks, width) for width in widths))
 
     def forward(self, teacher: Tensor, task: Tensor) -> Tensor:
         """Gives `[N, 1, H, W]`."""
-        x = teacher
-        for i, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
-            x = norm(convolution(x if i == 0 else F.relu(x)), task)
+        x, rows = teacher, [row[:, :, None, None] for row in self.affine(task)]
+        scales, shifts = rows[:4], rows[4:]
+        layers = zip(self.convolutions, self.norms, scales, shifts, strict=True)
+        for i, (convolution, norm, scale, shift) in enumerate(layers):
+            x = torch.addcmul(shift, scale, norm(convolution(F.relu(x) if i else x)))
         return x

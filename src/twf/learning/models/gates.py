@@ -16,24 +16,23 @@ from torch import Tensor, nn
 from twf.learning.models.attention import ChannelAttention, SpatialAttention, TaskLinear
 from twf.learning.randomness import Random
 
-Pair = tuple[Tensor, Tensor]
-
 GUMBEL_TEMPERATURE = 2 / 3
 DIVERSITY_TEMPERATURE = 2.0
+NORM = 1e-6  # added to the norms that maps are divided by
 HALVED_FROM = 16  # maps this wide or wider are stored at half size
 
 
-class PropagationLoss(NamedTuple):
-    """The three terms of a layer, unweighted (scalars), and the gates `[N, C, H, W]` in {0, 1}."""
+class LayerLoss(NamedTuple):
+    """What a layer adds to the loss; `terms` makes the terms of all layers' together."""
 
-    distance: Tensor
-    mask_replay: Tensor
-    diversity: Tensor
-    gate: Tensor
+    distance: Tensor  # scalar
+    forgotten: Tensor | None  # how far from the stored gates each replayed image's are, [N']
+    similarity: Tensor  # of each image's open channels to each other's, [N, N]
+    gate: Tensor  # [N, C, H, W] in {0, 1}
 
 
 class FeaturePropagation(nn.Module):
-    """The gates of one layer and their loss terms.
+    """The gates of one layer and what they add to the loss.
 
     `paper` are the switches that stand at what the paper says; the others follow the published
     code.
@@ -49,22 +48,25 @@ class FeaturePropagation(nn.Module):
 
     def logits(self, teacher: Tensor, task: Tensor) -> Tensor:
         """The two gate logits of each unit, `[N, C, 2, H, W]`; the gate opens on the first."""
-        offset, slope, spatial = self.factors(teacher, task)
-        maps = [at_positions(o, s, spatial) for o, s in zip(offset, slope, strict=True)]
+        first, second, positions = self.factors(teacher, task)
+        maps = [at_positions(positions, pair, teacher.shape[2:]) for pair in (first, second)]
         return torch.stack(maps, dim=2)
 
-    def factors(self, teacher: Tensor, task: Tensor) -> tuple[Pair, Pair, Tensor]:
-        """Offsets and slopes `[N, C]`, and spatial attention s: logits are `offset + slope * s`.
+    def factors(self, teacher: Tensor, task: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Of both logits, offset and slope, `[N, 2, C]` each; and 1 and spatial attention s at each
+        position, `[N, H * W, 2]`. A logit is `offset + slope * s`, a product of the two.
 
         A linear map W of channel plus spatial attention, `W (c + s 1) = W c + s W 1`, needs no
         product at each position. F4: the paper has logits `(c + s, 0)`.
         """
         channel, spatial = self.channel(teacher, task), self.spatial(teacher, task)
+        positions = F.pad(spatial.flatten(1)[:, :, None], (1, 0), value=1.0)
         if self.to_logits is None:
-            zeros, ones = torch.zeros_like(channel), torch.ones_like(channel)
-            return (channel, zeros), (ones, zeros), spatial
-        offset, slope = self.to_logits(channel, task), self.to_logits.of_ones(task)
-        return pair(offset), pair(slope), spatial
+            first = torch.stack([channel, torch.ones_like(channel)], dim=1)
+            return first, torch.zeros_like(first), positions
+        both = torch.stack([self.to_logits(channel, task), self.to_logits.of_ones(task)], dim=1)
+        first, second = both.unflatten(2, (-1, 2)).unbind(3)
+        return first, second, positions
 
     def forward(
         self,
@@ -72,52 +74,65 @@ class FeaturePropagation(nn.Module):
         teacher: Tensor,
         task: Tensor,
         stream: int,
-        current: int,
         stored: Tensor | None,
         generator: Random,
-    ) -> PropagationLoss:
-        """The terms for maps `[N, C, H, W]` of images of `task` (`[N]` int64).
+    ) -> LayerLoss:
+        """For maps `[N, C, H, W]` of images of `task` (`[N]` int64).
 
-        The first `stream` images are new ones of the `current` task; the others are replayed, and
-        their gates were `stored` (`[N - stream, C, h, w]`, full or half size). The published code
-        replays the gates of past tasks alone (F5), and lets replayed images of the current task
-        count for diversity (F10).
+        The first `stream` images are new ones; the others are replayed, and their gates were
+        `stored` (`[N - stream, C, h, w]`, full or half size).
         """
-        offset, slope, spatial = self.factors(teacher, task)
-        difference = at_positions(offset[0] - offset[1], slope[0] - slope[1], spatial)
+        first, second, positions = self.factors(teacher, task)
+        shape = teacher.shape[2:]
+        difference = at_positions(positions, first - second, shape)
         gate = sample_gate(difference, generator)
         distance_of = distance_paper if "F7" in self.paper else distance
-        distance_term = distance_of(student, margin_relu(teacher), gate)
-        of_past_task = task != current
-        if stored is None:
-            replay_term = distance_term.new_zeros(())
-        elif "F5" in self.paper:
-            every = torch.ones_like(of_past_task[stream:])
-            replay_term = mask_replay(difference[stream:], stored, every)
-        else:
-            first = at_positions(offset[0][stream:], slope[0][stream:], spatial[stream:])
-            replay_term = mask_replay(first, stored, of_past_task[stream:])
-        from_stream = torch.arange(len(task), device=task.device) < stream
-        included = from_stream if "F10" in self.paper else ~of_past_task
-        diversity_term = diversity(gate, included, normalise="F3" in self.paper)
-        return PropagationLoss(distance_term, replay_term, diversity_term, gate.detach())
+        forgotten = None
+        if stored is not None:  # F5: the published code compares the first logit
+            compared = difference[stream:]
+            if "F5" not in self.paper:
+                compared = at_positions(positions[stream:], first[stream:], shape)
+            forgotten = cross_entropy(compared, stored)
+        return LayerLoss(
+            distance_of(student, margin_relu(teacher), gate),
+            forgotten,
+            similarity(gate, normalise="F3" in self.paper),
+            gate.detach(),
+        )
 
 
-def pair(rows: Tensor) -> Pair:
-    """Those of the first and of the second logit: from `[N, 2 * C]` to `[N, C]` each."""
-    first, second = rows.unflatten(1, (-1, 2)).unbind(2)
-    return first, second
+def terms(
+    layers: list[LayerLoss], task: Tensor, stream: int, current: int, paper: frozenset[str]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Distance, mask replay and diversity (scalars) of layers together: their means.
+
+    By F7 the paper sums the distance. The published code replays the gates of past tasks alone
+    (F5), and lets replayed images of the `current` task count for diversity (F10).
+    """
+    distances = torch.stack([layer.distance for layer in layers])
+    of_past_task = task != current
+    replayed = [layer.forgotten for layer in layers if layer.forgotten is not None]
+    mask_replay_term = distances.new_zeros(())
+    if replayed:
+        past = of_past_task[stream:]
+        included = torch.ones_like(past) if "F5" in paper else past
+        mask_replay_term = mask_replay(torch.stack(replayed), included).mean()
+    from_stream = torch.arange(len(task), device=task.device) < stream
+    included = from_stream if "F10" in paper else ~of_past_task
+    similarities = torch.stack([layer.similarity for layer in layers])
+    return (
+        distances.sum() if "F7" in paper else distances.mean(),
+        mask_replay_term,
+        diversity(similarities, included).mean(),
+    )
 
 
-def at_positions(offset: Tensor, slope: Tensor, spatial: Tensor) -> Tensor:
-    """`offset + slope * spatial`, `[N, C, H, W]`, of `[N, C]` and `[N, 1, H, W]`.
+def at_positions(positions: Tensor, factors: Tensor, shape: torch.Size) -> Tensor:
+    """`[N, C, H, W]` of `[N, H * W, 2]` and `[N, 2, C]`, for `shape` `(H, W)`.
 
     As a product of matrices, whose gradients are such products too. Channels come last in memory.
     """
-    positions = spatial.flatten(1)  # [N, H * W]
-    factors = torch.stack([torch.ones_like(positions), positions], dim=2)
-    maps = factors @ torch.stack([offset, slope], dim=1)  # [N, H * W, C]
-    return maps.unflatten(1, spatial.shape[2:]).permute(0, 3, 1, 2)
+    return (positions @ factors).unflatten(1, shape).permute(0, 3, 1, 2)
 
 
 class _StraightThrough(torch.autograd.Function):
@@ -144,9 +159,8 @@ def sample_gate(difference: Tensor, generator: Random) -> Tensor:
     """
     # bfloat16 has 256 numbers of [1/2, 1): its noise would have no tails
     precise = torch.promote_types(difference.dtype, torch.float32)
-    uniform = generator.uniform(*difference.shape, dtype=precise)
-    noise = torch.empty_like(difference, dtype=precise).copy_(uniform).logit_()
-    gate: Tensor = _StraightThrough.apply(noise.add_(difference))  # type: ignore[no-untyped-call]
+    noise = generator.uniform(*difference.shape, dtype=precise).logit_()
+    gate: Tensor = _StraightThrough.apply(difference + noise)  # type: ignore[no-untyped-call]
     return gate
 
 
@@ -169,19 +183,43 @@ def distance(student: Tensor, target: Tensor, gate: Tensor) -> Tensor:
     Both maps are divided by their norm over the positions; positions with
     `student <= target <= 0` are left out; mean over positions, sum over channels, mean over images.
     """
-    student, target = _unit_norm(student), _unit_norm(target)
-    included = (student > target) | (target > 0)
-    difference = (student - target) * included
-    return _average(gate * difference**2).sum(dim=1).mean()
+    result: Tensor = _Distance.apply(student, target, gate)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Distance(torch.autograd.Function):
+    """`distance`, whose gradients in closed form pass memory half as often as autograd's.
+
+    With `n = |s| + NORM` and `u = s / n`: the gradient of s is that of u less its part along u,
+    `(g - u |s|^-1 n <g, u>) / n`. The target has none.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, student: Tensor, target: Tensor, gate: Tensor) -> Tensor:
+        norm = torch.linalg.vector_norm(student, dim=(2, 3), keepdim=True)
+        unit = student / (norm + NORM)
+        target = target / (torch.linalg.vector_norm(target, dim=(2, 3), keepdim=True) + NORM)
+        included = (unit > target).logical_or_(target > 0)
+        difference = (unit - target).mul_(included)
+        ctx.save_for_backward(norm, unit, difference, gate)
+        ctx.count = len(student) * student.shape[2] * student.shape[3]
+        return (difference.square() * gate).sum() / ctx.count
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, Tensor]:
+        norm, unit, difference, gate = ctx.saved_tensors
+        scaled = difference * (gradient / ctx.count)
+        to_gate = scaled * difference
+        to_unit = scaled.mul_(gate).mul_(2)
+        along = (to_unit * unit).sum(dim=(2, 3), keepdim=True)
+        along = along * (norm + NORM) / norm.clamp(min=torch.finfo(norm.dtype).tiny)
+        to_student = torch.addcmul(to_unit, unit, along, value=-1).div_(norm + NORM)
+        return to_student.to(unit.dtype), None, to_gate.to(gate.dtype)
 
 
 def distance_paper(student: Tensor, target: Tensor, gate: Tensor) -> Tensor:
     """Eq. 3 as printed (F7): the squared norm of the gated difference, mean over images."""
     return (gate * (student - target) ** 2).sum(dim=(1, 2, 3)).mean()
-
-
-def _unit_norm(maps: Tensor) -> Tensor:
-    return maps / (torch.linalg.vector_norm(maps, dim=(2, 3), keepdim=True) + 1e-6)
 
 
 def _average(maps: Tensor) -> Tensor:
@@ -193,34 +231,45 @@ def _average(maps: Tensor) -> Tensor:
     return maps.sum(dim=(2, 3)) / (maps.shape[2] * maps.shape[3])
 
 
-def diversity(gate: Tensor, included: Tensor, normalise: bool = False) -> Tensor:
-    """Eq. 7 over the images that are `included` (`[N]` bool).
+def similarity(gate: Tensor, normalise: bool) -> Tensor:
+    """`u_i . u_j / 2` of eq. 7, `[N, N]`, with `u` the spatially averaged gate.
 
-    `mean_i logsumexp_j(u_i . u_j / 2) - |u_i|^2 / 2 - log n`, with `u` the spatially averaged gate.
-    F3: the paper normalises `u`, so that `|u_i|` is 1; the published code does not, and subtracts
-    1/2 all the same.
+    F3: the paper normalises `u`, so that `|u_i|` is 1.
     """
     average = _average(gate)  # [N, C]
     if normalise:
         average = F.normalize(average, dim=1)
-    similarity = average @ average.T / DIVERSITY_TEMPERATURE
-    similarity = similarity.masked_fill(~included, -math.inf)
+    return average @ average.T / DIVERSITY_TEMPERATURE
+
+
+def diversity(similarities: Tensor, included: Tensor) -> Tensor:
+    """Eq. 7 of each layer, `[L]`, of `[L, N, N]`, over the images that are `included` (`[N]` bool).
+
+    `mean_i logsumexp_j(u_i . u_j / 2) - |u_i|^2 / 2 - log n`. F3: the published code does not
+    normalise `u`, and subtracts 1/2 all the same.
+    """
+    among = similarities.masked_fill(~included, -math.inf)
     n = included.sum()
-    spread = torch.logsumexp(similarity, dim=1).masked_fill(~included, 0.0).sum() / n
+    spread = torch.logsumexp(among, dim=2).masked_fill(~included, 0.0).sum(dim=1) / n
     return spread - 1 / DIVERSITY_TEMPERATURE - torch.log(n.to(spread.dtype))
 
 
-def mask_replay(logits: Tensor, stored: Tensor, included: Tensor) -> Tensor:
-    """Eq. 9's second term: binary cross-entropy of `logits` `[N, C, H, W]` against stored gates.
-
-    Mean over the units of the images that are `included` (`[N]` bool); zero where none is.
-    """
+def cross_entropy(logits: Tensor, stored: Tensor) -> Tensor:
+    """Binary cross-entropy of `logits` `[N, C, H, W]` against stored gates, mean of each image."""
     full = stored.to(logits.dtype)
     if full.shape != logits.shape:
         full = F.interpolate(full, size=logits.shape[-2:])  # nearest neighbour
     losses = F.binary_cross_entropy_with_logits(logits, full, reduction="none")
-    per_image = _average(losses).mean(dim=1).masked_fill(~included, 0.0)
-    return per_image.sum() / included.sum().clamp(min=1)
+    return losses.sum(dim=(1, 2, 3)) / losses[0].numel()
+
+
+def mask_replay(forgotten: Tensor, included: Tensor) -> Tensor:
+    """Eq. 9's second term of each layer, `[L]`, of `[L, N]`: the mean of the images `included`.
+
+    Zero where none is.
+    """
+    chosen = forgotten.masked_fill(~included, 0.0)
+    return chosen.sum(dim=1) / included.sum().clamp(min=1)
 
 
 def stored_size(size: int) -> int:

@@ -62,20 +62,14 @@ class Propagation(nn.Module):
 
         `task` is each image's (`[N]` int64). The first `stream` images are new ones, and their
         gates come packed; the others are replayed, and their gates were `stored`.
-        Terms are averaged over layers; by F7 the paper sums the distance over them.
         """
         replayed = [None] * len(self.layers) if stored is None else stored
         losses = [
-            layer(s, t, task, stream, current, m, generator)
+            layer(s, t, task, stream, m, generator)
             for layer, s, t, m in zip(self.layers, student, teacher, replayed, strict=True)
         ]
-        distance = torch.stack([loss.distance for loss in losses])
-        return (
-            distance.sum() if "F7" in self.paper else distance.mean(),
-            torch.stack([loss.mask_replay for loss in losses]).mean(),
-            torch.stack([loss.diversity for loss in losses]).mean(),
-            self.packer.pack([gates.to_stored_size(loss.gate[:stream]) for loss in losses]),
-        )
+        packed = self.packer.pack([gates.to_stored_size(loss.gate[:stream]) for loss in losses])
+        return *gates.terms(losses, task, stream, current, self.paper), packed
 
     @torch.no_grad()
     def recompute(

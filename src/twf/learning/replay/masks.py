@@ -31,10 +31,8 @@ class MaskPacker:
     def unpack(self, packed: Tensor) -> list[Tensor]:
         """The inverse of `pack`; float32."""
         bits = (packed[:, :, None] >> _shifts(packed.device)) & 1
-        parts = bits.flatten(1)[:, : sum(self.units)].split(self.units, dim=1)
-        return [
-            part.unflatten(1, shape).float() for part, shape in zip(parts, self.shapes, strict=True)
-        ]
+        parts = bits.flatten(1)[:, : sum(self.units)].float().split(self.units, dim=1)
+        return [part.unflatten(1, shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 def _shifts(device: torch.device) -> Tensor:
