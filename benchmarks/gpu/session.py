@@ -102,7 +102,7 @@ class Session:
 
     @property
     def left(self) -> float:
-        """Seconds to the end, which `choose` may have moved; a step that has begun keeps its own."""
+        """Seconds to the end, which `choose` may move; a step that has begun keeps its own."""
         return float((HERE / "end").read_text()) - time.time()
 
     def say(self, text: str) -> None:
