@@ -105,7 +105,8 @@ def parts(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, nn.Module):
         yield from value.state_dict().values()
     elif isinstance(value, ReservoirBuffer):
-        yield from (value.seen, *value.rows.values())
+        # but for the last row, where all go that are not kept: on a GPU in any order
+        yield from (value.seen, *(rows[:-1] for rows in value.rows.values()))
     elif isinstance(value, dict):
         for part in value.values():
             yield from parts(part)
