@@ -52,8 +52,9 @@ def begin(pack: Path, until: float) -> None:
     if not first:
         return
     OUT.mkdir(parents=True)
-    for name in TRAVELS:
-        source, target = Path(name), TREE / name
+    done = Path("results").glob(f"{settings()['weights']}*")  # records and weights of before
+    for source in (*map(Path, TRAVELS), *done):
+        target = TREE / source
         target.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
     shutil.copyfile(PACK / "commit.json", TREE / "commit.json")
@@ -77,6 +78,17 @@ def begin(pack: Path, until: float) -> None:
     )
 
 
+def settings() -> dict[str, Any]:
+    """What the session does: the pack's `SETTINGS`."""
+    found: dict[str, Any] = json.loads((PACK / SETTINGS).read_text())
+    return found
+
+
+def weights_file() -> str:
+    """Where the source's weights are in the checkout, or will be."""
+    return f"results/{settings()['weights']}/weights/{settings()['source']}.safetensors"
+
+
 def environment() -> dict[str, str]:
     """Our packages before this machine's; no tracking; compiled code is kept for all processes."""
     paths = [SITE, TREE / "src", TREE]
@@ -95,7 +107,7 @@ class Session:
     """The steps, their clock, and what they found."""
 
     def __init__(self, until: float) -> None:
-        self.settings: dict[str, Any] = json.loads((PACK / SETTINGS).read_text())
+        self.settings = settings()
         self.start = time.time()
         (HERE / "end").write_text(str(self.start + until))
         self.lock = threading.Lock()
@@ -159,7 +171,8 @@ class Session:
         for thread in side:
             thread.start()
         if words := self.settings["tests"]:
-            self.python("tests", "-m", "pytest", *words, limit=240)
+            report = ("-p", "benchmarks.gpu.failures")  # each at once: the end may not come
+            self.python("tests", "-m", "pytest", *report, *words, limit=240)
         for thread in each + side:
             thread.join()
 
@@ -175,7 +188,8 @@ class Session:
             arrays = HERE / f"{name}.npz"
             join = ("-m", "benchmarks.gpu.shards", "join", shards, name, arrays)
             self.python(f"join-{name}", *join, limit=120)
-            self.twf(f"data-{name}", "data", *self.settings["bring"], name, arrays, limit=120)
+            words = (word.format(name=name, arrays=arrays) for word in self.settings["bring"])
+            self.twf(f"data-{name}", "data", *words, limit=120)
 
     def compiled(self, method: str, precision: str) -> None:
         """Compiled steps beside captured ones, in turn: both share the GPU with the other lane."""
@@ -201,15 +215,20 @@ class Session:
         self.runs()
 
     def pretrain(self) -> None:
-        """The source's network, in half precision as it is shared, and taken from there."""
-        source, study = self.settings["source"], self.settings["weights"]
+        """The source's network: from the weights that travelled, or trained, and then from those.
+
+        All runs, here and elsewhere, so start from the half precision in which weights are shared.
+        """
+        source, weights = self.settings["source"], TREE / weights_file()
+        if weights.exists():
+            self.twf("import", "pretrain", "import", source, weights, limit=60)
+            return
         needed = TREE / f"data/{self.settings['data'][0]}.safetensors"
         if not self.wait_for(needed.exists, self.left):
             self.say(f"pretrain: no {needed.name}")
             return
         way = self.settings["pretraining"]
         self.twf("pretrain", "pretrain", "train", source, "--execution", way, limit=300)
-        weights = TREE / f"results/{study}/weights/{source}.safetensors"
         weights.parent.mkdir(parents=True, exist_ok=True)
         self.twf("export", "pretrain", "export", source, weights, limit=60)
         self.twf("import", "pretrain", "import", source, weights, limit=60)
@@ -223,25 +242,32 @@ class Session:
         self.say(f"runs: {study}, {execution}, {'with' if mps else 'without'} MPS")
         plan = [sys.executable, "-m", "twf", "plan", study, "--todo"]
         done = subprocess.run(plan, cwd=TREE, env=environment(), capture_output=True, text=True)
-        waiting = sorted(done.stdout.split(), key=lambda run: run.rpartition(".s")[2])
-        self.say(f"runs: {len(waiting)} {done.stderr}")
+        seeds: dict[str, list[str]] = {}
+        for run in done.stdout.split():
+            seeds.setdefault(run.rpartition(".s")[2], []).append(run)
+        self.say(f"runs: {sum(map(len, seeds.values()))} {done.stderr}")
+        for seed in sorted(seeds, key=int):  # one after the other, so that the first is whole
+            waiting = seeds[seed]
 
-        def work() -> None:
-            while self.left > MARGIN:
-                with self.lock:
-                    run = waiting.pop(0) if waiting else None
-                if run is None:
-                    return
-                words = ("run", study, run, "--save-every", "100000", "--execution")
-                if not self.twf(f"run-{run}", *words, execution, limit=self.left):
-                    simpler = "captured" if execution == "compiled-captured" else "plain"
-                    self.twf(f"run-{run}-again", *words, simpler, limit=self.left - MARGIN)
+            def work(waiting: list[str] = waiting) -> None:
+                while waiting and self.left > MARGIN:
+                    with self.lock:
+                        run = waiting.pop(0) if waiting else None
+                    if run is not None:
+                        self.run(study, run, execution)
 
-        workers = [threading.Thread(target=work) for _ in range(self.settings["jobs"])]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
+            workers = [threading.Thread(target=work) for _ in range(self.settings["jobs"])]
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join()
+
+    def run(self, study: str, run: str, execution: str) -> None:
+        """A run; where it fails, once more in a simpler way."""
+        words = ("run", study, run, "--save-every", "100000", "--execution")
+        if not self.twf(f"run-{run}", *words, execution, limit=self.left):
+            simpler = "captured" if execution == "compiled-captured" else "plain"
+            self.twf(f"run-{run}-again", *words, simpler, limit=self.left - MARGIN)
 
     def mps(self) -> bool:
         """Whether NVIDIA's server lets processes compute at the same time: started, and tried."""
@@ -268,12 +294,13 @@ class Session:
     def rule(self) -> tuple[str, str]:
         """As if the GPU did one step after another: what sharing gains is kept in reserve."""
         settings = self.settings["rule"]
-        rows = [row for file in self.results("steps-0") for row in file["rows"]]
+        rows = [row for file in self.results("steps-*") for row in file["rows"]]
         milliseconds = {
             row["method"]: row["milliseconds"]
             for row in rows
-            if row.get("execution") == settings["execution"]
-            and row.get("precision") == settings["precision"]
+            if row["measurement"] == "training step"
+            and row["execution"] == settings["execution"]
+            and row["precision"] == settings["precision"]
         }
         known = [milliseconds.get(method, settings["unknown"]) for method in settings["methods"]]
         epoch = sum(known) / 1e3 * settings["steps"]  # seconds, one epoch of every task, all runs
@@ -340,6 +367,8 @@ def main() -> None:
     one.add_argument("out", type=Path)
     one.add_argument("--weights", action="store_true")
     words = parser.parse_args()
+    if words.command in ("choose", "collect") and not (OUT / "session.log").exists():
+        sys.exit(f"no session in {HERE}: `session.py begin PACK` starts one")
     match words.command:
         case "begin":
             begin(words.pack.resolve(), words.until)
