@@ -107,3 +107,21 @@ def test_cores_and_memory_are_those_of_this_machine() -> None:
     assert cpu.cores() >= 1
     assert cpu.free_memory_mib() > 1
     assert cpu.cpu_name(3).endswith(", 3 threads")
+
+
+@pytest.mark.parametrize(
+    ("version", "shown", "said"),
+    [("2.13.0", None, True), ("2.13.0+cpu", None, False), ("2.13.0", "", False)],
+)
+def test_without_a_driver_it_is_said_that_the_cpu_is_used(
+    nvml, monkeypatch, tmp_path, capsys, version, shown, said
+) -> None:
+    nvml.has(error="NVMLError_LibraryNotFound")
+    monkeypatch.setattr(visible, "version", lambda _: version)
+    monkeypatch.setattr(nvidia, "DRIVER", tmp_path / "gpus")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if shown is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    errors.warn.cache_clear()
+    assert visible.gpus() == []
+    assert ("the CPU is used" in capsys.readouterr().err) == said

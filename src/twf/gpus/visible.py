@@ -19,6 +19,12 @@ def gpus() -> list[Gpu]:
     usable, unusable = look()
     for text in unusable:
         warn(text)
+    unseen = "CUDA_VISIBLE_DEVICES" not in os.environ and not version("torch").endswith("+cpu")
+    if unseen and not usable and not unusable:
+        warn(
+            f"no NVIDIA driver is found, neither its library NVML nor {nvidia.DRIVER}: the CPU is "
+            "used. Where there is a GPU, install its driver, or show it to this container"
+        )
     return usable
 
 

@@ -25,6 +25,15 @@ class Placement:
         return Placement(self.top[images], self.left[images], self.flip[images])
 
 
+def together(placements: list[Placement]) -> Placement:
+    """Those of several batches, one after the other."""
+    top, left, flip = (
+        torch.cat([getattr(placement, name) for placement in placements])
+        for name in ("top", "left", "flip")
+    )
+    return Placement(top, left, flip)
+
+
 class Augment:
     """From uint8 images `[N, 3, H, W]` to the network's float32 input.
 

@@ -103,7 +103,10 @@ class Icarl(Method[IcarlHyperparameters]):
     def logits(self, images: Tensor) -> Tensor:
         """Minus the squared distance to each class's mean; classes not seen come last."""
         assert self.means is not None
-        distances = torch.cdist(self.learner.network.features(images), self.means) ** 2
+        features = self.learner.network.features(images)
+        # not by a product of matrices, which TF32 would round
+        exact = "donot_use_mm_for_euclid_dist"
+        distances = torch.cdist(features, self.means, compute_mode=exact) ** 2
         return F.pad(-distances, (0, self.learner.classes - len(self.means)), value=-torch.inf)
 
 

@@ -6,10 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from twf.learning.augmentation import together
 from twf.learning.methods.base import Batch, Method, Step, Task
 from twf.learning.models.resnet import parameters_of
 from twf.learning.sgd import batches, sgd_step
 from twf.study.methods.lwf import LwfHyperparameters
+
+TOGETHER = 16  # batches of the warm-up whose features are computed at once
 
 
 class Lwf(Method[LwfHyperparameters]):
@@ -42,13 +45,20 @@ class Lwf(Method[LwfHyperparameters]):
         learner, network = self.learner, self.learner.network
         first = task.number * learner.classes_per_task
         order = learner.generators["warm-up"].permutation(len(task.images))
-        for index in batches(order, learner.batch_size):
-            images = learner.augment(task.images[index], learner.generators["augmentation"])
-            with torch.no_grad():
+        steps = batches(order, learner.batch_size)
+        for start in range(0, len(steps), TOGETHER):
+            several = steps[start : start + TOGETHER]
+            placed = [
+                learner.augment.place(len(index), learner.generators["augmentation"])
+                for index in several
+            ]
+            images = learner.augment.at(task.images[torch.cat(several)], together(placed))
+            with torch.no_grad():  # in evaluation mode, an image's features are its own
                 features = network.features(images)
-            own = network.classifier(features)[:, first : first + learner.classes_per_task]
-            F.cross_entropy(own, task.labels[index] - first).backward()
-            sgd_step(list(network.classifier.parameters()), self.hyperparameters.lr)
+            for index, part in zip(several, features.split(learner.batch_size), strict=True):
+                own = network.classifier(part)[:, first : first + learner.classes_per_task]
+                F.cross_entropy(own, task.labels[index] - first).backward()
+                sgd_step(list(network.classifier.parameters()), self.hyperparameters.lr)
 
     def loss(self, batch: Batch) -> Step:
         images = self.learner.augment(batch.images, self.learner.generators["augmentation"])

@@ -50,13 +50,13 @@ def diagonal_fisher(network: nn.Module, images: Tensor, labels: Tensor) -> Tenso
     p is the probability of an image's label; images pass one by one, in the network's own mode.
     """
     parameters = list(network.parameters())
-    fisher = torch.zeros_like(parameters_of(network))
-    for image, label in zip(images, labels, strict=True):
-        log_probability = F.log_softmax(network(image[None]), dim=1)[0, label]
-        gradients = torch.autograd.grad(log_probability, parameters)
-        gradient = torch.cat([g.flatten() for g in gradients])
-        fisher += log_probability.detach().exp() * gradient**2
-    return fisher / len(images)
+    fisher = [torch.zeros_like(p) for p in parameters]
+    for image, label in zip(images.split(1), labels.split(1), strict=True):
+        loss = F.cross_entropy(network(image), label)  # -log p, whose square is the same
+        root = torch.exp(-loss.detach()).sqrt()
+        gradients = torch._foreach_mul(torch.autograd.grad(loss, parameters), root)
+        torch._foreach_addcmul_(fisher, gradients, gradients)
+    return torch.cat([f.flatten() for f in fisher]) / len(images)
 
 
 def penalty(network: nn.Module, fisher: Tensor, anchor: Tensor) -> Tensor:

@@ -83,15 +83,17 @@ class Propagation(nn.Module):
         """
         modes = [(module, module.training) for module in (self.sibling, self.layers)]
         self.eval()
+        of_current = (task == current).cpu()  # what the host asks of the device, once
         for start in range(0, len(masks) // size * size, size):
-            rows = torch.arange(start, start + size, device=masks.device)
-            own = rows[task[rows] == current]
+            chunk = slice(start, start + size)
+            own = of_current[chunk].nonzero()[:, 0].to(masks.device)
             if len(own):
-                teacher = self.teach(images[own])
+                teacher = self.teach(images[chunk])  # all, so that the shape is always the same
                 likeliest = [
-                    gates.to_stored_size(gates.likeliest_gate(layer.logits(t, task[own])))  # type: ignore[operator]
+                    gates.to_stored_size(gates.likeliest_gate(layer.logits(t, task[chunk])))  # type: ignore[operator]
                     for layer, t in zip(self.layers, teacher, strict=True)
                 ]
-                masks[rows] = self.packer.pack(likeliest)[rows % len(own)]
+                rows = own[torch.arange(start, start + size, device=masks.device) % len(own)]
+                masks[chunk] = self.packer.pack(likeliest)[rows]
         for module, training in modes:
             module.train(training)
