@@ -109,6 +109,26 @@ def test_the_measured_effects_of_switches_are_those_of_the_records_in_git(record
         assert re.search(rf"^\| {switch} \| .* \| {re.escape(change)} \|", page, flags=re.M), title
 
 
+def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded):
+    runs = runs_of("corners-5")
+    page = (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
+    cells = {
+        "TwF, F6 published": "twf.500",
+        "CL, F6 published": "twf.500.cl",
+        "TwF, F6 paper": "twf.500.f6",
+        "CL, F6 paper": "twf.500.cl-f6",
+        "DER++": "derpp.500",
+        "ER-ACE": "er-ace.500",
+    }
+    for title, cell in cells.items():
+        names = {seed: f"split-cifar10.{cell}.s{seed}" for seed in (0, 1, 2)}
+        said = [
+            ", ".join(f"{accuracy:.2f}" for accuracy in runs.faa(names, protocol).values())
+            for protocol in PROTOCOLS
+        ]
+        assert f"\n| {title} | {' | '.join(said)} |" in page, title
+
+
 def test_the_measured_effect_of_bfloat16_is_that_of_its_runs_in_git():
     text = (PROJECT / "benchmarks/results/precision.jsonl").read_text(encoding="utf-8")
     pairs: dict[Any, dict[str, float]] = defaultdict(dict)  # by cell, protocol and seed
