@@ -35,31 +35,37 @@ def measure(precision: str, device: torch.device, effort: Effort) -> Row:
     }
 
 
-class _ByteCounter(TorchDispatchMode):
-    """Sums the sizes of what each operation reads and writes; views are free."""
+class _Counter(TorchDispatchMode):
+    """Counts operations, and the bytes that each reads and writes; views and `empty` are free."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.bytes = 0
+        self.bytes = self.operations = 0
 
     def __torch_dispatch__(
         self, operation: Any, types: Any, arguments: Any = (), options: Any = None
     ) -> Any:
         result = operation(*arguments, **(options or {}))
         aliases = [returned.alias_info for returned in operation._schema.returns]
-        if not any(alias is not None and not alias.is_write for alias in aliases):
+        views = any(alias is not None and not alias.is_write for alias in aliases)
+        if not views and operation._schema.name != "aten::empty":
+            self.operations += 1
             leaves = tree_leaves((arguments, options, result))
             self.bytes += sum(leaf.nbytes for leaf in leaves if isinstance(leaf, Tensor))
         return result
 
 
 def count(work: Callable[[], object]) -> Row:
-    """The products' FLOPs (matrices and convolutions), and the bytes that pass memory unfused."""
+    """The operations, the products' FLOPs, and the bytes that pass memory unfused."""
     with FlopCounterMode(display=False) as flops:
         work()
-    with _ByteCounter() as counter:
+    with _Counter() as counter:
         work()
-    return {"gigaflop": flops.get_total_flops() / 1e9, "gigabytes": counter.bytes / 1e9}
+    return {
+        "operations": counter.operations,
+        "gigaflop": flops.get_total_flops() / 1e9,
+        "gigabytes": counter.bytes / 1e9,
+    }
 
 
 def shares(needs: Row, milliseconds: float, ceiling: Row) -> Row:

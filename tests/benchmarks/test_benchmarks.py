@@ -192,6 +192,7 @@ def test_a_row_has_the_median_and_the_range():
 def test_flops_and_bytes_are_those_of_the_operations():
     a, b = torch.ones(10, 20), torch.ones(20, 30)
     counted = ceiling.count(lambda: (a @ b).t())  # a view is free
+    assert counted["operations"] == 1
     assert counted["gigaflop"] == pytest.approx(2 * 10 * 20 * 30 / 1e9)
     assert counted["gigabytes"] == pytest.approx(4 * (10 * 20 + 20 * 30 + 10 * 30) / 1e9)
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -66,6 +67,32 @@ def scale_at_start(tasks: int, channels: int) -> Tensor:
     return 1 + 0.02 * torch.randn(tasks, channels)
 
 
+class _Affine(torch.autograd.Function):
+    """`shift + scale * x`, whose gradients take half of what `addcmul`'s do.
+
+    `x` `[N, C]` or `[N, C, H, W]`; `scale` and `shift` `[N, C]`, or `[N, C, 1, 1]`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        ctx.save_for_backward(x, scale)
+        return torch.addcmul(shift, scale, x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, scale = ctx.saved_tensors
+        to_x, to_scale, to_shift = gradient * scale, gradient * x, gradient
+        if x.dim() == 4:
+            to_scale, to_shift = (t.sum(dim=(2, 3), keepdim=True) for t in (to_scale, to_shift))
+        return to_x.to(x.dtype), to_scale, to_shift
+
+
+def affine(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """Each image's own scale and shift of its map: see `_Affine`."""
+    result: Tensor = _Affine.apply(x, scale, shift)  # type: ignore[no-untyped-call]
+    return result
+
+
 class ChannelAttention(nn.Module):
     """Eq. 6: `tanh(BN(W1 g)) * sigmoid(BN(W2 g)) + W3 g` of the globally averaged map `g`.
 
@@ -87,8 +114,8 @@ class ChannelAttention(nn.Module):
         g = teacher.mean(dim=(2, 3))
         both, third = self.maps(g, task).split([2 * g.shape[1], g.shape[1]], dim=1)
         scale, shift = self.affine(task)
-        bounded, share = torch.addcmul(shift, scale, self.norm(both)).chunk(2, dim=1)
-        return torch.addcmul(third, torch.tanh(bounded), torch.sigmoid(share))
+        bounded, share = affine(self.norm(both), scale, shift).chunk(2, dim=1)
+        return torch.tanh(bounded) * torch.sigmoid(share) + third
 
 
 class SpatialAttention(nn.Module):
@@ -116,5 +143,5 @@ class SpatialAttention(nn.Module):
         scales, shifts = rows[:4], rows[4:]
         layers = zip(self.convolutions, self.norms, scales, shifts, strict=True)
         for i, (convolution, norm, scale, shift) in enumerate(layers):
-            x = torch.addcmul(shift, scale, norm(convolution(F.relu(x) if i else x)))
+            x = affine(norm(convolution(F.relu(x) if i else x)), scale, shift)
         return x

@@ -171,9 +171,8 @@ def likeliest_gate(logits: Tensor) -> Tensor:
 
 def margin_relu(teacher: Tensor) -> Tensor:
     """`max(x, margin)`, with a channel's margin the mean of its negative values over the batch."""
-    negative = teacher.clamp(max=0)
-    total = negative.sum(dim=(0, 2, 3), keepdim=True)
-    count = -negative.sign_().sum(dim=(0, 2, 3), keepdim=True)
+    total = teacher.clamp(max=0).sum(dim=(0, 2, 3), keepdim=True)
+    count = (teacher < 0).sum(dim=(0, 2, 3), keepdim=True)
     return torch.maximum(teacher, total / (count + 1e-6))
 
 
