@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce overnight pull test services test-all bench gpu-pack lint format constraints
+.PHONY: help setup demo reproduce overnight pull test services test-all bench gpu-pack test-versions lint format constraints
 
 PYTHON ?= python3
 VENV := .venv
@@ -20,12 +20,25 @@ help: ## Show this list
 
 setup: $(VENV)/installed ## Make the environment in .venv
 
+# An environment names the folder that it was made in; one that came with a copy of the folder, or
+# was moved with it, runs the code there, or nothing.
+ifneq ($(wildcard $(VENV)/installed),)
+ifneq ($(shell cat $(VENV)/installed),$(CURDIR))
+$(VENV)/installed: moved
+endif
+endif
+
+.PHONY: moved
+moved:
+	@echo "$(VENV) was made in another folder, or by an older version: it is made anew here"
+	rm -rf $(VENV)
+
 $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else f"Python {v[0]}.{v[1]} found; this needs 3.11 or 3.12: make PYTHON=python3.12")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[pipeline,report,remotes,dev]'
-	@touch $@
+	@echo "$(CURDIR)" > $@
 
 # What an interrupted call leaves a user to know, under Snakemake's errors.
 MAKE_STUDY = snakemake --cores $(CORES) $(1) || { echo "Not finished: the same command goes on from here." >&2; exit 1; }
@@ -56,6 +69,19 @@ services: ## What `make test-all` talks to, from Debian's packages (as root): Sl
 test-all: setup ## Every test, the slow ones and those that need services too
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[kubernetes,services]'
 	pytest --numprocesses auto
+
+# The lowest and the newest that pyproject.toml allows; what they bring with them is theirs.
+TORCHES := 2.11.0 2.13.0
+OTHERS := grep -vE '^(torch|torchvision|triton|setuptools|cuda-|nvidia-[^m])' constraints.txt
+
+test-versions: setup ## Golden numbers and compiled steps on the PyTorch versions that are allowed; downloads GBs
+	@for torch in $(TORCHES); do \
+	  echo "== PyTorch $$torch"; python=.venv-torch/$$torch/bin/python; \
+	  test -x $$python || $(PYTHON) -m venv .venv-torch/$$torch; \
+	  uv pip install --quiet --python $$python --constraint <($(OTHERS)) "torch==$$torch" --editable '.[report,dev]'; \
+	  $$python -m pytest --numprocesses auto -p no:cacheprovider tests/learning \
+	    -k "golden or written_out or does_as_a_plain_one or one_graph"; \
+	done
 
 bench: setup ## Speed of training and its parts here; make bench BENCH='--help' says what else
 	python -m benchmarks $(BENCH)

@@ -21,10 +21,12 @@ import stand_ins.pynvml
 import torch
 import yaml
 from commands import twf  # noqa: F401 - a fixture
+from project import PROJECT
 
 from twf import files, study
 from twf.data import store
 from twf.data.prepare import prepare
+from twf.engines import environment
 from twf.jobs.checkpoints import Checkpoint
 from twf.jobs.pretraining import pretrain
 from twf.jobs.resume import Keeper
@@ -38,6 +40,8 @@ from twf.study.switches import SWITCHES
 from twf.tracking.live import LiveTracker
 
 CPU = torch.device("cpu")
+
+environment.refuse_other_code(PROJECT)  # else these tests would try another checkout's code
 
 torch.set_num_threads(1)  # the suite runs one process per core
 hypothesis.settings.register_profile("twf", deadline=None)  # a slow machine is no failure

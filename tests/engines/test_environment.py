@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from processes import until
+from project import PROJECT
 
-from twf.engines.environment import keep_copies_here, refuse_unfit_folder
+from twf.engines.environment import keep_copies_here, refuse_other_code, refuse_unfit_folder
 from twf.errors import UserError
 
 
@@ -147,3 +149,68 @@ def test_copies_that_are_there_already_are_named_and_left() -> None:
     with pytest.raises(UserError, match=f"{COPIES} .*delete it"):
         keep_copies_here(COPIES)
     assert (COPIES / "made").exists()
+
+
+@pytest.fixture
+def another_checkout(here: Path) -> Path:
+    """A checkout with code of its own; this process has the project's. The test is in it."""
+    (here / "src/twf").mkdir(parents=True)
+    (here / "src/twf/__init__.py").touch()
+    shutil.copy2(PROJECT / "params.yaml", here)
+    return here
+
+
+def test_the_code_of_another_checkout_is_refused(another_checkout: Path) -> None:
+    with pytest.raises(UserError, match=f"{another_checkout}.*{PROJECT}.*make setup"):
+        refuse_other_code()
+
+
+def test_a_link_to_the_code_is_the_code(here: Path) -> None:
+    (here / "src").symlink_to(PROJECT / "src")
+    refuse_other_code()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-m", "twf", "plan", "demo"],
+        ["-m", "twf", "run", "demo", "split-digits.er.50.s0"],
+        ["-m", "twf", "--help"],
+        ["-m", "snakemake", "--dry-run", "--snakefile", str(PROJECT / "Snakefile")],
+    ],
+    ids=lambda words: words[1] + words[2],
+)
+def test_no_command_runs_another_checkouts_code(another_checkout: Path, words: list[str]) -> None:
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert done.returncode != 0
+    said = " ".join((done.stdout + done.stderr).split())
+    assert f"{another_checkout} has code of its own, and this is {PROJECT}/src/twf" in said
+    assert "make setup" in said
+
+
+def test_benchmarks_of_another_checkout_do_not_measure_this_code(another_checkout: Path) -> None:
+    shutil.copytree(PROJECT / "benchmarks", another_checkout / "benchmarks")
+    words = [sys.executable, "-m", "benchmarks", "steps"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "code of its own" in done.stderr
+
+
+def test_doctor_says_whose_code_runs(another_checkout: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "twf", "doctor"], capture_output=True, text=True)
+    assert done.returncode != 0
+    (line,) = [line for line in done.stdout.splitlines() if "code" in line.split()[1]]
+    assert line.startswith("wrong") and "make setup" in line
+
+
+@pytest.mark.parametrize("made_in", ["elsewhere", "", "here"])
+def test_an_environment_that_came_from_another_folder_is_made_anew(
+    here: Path, made_in: str
+) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy2(PROJECT / name, here)
+    (here / ".venv").mkdir()
+    (here / ".venv/installed").write_text(f"{here if made_in == 'here' else made_in}\n")
+    make = ["make", "--dry-run", "setup"]
+    said = subprocess.run(make, capture_output=True, text=True, check=True).stdout
+    assert ("rm -rf .venv" in said) == (made_in != "here")

@@ -22,6 +22,7 @@ if workflow.remote_exec:
 
 try:
     environment.refuse_unfit_folder()
+    environment.refuse_other_code(Path(workflow.basedir))
     FROZEN = Frozen.read(workflow.remote_exec)
     STUDY = FROZEN.study(config)  # of `rule all`; targets name their own
     if (provider := workflow.storage_registry.default_storage_provider) is not None:

@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import sys
 
-from twf.engines import warm
+from twf.engines import environment, warm
+from twf.errors import UserError
 
 
 def main() -> None:
-    """Run the command line, or have a server do it where Snakemake has started one."""
+    """Run the command line, or have a server do it where Snakemake has started one.
+
+    In a folder with other code than this, no command but `doctor`, which says so, does anything.
+    """
     try:
+        if sys.argv[1:2] != ["doctor"]:
+            environment.refuse_other_code()
         if (status := warm.hand_over()) is not None:
             sys.exit(status)
         from twf.cli import commands
 
         commands.run()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:  # while modules are imported; commands end with a word of their own
         sys.exit(130)

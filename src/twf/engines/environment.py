@@ -9,7 +9,13 @@ import sys
 import threading
 from pathlib import Path
 
+import twf
 from twf.errors import UserError
+
+OWN_ENVIRONMENT = (
+    "`make setup` there makes its own environment; leave the active one (`deactivate`) and take "
+    "that: . .venv/bin/activate"
+)
 
 
 def put_own_command_on_path() -> None:
@@ -65,6 +71,25 @@ def refuse_unfit_folder() -> None:
         raise UserError(
             f"Snakemake takes the braces of {folder} for a name to fill in: rename that folder"
         )
+
+
+def other_code(folder: Path) -> Path | None:
+    """Where this code is, if `folder` is a checkout with code of its own, which it is not."""
+    own, used = folder / "src/twf", Path(twf.__file__).parent
+    if not (own / "__init__.py").exists() or own.samefile(used):
+        return None
+    return used
+
+
+def refuse_other_code(*folders: Path) -> None:
+    """Raise `UserError` where the code of this process is not that of the folder it works in.
+
+    That is so in a second checkout while the first one's environment is active, and in a copy of a
+    checkout whose environment was copied too. Records would be made by code that they do not name.
+    """
+    for folder in (Path.cwd(), *folders):
+        if (used := other_code(folder)) is not None:
+            raise UserError(f"{folder} has code of its own, and this is {used}: {OWN_ENVIRONMENT}")
 
 
 def keep_copies_here(copies: Path) -> None:

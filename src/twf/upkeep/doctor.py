@@ -20,7 +20,9 @@ from packaging.specifiers import SpecifierSet
 from rich.console import Console
 from rich.text import Text
 
+import twf
 from twf import files
+from twf.engines import environment
 from twf.errors import UserError
 from twf.forecast import disk
 from twf.forecast.work import MIB
@@ -48,6 +50,7 @@ class Check(NamedTuple):
 def examine(params: Params, study: str) -> Iterator[Check]:
     """All checks, one after the other; `study` is the one for which there is to be room."""
     checks: dict[str, Callable[[], Iterator[Check]]] = {
+        "code": code,
         "packages": packages,
         "gpus": gpus,
         "folder": folder,
@@ -75,6 +78,15 @@ def show(checks: Iterable[Check]) -> bool:
         console.print(Text.assemble((f"{check.state:<8}", COLOURS[check.state]), said))
         well &= check.state != "wrong"
     return well
+
+
+def code() -> Iterator[Check]:
+    """Whether the code that runs is that of this folder."""
+    if (used := environment.other_code(Path.cwd())) is None:
+        yield Check("code", "ok", str(Path(twf.__file__).parent))
+    else:
+        said = f"{Path.cwd()} has code of its own, and this is {used}"
+        yield Check("code", "wrong", said, environment.OWN_ENVIRONMENT)
 
 
 def packages() -> Iterator[Check]:
