@@ -55,7 +55,7 @@ def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> 
         message = found["msg"].removeprefix("Value error, ")
         value: Any = found["input"]
         if found["type"] in ("float_type", "int_type") and isinstance(value, str):
-            message += "; without quotes, and 1.0e-4 rather than 1e-4, which YAML reads as text"
+            message += "; write it without quotes"
         shown = "" if isinstance(value, dict) else f" (is: {value!r})"
         problems.append(f"{where}{message}{shown}")
     return problems

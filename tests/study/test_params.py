@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import shutil
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -196,12 +197,11 @@ def load_text(folder: Path, text: str | bytes) -> params.Params:
     return reading.load(folder / "params.yaml")
 
 
-def test_a_power_of_ten_that_yaml_reads_as_text_comes_with_the_remedy(tmp_path, tiny_values):
+def test_a_number_in_quotes_is_refused_with_the_remedy(tmp_path, tiny_values):
     text = yaml.safe_dump(put(tiny_values, f"{SPLIT}.methods.er.lr", 0.0625))
-    load_text(tmp_path, text)
-    with pytest.raises(UserError, match=rf"{SPLIT}.methods.er.lr: .*1\.0e-4.*'1e-4'"):
-        load_text(tmp_path, text.replace("0.0625", "1e-4"))
-    loaded = load_text(tmp_path, text.replace("0.0625", "1.0e-4"))
+    with pytest.raises(UserError, match=rf"{SPLIT}.methods.er.lr: .*without quotes.*'1e-4'"):
+        load_text(tmp_path, text.replace("0.0625", "'1e-4'"))
+    loaded = load_text(tmp_path, text.replace("0.0625", "1e-4"))
     assert loaded.benchmarks["split-target"].hyperparameters("er", 16, "class-il").lr == 1e-4
 
 
@@ -348,3 +348,39 @@ def test_a_variant_that_cannot_be_is_refused_with_its_key(tiny_values, change, n
     main |= {"methods": ["er-ace"], "variants": {"a": {"title": "A"} | change}}
     with pytest.raises(UserError, match=rf"studies\.tiny\.experiments\.main\.variants\.a\.{named}"):
         reading.check(tiny_values)
+
+
+def test_params_are_read_as_dvc_writes_them(tmp_path):
+    """DVC and JSON write YAML 1.2, where `1e-05` is a number and `off` a word."""
+    serialize = pytest.importorskip("dvc.utils.serialize")
+    path = tmp_path / "params.yaml"
+    shutil.copy2(PROJECT / "params.yaml", path)
+    with serialize.modify_yaml(path) as values:
+        values["tracking"]["mode"] = "off"
+        values["benchmarks"]["split-digits"]["methods"]["twf"]["lambda_fp"] = 0.00001
+        values["studies"]["demo"]["title"] = "010"
+    text = path.read_text(encoding="utf-8")
+    assert "1e-05" in text and "mode: off" in text, "else this test tries nothing"
+    found = reading.load(path)
+    assert found.tracking.mode == "off"
+    changed = found.benchmarks["split-digits"].hyperparameters("twf", 200, "class-il")
+    assert changed.lambda_fp == 1e-05
+    assert found.studies["demo"].title == "010"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e-05", 1e-05), ("1E5", 1e5), ("1.5e5", 1.5e5), (".5", 0.5), ("010", 10), ("0x1f", 31)],
+)
+def test_numbers_are_those_of_yaml_1_2(text, value):
+    assert yaml.load(f"[{text}]", Loader=reading.UniqueKeyLoader) == [value]
+
+
+@pytest.mark.parametrize("text", ["off", "yes", "1:30", "1_000", "2022-01-01", "e5"])
+def test_words_are_those_of_yaml_1_2(text):
+    assert yaml.load(f"[{text}]", Loader=reading.UniqueKeyLoader) == [text]
+
+
+def test_the_projects_parameters_are_the_same_in_both_versions_of_yaml():
+    text = (PROJECT / "params.yaml").read_text(encoding="utf-8")
+    assert yaml.load(text, Loader=reading.UniqueKeyLoader) == yaml.safe_load(text)

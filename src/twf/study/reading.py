@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,25 @@ from twf.errors import UserError, explain, wrong
 from twf.study import consistency
 from twf.study.params import Params
 
+# YAML 1.2's core schema, as DVC and JSON write values: `1e-05` is a number, `off` a word.
+PLAIN = {
+    "null": ("~nN", "~|null|Null|NULL|"),
+    "bool": ("tTfF", "true|True|TRUE|false|False|FALSE"),
+    "int": ("-+0123456789", "[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"),
+    "float": (
+        "-+.0123456789",
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+    ),
+    "merge": ("<", "<<"),
+}
+
 
 class UniqueKeyLoader(yaml.CSafeLoader):
-    """Refuses a key that stands twice: plain YAML would let the second replace the first."""
+    """YAML 1.2, where PyYAML alone reads 1.1; and it refuses a key that stands twice.
+
+    Plain YAML would let the second replace the first.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
@@ -30,6 +47,22 @@ class UniqueKeyLoader(yaml.CSafeLoader):
                 raise UserError(f"line {key_node.start_mark.line + 1}: key {key!r} twice")
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+UniqueKeyLoader.yaml_implicit_resolvers = {}  # in place of those of YAML 1.1
+for _tag, (_starts, _pattern) in PLAIN.items():
+    _whole = re.compile(f"(?:{_pattern})$")
+    _first = [*_starts, *([""] if _tag == "null" else [])]  # nothing at all is null
+    UniqueKeyLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _whole, _first)
+
+
+def _whole_number(loader: yaml.CSafeLoader, node: yaml.ScalarNode) -> int:
+    """`010` is ten, as in JSON; `0o10` is eight."""
+    base = {"0o": 8, "0x": 16}.get(node.value[:2], 10)
+    return int(node.value, base)
+
+
+UniqueKeyLoader.add_constructor("tag:yaml.org,2002:int", _whole_number)
 
 
 def load(path: Path) -> Params:
