@@ -244,7 +244,9 @@ def main(
     setting = {"source": source, "epochs": epochs, "buffer": buffer}
     setting |= {"train_per_class": train_per_class, "test_per_class": test_per_class}
     rows = (
-        [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+        [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+        if RESULTS.exists()
+        else []
     )
     rows = [row for row in rows if row["setting"] == setting]
     done = {(row["code"], row["method"], row["seed"]) for row in rows}
@@ -267,7 +269,7 @@ def main(
                 print(f"failed: {failed[-1]}", file=sys.stderr)
                 continue
             row = place | {"setting": setting} | finished.result()
-            with RESULTS.open("a") as file:
+            with RESULTS.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             rows.append(row)
     print(tables(rows))

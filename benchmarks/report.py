@@ -62,5 +62,5 @@ def write(name: str, rows: list[Row], device: torch.device) -> Path:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     with atomic(path) as partial:
-        partial.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n")
+        partial.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
     return path

@@ -84,6 +84,6 @@ def in_fresh_process(work: Callable[P, R], *arguments: P.args, **options: P.kwar
 def resident_mib(peak: bool = False) -> float:
     """This process's memory now, or the most it has had since it started."""
     wanted = "VmHWM:" if peak else "VmRSS:"
-    with open("/proc/self/status") as status:
+    with open("/proc/self/status", encoding="utf-8") as status:
         (kib,) = [line.split()[1] for line in status if line.startswith(wanted)]
     return int(kib) / 2**10

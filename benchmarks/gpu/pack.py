@@ -79,9 +79,15 @@ def main(
 
 def wheels(folder: Path, python: str) -> None:
     """Download the wheels that `wheels.txt` names, in the versions of constraints.txt."""
-    names = [line for line in (HERE / "wheels.txt").read_text().split("\n") if line[:1].isalpha()]
+    names = [
+        line
+        for line in (HERE / "wheels.txt").read_text(encoding="utf-8").split("\n")
+        if line[:1].isalpha()
+    ]
     pinned = dict(
-        line.split("==") for line in Path("constraints.txt").read_text().split() if "==" in line
+        line.split("==")
+        for line in Path("constraints.txt").read_text(encoding="utf-8").split()
+        if "==" in line
     )
     words = [
         "pip",

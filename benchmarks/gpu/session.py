@@ -66,7 +66,7 @@ def begin(pack: Path, until: float) -> None:
     if published.exists():
         with tarfile.open(published) as packed:
             packed.extractall(HERE / "published", filter="data")
-    log = (OUT / "session.log").open("w")
+    log = (OUT / "session.log").open("w", encoding="utf-8")
     subprocess.Popen(
         [sys.executable, Path(__file__).resolve(), "steps", "--until", str(until)],
         stdout=log,
@@ -80,7 +80,7 @@ def begin(pack: Path, until: float) -> None:
 
 def settings() -> dict[str, Any]:
     """What the session does: the pack's `SETTINGS`."""
-    found: dict[str, Any] = json.loads((PACK / SETTINGS).read_text())
+    found: dict[str, Any] = json.loads((PACK / SETTINGS).read_text(encoding="utf-8"))
     return found
 
 
@@ -109,13 +109,13 @@ class Session:
     def __init__(self, until: float) -> None:
         self.settings = settings()
         self.start = time.time()
-        (HERE / "end").write_text(str(self.start + until))
+        (HERE / "end").write_text(str(self.start + until), encoding="utf-8")
         self.lock = threading.Lock()
 
     @property
     def left(self) -> float:
         """Seconds to the end, which `choose` may move; a step that has begun keeps its own."""
-        return float((HERE / "end").read_text()) - time.time()
+        return float((HERE / "end").read_text(encoding="utf-8")) - time.time()
 
     def say(self, text: str) -> None:
         with self.lock:
@@ -128,7 +128,7 @@ class Session:
             self.say(f"{name}: no time left")
             return False
         began = time.time()
-        with (OUT / f"{name}.log").open("w") as log:
+        with (OUT / f"{name}.log").open("w", encoding="utf-8") as log:
             process = subprocess.Popen(
                 list(map(str, words)),
                 stdout=log,
@@ -241,7 +241,9 @@ class Session:
         study, execution = self.choice()
         self.say(f"runs: {study}, {execution}, {'with' if mps else 'without'} MPS")
         plan = [sys.executable, "-m", "twf", "plan", study, "--todo"]
-        done = subprocess.run(plan, cwd=TREE, env=environment(), capture_output=True, text=True)
+        done = subprocess.run(
+            plan, cwd=TREE, env=environment(), capture_output=True, text=True, encoding="utf-8"
+        )
         seeds: dict[str, list[str]] = {}
         for run in done.stdout.split():
             seeds.setdefault(run.rpartition(".s")[2], []).append(run)
@@ -279,7 +281,9 @@ class Session:
         tried = ("-c", "import torch; print(torch.ones(8, device='cuda').sum().item())")
         if self.do("mps", *server, limit=20) and self.python("mps-tried", *tried, limit=40):
             return True
-        subprocess.run([server[0]], input="quit\n", text=True, env=environment(), timeout=20)
+        subprocess.run(
+            [server[0]], input="quit\n", text=True, env=environment(), timeout=20, encoding="utf-8"
+        )
         shutil.rmtree(HERE / "mps")  # without its folder, processes do not look for it
         return False
 
@@ -287,7 +291,7 @@ class Session:
         """A user's choice, or: the largest number of epochs that the measured steps allow."""
         file = HERE / "choice.json"
         if self.wait_for(file.exists, self.settings["patience"]):
-            study, execution = json.loads(file.read_text())
+            study, execution = json.loads(file.read_text(encoding="utf-8"))
             return study, execution
         return self.rule()
 
@@ -312,7 +316,7 @@ class Session:
 
     def results(self, pattern: str) -> Iterator[dict[str, Any]]:
         for path in sorted((TREE / "benchmarks/results").glob(f"{pattern}.json")):
-            yield json.loads(path.read_text())
+            yield json.loads(path.read_text(encoding="utf-8"))
 
 
 def steps(until: float) -> None:
@@ -345,9 +349,14 @@ def collect(out: Path, with_weights: bool) -> None:
         for number, start in enumerate(range(0, len(content), LARGEST)):
             piece = content[start : start + LARGEST]
             (out / f"{weights.name}.{number}").write_bytes(piece)
-    print((OUT / "session.log").read_text(), end="")
+    print((OUT / "session.log").read_text(encoding="utf-8"), end="")
     for log in sorted(OUT.glob("*.log"), key=lambda path: path.stat().st_mtime)[-10:]:
-        lines = log.read_text(errors="replace").replace("\r", "\n").strip().splitlines()
+        lines = (
+            log.read_text(errors="replace", encoding="utf-8")
+            .replace("\r", "\n")
+            .strip()
+            .splitlines()
+        )
         print(f"-- {log.name}: {lines[-1][-160:] if lines else ''}")
 
 
@@ -376,9 +385,9 @@ def main() -> None:
             steps(words.until)
         case "choose":
             if words.until is not None:
-                (HERE / "end").write_text(str(time.time() + words.until))
+                (HERE / "end").write_text(str(time.time() + words.until), encoding="utf-8")
             partial = HERE / ".choice.partial"
-            partial.write_text(json.dumps([words.study, words.execution]))
+            partial.write_text(json.dumps([words.study, words.execution]), encoding="utf-8")
             partial.rename(HERE / "choice.json")
         case "collect":
             collect(words.out, words.weights)

@@ -150,7 +150,7 @@ def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
         except Timeout:
             holder = "which has just ended"
             with contextlib.suppress(FileNotFoundError):
-                holder = path.read_text()
+                holder = path.read_text(encoding="utf-8")
             said = f"{work} is being done by another process ({holder})"
             if not wait:
                 raise UserError(f"{said}: wait for it, or stop it") from None
@@ -163,7 +163,7 @@ def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
         ) from None
     try:
         with contextlib.suppress(OSError):  # on a full disk nobody is told who holds it
-            path.write_text(f"process {os.getpid()} on {os.uname().nodename}")
+            path.write_text(f"process {os.getpid()} on {os.uname().nodename}", encoding="utf-8")
         yield
     finally:
         path.unlink(missing_ok=True)  # who waits for it takes it anew

@@ -6,6 +6,7 @@ inside the commands, so that help and planning come at once.
 
 from __future__ import annotations
 
+import io
 import sys
 
 from twf.engines import environment, warm
@@ -17,6 +18,9 @@ def main() -> None:
 
     In a folder with other code than this, no command but `doctor`, which says so, does anything.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a sign ends nothing
+            stream.reconfigure(errors="replace")
     try:
         if sys.argv[1:2] != ["doctor"]:
             environment.refuse_other_code()

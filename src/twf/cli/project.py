@@ -138,4 +138,4 @@ def schema(
 ) -> None:
     """Write the JSON schema of params.yaml, after a change of the types in twf.study.params."""
     with files.atomic(output) as partial:
-        partial.write_text(reading.schema())
+        partial.write_text(reading.schema(), encoding="utf-8")

@@ -212,7 +212,7 @@ def resumable(group: str, name: str, attempt: int) -> Iterator[Path]:
     refused = files.state_file(group, name).with_name("refused.txt")
     tried = refused.with_name("gpus.txt")
     if attempt > 1 and refused.exists():
-        raise UserError(f"{refused.read_text()} (not tried again)")
+        raise UserError(f"{refused.read_text(encoding='utf-8')} (not tried again)")
     with files.writing(refused):
         refused.unlink(missing_ok=True)
         if attempt <= 1:
@@ -227,5 +227,5 @@ def resumable(group: str, name: str, attempt: int) -> Iterator[Path]:
     except UserError as error:
         with contextlib.suppress(OSError):  # that a disk is full may be the mistake
             refused.parent.mkdir(parents=True, exist_ok=True)
-            refused.write_text(str(error))
+            refused.write_text(str(error), encoding="utf-8")
         raise

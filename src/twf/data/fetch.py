@@ -38,7 +38,7 @@ def fetch(name: str, entry: Entry) -> None:
                 _fetch(place, name, file, partials)
     found = {f: file.model_dump(exclude={"addresses"}) for f, file in entry.files.items()}
     with files.atomic(files.receipt_file(name)) as receipt:
-        receipt.write_text(json.dumps(found, indent=2) + "\n")
+        receipt.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
 def status(name: str, entry: Entry) -> Literal["present", "imported", "incomplete", "missing"]:

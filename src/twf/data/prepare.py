@@ -70,7 +70,7 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
     store.save(output, name, arrays)
     with files.atomic(files.receipt_file(dataset.archive)) as receipt:
         found = {"imported": str(path), "prepared": str(output)}
-        receipt.write_text(json.dumps(found, indent=2) + "\n")
+        receipt.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     compared = " and ".join(entry.fingerprints_at(size)) or "none"
     print(
         f"read {path}: {len(train.labels):,} training and {len(test.labels):,} test images of "

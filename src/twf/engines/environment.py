@@ -49,7 +49,7 @@ def pass_on_sigterm() -> None:
         while True:
             if signal.SIGTERM in os.read(reading, 64):
                 for children in Path("/proc/self/task").glob("*/children"):
-                    for child in children.read_text().split():
+                    for child in children.read_text(encoding="utf-8").split():
                         os.kill(int(child), signal.SIGTERM)
 
     threading.Thread(target=follow, daemon=True).start()

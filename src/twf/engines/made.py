@@ -24,7 +24,7 @@ def note(paths: Iterable[str | Path]) -> None:
     """
     noted = _unchanged() | {str(path): _state(path) for path in paths}
     with atomic(NOTE) as partial:
-        partial.write_text(json.dumps(noted))
+        partial.write_text(json.dumps(noted), encoding="utf-8")
 
 
 def is_made(targets: list[str]) -> bool:
@@ -36,7 +36,7 @@ def is_made(targets: list[str]) -> bool:
 def _unchanged() -> dict[str, list[int] | str | None]:
     """The note; empty where anything in it has changed."""
     try:
-        noted = json.loads(NOTE.read_text())
+        noted = json.loads(NOTE.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return {}
     return noted if all(_state(path) == state for path, state in noted.items()) else {}

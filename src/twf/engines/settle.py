@@ -82,7 +82,7 @@ def _locked_stage(params: Params, study: str) -> str:
     """The stage of a study's report, which `dvc.lock` must have."""
     params.named_study(study)
     stage = f"report@{study}"
-    locked = yaml.safe_load(LOCK.read_text()) if LOCK.exists() else {}
+    locked = yaml.safe_load(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else {}
     if stage not in locked.get("stages", {}):
         raise UserError(
             f"{LOCK} has no {stage}: whoever has the results of study {study} does `dvc repro "
@@ -148,4 +148,6 @@ def _call(program: str, *words: str, **options: Any) -> subprocess.CompletedProc
     """Run an engine of this environment."""
     if find_spec(program) is None:
         raise UserError(f"{program} is not installed here: `make setup`, then `make pull`")
-    return subprocess.run([sys.executable, "-m", program, *words], text=True, **options)
+    return subprocess.run(
+        [sys.executable, "-m", program, *words], text=True, **options, encoding="utf-8"
+    )

@@ -16,7 +16,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
 
 def cpu_name(threads: int) -> str:
     """The processor's model, with the threads in use."""
-    found = re.search(r"^model name\s*: *(.*\S)", CPUINFO.read_text(), flags=re.M)
+    found = re.search(r"^model name\s*: *(.*\S)", CPUINFO.read_text(encoding="utf-8"), flags=re.M)
     model = found[1] if found else platform.machine()
     return f"{model}, {threads} thread{'s' if threads > 1 else ''}"
 
@@ -28,7 +28,7 @@ def multiplies_bfloat16() -> bool:
     AMD's has; on Intel's without AMX, a training step takes 1.2 to 1.4 times as long as in float32
     (docs/speed.md).
     """
-    words = set(CPUINFO.read_text().split())
+    words = set(CPUINFO.read_text(encoding="utf-8").split())
     return "amx_bf16" in words or {"avx512_bf16", "AuthenticAMD"} <= words
 
 
@@ -50,7 +50,7 @@ def forget_peak_memory() -> None:
     if trim is not None:
         trim(0)
     with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
 def cores() -> int:
@@ -60,6 +60,6 @@ def cores() -> int:
 
 def free_memory_mib() -> float:
     """The main memory that can be had without swapping."""
-    text = Path("/proc/meminfo").read_text()
+    text = Path("/proc/meminfo").read_text(encoding="utf-8")
     (kib,) = re.findall(r"^MemAvailable:\s+(\d+) kB$", text, flags=re.M)
     return int(kib) / 2**10

@@ -79,7 +79,8 @@ def watched() -> Iterator[None]:
 
 def _take(gpus: Sequence[Gpu], gpu_slots: int, tried: Path | None) -> Gpu:
     """A slot of a GPU that no earlier attempt of this job took; of any where each was taken."""
-    before = tried.read_text().split() if tried is not None and tried.exists() else []
+    seen = tried is not None and tried.exists()
+    before = tried.read_text(encoding="utf-8").split() if tried is not None and seen else []
     left = [gpu for gpu in gpus if gpu.id not in before]
     if before and left:
         warn(f"this job did not finish on {', '.join(before)}: another GPU is used")
@@ -87,7 +88,8 @@ def _take(gpus: Sequence[Gpu], gpu_slots: int, tried: Path | None) -> Gpu:
     if tried is not None:
         with contextlib.suppress(OSError):  # a full disk
             tried.parent.mkdir(parents=True, exist_ok=True)
-            tried.write_text(" ".join([*before, gpu.id]))  # before its use, which may kill us
+            # before its use, which may kill us
+            tried.write_text(" ".join([*before, gpu.id]), encoding="utf-8")
     return gpu
 
 

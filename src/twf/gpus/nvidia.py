@@ -63,6 +63,7 @@ def refuses(gpu: Gpu) -> str | None:
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
+        encoding="utf-8",
     )
     try:
         _, said = process.communicate(timeout=PATIENCE)
@@ -126,6 +127,8 @@ def _by_driver_files() -> list[Gpu]:
     """The GPUs by the driver's own files, where a container has no NVML; without instances."""
     found = []
     for file in sorted(DRIVER.glob("*/information")):
-        values = dict(re.findall(r"^(.+?):\s+(.+?)\s*$", file.read_text(), flags=re.M))
+        values = dict(
+            re.findall(r"^(.+?):\s+(.+?)\s*$", file.read_text(encoding="utf-8"), flags=re.M)
+        )
         found.append(Gpu(values["GPU UUID"], values["Model"]))
     return found

@@ -61,7 +61,9 @@ def commit() -> str | None:
 
     def git(folder: str | Path, *words: str) -> str:
         command = ["git", "-C", str(folder), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, encoding="utf-8"
+        ).stdout.strip()
 
     package = Path(twf.__file__).parent
     try:
@@ -77,12 +79,14 @@ def commit() -> str | None:
 def pack_commit(top: Path, commit: str) -> None:
     """Write `PACKED` in a checkout that is `commit`'s, for where it goes without its git."""
     digests = {name: sha256(top / name) for name in _deciding(top)}
-    (top / PACKED).write_text(json.dumps({"commit": commit, "files": digests}, indent=1))
+    (top / PACKED).write_text(
+        json.dumps({"commit": commit, "files": digests}, indent=1), encoding="utf-8"
+    )
 
 
 def _packed_commit(top: Path) -> str | None:
     try:
-        packed = json.loads((top / PACKED).read_text())
+        packed = json.loads((top / PACKED).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     same = packed["files"] == {name: sha256(top / name) for name in _deciding(top)}

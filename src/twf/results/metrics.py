@@ -46,4 +46,4 @@ def _put(found: dict[str, Any], key: str, means: dict[str, float | None], missin
 def write(runs: Runs) -> None:
     """Write a study's metrics from its collected records, as JSON."""
     with atomic(metrics_file(runs.plan.study)) as partial:
-        partial.write_text(json.dumps(metrics(runs), indent=2) + "\n")
+        partial.write_text(json.dumps(metrics(runs), indent=2) + "\n", encoding="utf-8")

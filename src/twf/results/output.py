@@ -168,11 +168,11 @@ def write_long(rows: Sequence[Row], schema: pa.Schema, file: Callable[[str], Pat
     with atomic(file("parquet")) as partial:
         pq.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False), partial)
     with atomic(file("csv")) as partial:
-        partial.write_text(flat_csv(rows, schema))
+        partial.write_text(flat_csv(rows, schema), encoding="utf-8")
 
 
 def write_text(template: str, values: dict[str, Any], path: Path) -> None:
     """Fill a template of this package, in Markdown or, by its name, in LaTeX."""
     environment = _tex if template.endswith(".tex.j2") else _markdown
     with atomic(path) as partial:
-        partial.write_text(environment.get_template(template).render(values))
+        partial.write_text(environment.get_template(template).render(values), encoding="utf-8")

@@ -164,7 +164,7 @@ def write(runs: Runs) -> None:
     found = results(runs)
     table, page, study = search_files(runs.plan.study)
     with atomic(table) as partial:
-        partial.write_text(output.csv(trials(found)))
+        partial.write_text(output.csv(trials(found)), encoding="utf-8")
     values = {"entries": [entry(result) for result in found]}
     output.write_text("best_hyperparameters.md.j2", values, page)
     if left := sum(not result.ended for result in found):
@@ -175,5 +175,6 @@ def write(runs: Runs) -> None:
         partial.write_text(
             f"# Found by the searches of the study {runs.plan.study}; input of another study's\n"
             "# `best_hyperparameters`.\n"
-            + yaml.safe_dump([place.model_dump() for place in best], sort_keys=False)
+            + yaml.safe_dump([place.model_dump() for place in best], sort_keys=False),
+            encoding="utf-8",
         )

@@ -31,7 +31,7 @@ def has_key() -> bool:
         return True
     netrc = Path(os.environ.get("NETRC", Path.home() / ".netrc"))
     try:
-        return "wandb" in netrc.read_text()
+        return "wandb" in netrc.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):  # missing, or not readable for us
         return False
 
@@ -101,7 +101,7 @@ class WandbRun:
         place = Path(self._run.dir).parent
         self._run.finish()
         with atomic(place / SENT) as partial:
-            partial.write_text(json.dumps(summary))
+            partial.write_text(json.dumps(summary), encoding="utf-8")
 
     def abandon(self) -> None:
         """End without an outcome."""

@@ -111,7 +111,11 @@ def _has(there: Mapping[str, Any], row: Row) -> bool:
 
 def _in_folder(row: Row) -> bool:
     summaries = [folder / SENT for folder in folders(view.identity(row))]
-    return any(view.matches(json.loads(s.read_text()), row) for s in summaries if s.exists())
+    return any(
+        view.matches(json.loads(s.read_text(encoding="utf-8")), row)
+        for s in summaries
+        if s.exists()
+    )
 
 
 def _mark_stale(there: Iterable[Any], planned: Collection[str]) -> None:

@@ -210,7 +210,9 @@ def dvc() -> Iterator[Check]:
     command = Path(sys.executable).with_name("dvc")
     if not command.exists():
         return  # `packages` tells
-    done = subprocess.run([command, "config", "--list"], capture_output=True, text=True)
+    done = subprocess.run(
+        [command, "config", "--list"], capture_output=True, text=True, encoding="utf-8"
+    )
     if done.returncode != 0:
         said = (done.stderr.strip().splitlines() or ["it failed"])[-1]
         yield Check("dvc", "wrong", said, "mend .dvc/config: git diff .dvc/config")

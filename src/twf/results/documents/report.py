@@ -140,12 +140,12 @@ def write(params: Params, runs: Runs) -> None:
         ],
     )
     with atomic(report_file(plan.study)) as partial:
-        partial.write_text(page)
+        partial.write_text(page, encoding="utf-8")
 
 
 def _source(name: str) -> Markup:
     """A file of this package that goes into the page as it is."""
-    return Markup((Path(__file__).parent.parent / "templates" / name).read_text())  # noqa: S704
+    return Markup((Path(__file__).parent.parent / "templates" / name).read_text(encoding="utf-8"))  # noqa: S704
 
 
 def _link(target: str, text: str) -> Markup:
@@ -212,7 +212,7 @@ def _figures(plan: Plan, size: int) -> dict[str, list[ShownFigure]] | None:
         for path in (drawing, data):
             if not path.exists():
                 raise UserError(f"no {path}, which {index} lists: `twf figures {plan.study}`")
-        svg, csv = drawing.read_text(), data.read_bytes()
+        svg, csv = drawing.read_text(encoding="utf-8"), data.read_bytes()
         size += len(svg) + len(csv) * 4 // 3
         # Text from data is escaped in it, and no script of it would be run.
         shown = Markup(svg[svg.index("<svg") :])  # noqa: S704
