@@ -63,6 +63,17 @@ def test_a_mistake_is_reported_as_without_it(server) -> None:
     assert done.stderr.startswith("error: ") and "'nothing'" in done.stderr
 
 
+def test_an_environment_of_a_megabyte_is_handed_over_whole(server) -> None:
+    """One read of a socket is not a whole message."""
+    large = {f"LARGE_{i}": "x" * 100_000 for i in range(11)}
+    words = [*TWF, "run", "tiny", RUN]
+    done = subprocess.run(words, env=os.environ | large, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert files.record_file("tiny", RUN).exists()
+    log = SOCKET.with_suffix(".log").read_text(encoding="utf-8")
+    assert "Traceback" not in log
+
+
 def test_without_a_server_a_run_starts_by_itself(tiny_inputs: Params, monkeypatch) -> None:
     monkeypatch.setenv(warm.VARIABLE, "nowhere.socket")
     subprocess.run([*TWF, "run", "tiny", RUN], check=True, capture_output=True)

@@ -22,6 +22,7 @@ import twf.results.documents.report
 import twf.results.paper.claim_evaluation
 import twf.results.paper.comparison  # noqa: F401
 from twf.cli import commands
+from twf.engines.warm import LENGTH
 
 
 def serve(path: Path) -> None:
@@ -44,7 +45,12 @@ def serve(path: Path) -> None:
 def _work(client: socket.socket) -> None:
     """In a fork: do what the client asks for, and send it the exit status as one byte."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    message, streams, _, _ = socket.recv_fds(client, 1 << 20, 2)
+    length, streams, _, _ = socket.recv_fds(client, LENGTH, 2, socket.MSG_WAITALL)
+    message = b""
+    while part := client.recv(int.from_bytes(length, "little") - len(message)):
+        message += part
+    if not message or len(message) < int.from_bytes(length, "little"):
+        os._exit(1)  # the client is gone, or works by itself
     request = json.loads(message)
     for stream, number in zip(streams, (1, 2), strict=True):
         os.dup2(stream, number)

@@ -22,6 +22,7 @@ from pathlib import Path
 from twf.engines import environment
 
 VARIABLE = "TWF_WARM"
+LENGTH = 8  # bytes that say how long a request is, and bring its streams
 
 
 def start(path: Path) -> subprocess.Popen[bytes]:
@@ -47,10 +48,12 @@ def hand_over() -> int | None:
     if path is None:
         return None
     request = {"words": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ)}
+    message = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX) as server:
         try:
             server.connect(path)
-            socket.send_fds(server, [json.dumps(request).encode()], [1, 2])
+            socket.send_fds(server, [len(message).to_bytes(LENGTH, "little")], [1, 2])
+            server.sendall(message)
         except OSError:
             return None
         environment.stop_with_parent()
