@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,8 @@ def no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    for name in ("NETRC", "WANDB_API_KEY", "WANDB_MODE", "WANDB_DIR", "WANDB_BASE_URL", SWITCH):
+    variables = ("NETRC", SWITCH, *(name for name in os.environ if name.startswith("WANDB_")))
+    for name in variables:
         monkeypatch.delenv(name, raising=False)
     wandb.teardown()
     yield home

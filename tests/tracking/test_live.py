@@ -13,10 +13,13 @@ from unittest.mock import Mock, call
 import pytest
 from wandb_files import stored_run
 
+from twf.errors import UserError
 from twf.jobs.resume import Stopped
+from twf.study import reading
 from twf.study.params import PROTOCOLS, Tracking
 from twf.tracking import live, view
 from twf.tracking.live import start_tracking
+from twf.upkeep import doctor
 
 
 def test_an_offline_run_holds_what_the_record_holds(tracked, record_of):
@@ -112,6 +115,62 @@ def test_the_environment_goes_over_params(mode_of, monkeypatch):
     assert mode_of("offline") == "online"
     monkeypatch.setenv(live.SWITCH, "off")
     assert mode_of("online") is None
+
+
+@pytest.mark.parametrize(
+    ("told", "mode"),
+    [("disabled", None), ("offline", "offline"), ("dryrun", "offline"), ("online",) * 2],
+)
+def test_what_wandb_is_told_goes_over_params(mode_of, monkeypatch, told, mode):
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_MODE", told)
+    for of_params in ("auto", "online", "offline", "off"):
+        assert mode_of(of_params) == mode
+    monkeypatch.setenv(live.SWITCH, "offline")
+    assert mode_of() == "offline"
+
+
+@pytest.mark.parametrize("where", ["here", "home", "config"])
+def test_a_settings_file_of_wandb_goes_over_params(mode_of, no_key, monkeypatch, tmp_path, where):
+    """As `wandb offline` and `wandb disabled` write it."""
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    folders = {"here": Path("wandb"), "home": no_key / ".config/wandb", "config": tmp_path / "own"}
+    if where == "config":
+        monkeypatch.setenv("WANDB_CONFIG_DIR", str(folders[where]))
+    folders[where].mkdir(parents=True, exist_ok=True)
+    (folders[where] / "settings").write_text("[default]\nmode = disabled\n", encoding="utf-8")
+    assert mode_of("online") is None
+    monkeypatch.setenv("WANDB_MODE", "online")
+    assert mode_of("off") == "online"
+
+
+def test_a_mode_that_wandb_does_not_have_is_refused(mode_of, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "of")
+    with pytest.raises(UserError, match=r"'of' in WANDB_MODE; there is online"):
+        mode_of()
+
+
+def test_doctor_says_what_decided(tiny_values, monkeypatch, no_key):
+    params = reading.check(tiny_values | {"tracking": {"mode": "offline"}})
+
+    def said() -> str:
+        (check,) = doctor.tracking(params)
+        return check.said
+
+    assert said() == "offline, by tracking.mode of params.yaml"
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    assert said() == "off, by WANDB_MODE"
+    monkeypatch.setenv(live.SWITCH, "auto")
+    monkeypatch.delenv("WANDB_MODE")
+    assert said() == "auto: offline, by TWF_TRACKING"
+
+
+def test_an_error_without_a_message_is_named(init, tracked, record_of, capsys):
+    """As that of a key which the server refuses."""
+    init.side_effect = PermissionError()
+    assert record_of(tracked("finetune", "online"))["status"] == "finished"
+    (warning,) = warnings(capsys)
+    assert "PermissionError" in warning and "key" in warning
 
 
 def test_a_run_without_an_outcome_is_marked_as_failed(init, before, tiny_run):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import configparser
+import contextlib
 import json
 import os
 from pathlib import Path
 from typing import Any, Literal
 
+from twf.errors import UserError, lookup
 from twf.files import atomic
 from twf.study.params import PROTOCOLS, Tracking
 from twf.tracking import view
@@ -16,13 +19,48 @@ PATIENCE = 120.0  # seconds to wait for the last data to be sent; `wandb sync` c
 SENT = "twf-summary.json"  # in the folder of a run that was sent to its end: its summary
 
 Mode = Literal["online", "offline"]
+OF_WANDB = {  # W&B's modes, old names among them, in our words
+    **dict.fromkeys(("online", "run", "shared"), "online"),
+    **dict.fromkeys(("offline", "dryrun"), "offline"),
+    "disabled": "off",
+}
 
 
 def resolve(mode: str) -> Mode:
-    """`auto` is online if there is a key."""
+    """`auto` is what W&B itself is told; where that is nothing, online if there is a key.
+
+    Raises `UserError` where it is told to do nothing.
+    """
+    said, where = of_wandb() if mode == "auto" else (None, "")
+    if said == "off":
+        raise UserError(f"{where} turns Weights & Biases off: unset it, or say --mode")
     if mode == "auto":
-        return "online" if has_key() else "offline"
+        mode = said or ("online" if has_key() else "offline")
     return "online" if mode == "online" else "offline"
+
+
+def of_wandb() -> tuple[str | None, str]:
+    """The mode that W&B's variable or one of its settings files names, in our words, and which.
+
+    As its documentation has it: `WANDB_MODE`, then `wandb/settings` here, which `wandb offline`
+    writes, then the user's own. None where they are silent. Raises `UserError` for another mode.
+    """
+    own = Path(os.environ.get("WANDB_CONFIG_DIR", Path.home() / ".config/wandb"))
+    found = {"WANDB_MODE": os.environ.get("WANDB_MODE")}
+    for file in (folder() / "settings", own / "settings"):
+        settings = configparser.ConfigParser()
+        with contextlib.suppress(OSError, configparser.Error, UnicodeDecodeError):
+            settings.read(file, encoding="utf-8")
+        found[str(file)] = settings.get("default", "mode", fallback=None)
+    for where, mode in found.items():
+        if mode:
+            return lookup("mode of Weights & Biases", OF_WANDB, mode, where), where
+    return None, ""
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, or its kind where it says nothing, as one of a refused key does."""
+    return str(error) or f"{type(error).__name__}, without a reason; is the key right?"
 
 
 def has_key() -> bool:

@@ -10,7 +10,7 @@ from typing import get_args
 
 from twf.errors import UserError
 from twf.study.params import Tracking
-from twf.tracking.client import WandbRun, resolve
+from twf.tracking.client import WandbRun, of_wandb, reason, resolve
 from twf.tracking.view import Row
 
 MODES = get_args(Tracking.model_fields["mode"].annotation)
@@ -42,24 +42,36 @@ class LiveTracker:
                 action(self._run)
         except Exception as error:  # whatever it is, the run matters more
             self._run = None
-            _warn(f"tracking stopped: {error}")
+            _warn(f"tracking stopped: {reason(error)}")
+
+
+def decided(settings: Tracking) -> tuple[str, str]:
+    """The mode of tracking, and what says so.
+
+    `TWF_TRACKING` goes first, then what W&B itself is told, then `tracking.mode` of params.yaml.
+    Raises `UserError` for a mode that there is not.
+    """
+    if (mode := os.environ.get(SWITCH)) is not None:
+        if mode not in MODES:
+            raise UserError(f"{SWITCH} is {mode!r}; allowed: {', '.join(MODES)}")
+        return mode, SWITCH
+    said, where = of_wandb()
+    return (said, where) if said else (settings.mode, "tracking.mode of params.yaml")
 
 
 @contextlib.contextmanager
 def start_tracking(settings: Tracking, columns_before: Row) -> Iterator[LiveTracker]:
-    """A tracker for one run, by `tracking.mode` or the environment variable `TWF_TRACKING`.
+    """A tracker for one run, in the mode that is `decided`.
 
     `columns_before` are the columns of the run's record that are set before it trains.
     """
-    mode = os.environ.get(SWITCH, settings.mode)
-    if mode not in MODES:
-        raise UserError(f"{SWITCH} is {mode!r}; allowed: {', '.join(MODES)}")
+    mode, _ = decided(settings)
     run = None
     if mode != "off":
         try:
             run = WandbRun(settings, columns_before, resolve(mode))
         except Exception as error:  # no wandb, no network, no disk: the run goes on without it
-            _warn(f"tracking is off for this run: {error}")
+            _warn(f"tracking is off for this run: {reason(error)}")
     tracker = LiveTracker(run, columns_before)
     try:
         yield tracker

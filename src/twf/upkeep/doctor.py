@@ -234,12 +234,14 @@ def tracking(params: Params) -> Iterator[Check]:
     """Whether Weights & Biases has the key that the mode of tracking needs."""
     from twf.tracking import client, live
 
-    mode = os.environ.get(live.SWITCH, params.tracking.mode)
-    if mode not in live.MODES:
-        said = f"{live.SWITCH} is {mode!r}; allowed: {', '.join(live.MODES)}"
-        yield Check("tracking", "wrong", said, f"unset {live.SWITCH}")
-    elif mode == "online" and not client.has_key():
+    try:
+        mode, by = live.decided(params.tracking)
+    except UserError as error:
+        yield Check("tracking", "wrong", str(error), "unset it")
+        return
+    if mode == "online" and not client.has_key():
         remedy = "wandb login, or set WANDB_API_KEY; or TWF_TRACKING=offline"
-        yield Check("tracking", "wrong", "online, and there is no key", remedy)
+        yield Check("tracking", "wrong", f"online, by {by}, and there is no key", remedy)
     else:
-        yield Check("tracking", "ok", mode if mode == "off" else f"{mode}: {client.resolve(mode)}")
+        meaning = f"{mode}: {client.resolve(mode)}" if mode == "auto" else mode
+        yield Check("tracking", "ok", f"{meaning}, by {by}")
