@@ -214,3 +214,10 @@ def test_an_environment_that_came_from_another_folder_is_made_anew(
     make = ["make", "--dry-run", "setup"]
     said = subprocess.run(make, capture_output=True, text=True, check=True).stdout
     assert ("rm -rf .venv" in said) == (made_in != "here")
+
+
+def test_doctor_says_that_records_will_name_no_commit(here: Path) -> None:
+    shutil.copy2(PROJECT / "params.yaml", here)
+    done = subprocess.run([sys.executable, "-m", "twf", "doctor"], capture_output=True, text=True)
+    (line,) = [line for line in done.stdout.splitlines() if line.split()[1] == "code"]
+    assert line.startswith("warning") and "not a git repository" in line and "git clone" in line

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import twf
+from twf import errors
 from twf.jobs.provenance import commit, pack_commit
 
 
@@ -80,3 +81,10 @@ def test_a_checkout_without_its_git_is_the_commit_that_was_packed(checkout, path
 def test_a_checkout_without_its_git_and_without_a_word_of_it_has_no_commit(checkout):
     shutil.rmtree(checkout / ".git")
     assert commit() is None
+
+
+def test_a_folder_of_another_owner_is_told_with_the_remedy(checkout, monkeypatch, capsys):
+    errors.warn.cache_clear()
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "true")
+    assert commit() is None
+    assert f"--add safe.directory {checkout}" in capsys.readouterr().err

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 import twf
+from twf.errors import warn
 from twf.files import sha256
 from twf.gpus import cpu
 from twf.jobs.code import code_hash
@@ -72,7 +73,12 @@ def commit() -> str | None:
         top = git(package, "rev-parse", "--show-toplevel")
         changed = git(top, "status", "--porcelain", "--", *DECIDE)
         return git(top, "rev-parse", "HEAD") + ("+" if changed else "")
-    except (subprocess.CalledProcessError, FileNotFoundError):
+    except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        if "dubious ownership" in str(getattr(error, "stderr", "")):
+            warn(
+                "git refuses this folder, as it is another user's, so that records name no commit: "
+                f"git config --global --add safe.directory {package.parents[1]}"
+            )
         return _packed_commit(package.parents[1])  # without one, version and hash remain
 
 

@@ -81,12 +81,22 @@ def show(checks: Iterable[Check]) -> bool:
 
 
 def code() -> Iterator[Check]:
-    """Whether the code that runs is that of this folder."""
-    if (used := environment.other_code(Path.cwd())) is None:
-        yield Check("code", "ok", str(Path(twf.__file__).parent))
-    else:
+    """Whether the code that runs is that of this folder, and of which commit."""
+    if (used := environment.other_code(Path.cwd())) is not None:
         said = f"{Path.cwd()} has code of its own, and this is {used}"
         yield Check("code", "wrong", said, environment.OWN_ENVIRONMENT)
+        return
+    words = ["git", "rev-parse", "--short", "HEAD"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, encoding="utf-8")
+        said, found = (done.stdout or done.stderr).strip().partition("\n")[0], done.returncode == 0
+    except FileNotFoundError:
+        said, found = "there is no git", False
+    if found:
+        yield Check("code", "ok", f"{Path(twf.__file__).parent}, commit {said}")
+    else:
+        said = f"records will name no commit, and DVC does nothing: {said}"
+        yield Check("code", "warning", said, "work in a clone of your own (git clone)")
 
 
 def packages() -> Iterator[Check]:
