@@ -67,7 +67,8 @@ def flatten(value: Any, tensors: Tensors) -> Any:
         return {"tensor": name}
     if isinstance(value, nn.Module):
         training = [name for name, module in value.named_modules() if module.training]
-        return {"parameters": flatten(dict(value.state_dict()), tensors), "training": training}
+        kept = {n: t for n, t in value.state_dict().items() if n not in _constant(value)}
+        return {"parameters": flatten(kept, tensors), "training": training}
     if isinstance(value, ReservoirBuffer):
         return {name: flatten(getattr(value, name), tensors) for name in _BUFFER}
     if isinstance(value, dict):
@@ -82,6 +83,12 @@ def flatten(value: Any, tensors: Tensors) -> Any:
 _BUFFER = ("seen", "rows", "pinned")
 
 
+def _constant(module: nn.Module) -> frozenset[str]:
+    """The names of a module's tensors that stay as they were made, and so need no saving."""
+    names: frozenset[str] = getattr(module, "constant", frozenset())
+    return names
+
+
 @torch.no_grad()
 def fill(current: Any, saved: Any, tensors: Tensors, device: torch.device) -> Any:
     """The value that `saved` stands for, its tensors on `device`.
@@ -91,7 +98,8 @@ def fill(current: Any, saved: Any, tensors: Tensors, device: torch.device) -> An
     a dict or a list as long as before; a list is a tuple where `current` is one.
     """
     if isinstance(current, nn.Module):
-        current.load_state_dict(fill(None, saved["parameters"], tensors, device))
+        constant = {n: t for n, t in current.state_dict().items() if n in _constant(current)}
+        current.load_state_dict(constant | fill(None, saved["parameters"], tensors, device))
         for name, module in current.named_modules():
             module.training = name in saved["training"]
         return current

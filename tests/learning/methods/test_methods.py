@@ -20,6 +20,7 @@ from twf.learning.methods.er_ace import competing
 from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import Random
 from twf.learning.sgd import sgd_step
+from twf.learning.state import capture, flatten
 from twf.learning.step import Plain
 from twf.study.methods import METHODS
 from twf.study.params import Augmentation
@@ -265,6 +266,14 @@ def test_twfs_sibling_keeps_its_parameters_and_is_the_pretrained_network(twf):
     assert any(not torch.equal(p, start[name]) for name, p in learned.items())
     named = {id(p) for module in twf.modules() for p in module.parameters()}
     assert not named & {id(p) for p in twf.propagation.sibling.parameters()}
+
+
+def test_a_state_of_twf_leaves_out_what_its_sibling_never_changes(twf):
+    learn(twf, range(2))
+    tensors: dict[str, Tensor] = {}
+    saved = flatten(capture(twf), tensors)["method"]["propagation"]["parameters"]
+    sibling = {name for name in saved if name.startswith("sibling.")}
+    assert sibling and all("running" in name or "num_batches" in name for name in sibling)
 
 
 @pytest.mark.parametrize("stream_loss", ["published", "paper"])

@@ -24,6 +24,8 @@ class Propagation(nn.Module):
         self.paper = paper
         self.image_size = image_size
         self.sibling = frozen_copy(network)
+        # made again where a run goes on; half of what its state would hold
+        self.constant = frozenset(f"sibling.{n}" for n, _ in self.sibling.named_parameters())
         channels = self.sibling.layer_channels
         self.layers = nn.ModuleList(FeaturePropagation(tasks, c, paper) for c in channels)
         with torch.no_grad():
