@@ -1,4 +1,4 @@
-"""A plugin of pytest: each failure in full as soon as it is known; a session may be cut off.
+"""A plugin of pytest: each failure in full as soon as it is known; the end may not come.
 
 `pytest -p benchmarks.gpu.failures`
 """

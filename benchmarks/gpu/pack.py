@@ -32,25 +32,25 @@ def main(
     published: Annotated[
         Path | None, typer.Option(help="A checkout of the published code, to time beside ours.")
     ] = None,
-    settings: Annotated[Path, typer.Option(help="What the session does.")] = HERE / "session.json",
+    settings: Annotated[Path, typer.Option(help="What there is to do.")] = HERE / "driver.json",
     mib: Annotated[float, typer.Option(help="The most that a file of images may take.")] = 50.0,
     python: Annotated[str, typer.Option(help="The GPU machine's; none packs no wheels.")] = "3.12",
 ) -> None:
-    """Pack wheels, data and the commit's name into gpu-pack/, and print the session's commands.
+    """Pack wheels, data and the commit's name into gpu-pack/, and print the commands to call there.
 
     The checkout travels too, with gpu-pack/ in it. Its files and the data need not come at once:
-    each call of `session.py begin` takes what there is.
+    each call of `driver.py begin` takes what there is.
     """
     made_of = commit()
     if made_of is None or made_of.endswith("+"):
-        raise UserError("commit first: records of a session name the commit that made them")
+        raise UserError("commit first: records name the commit that made them")
     if PACK.exists():
         shutil.rmtree(PACK)
     base = PACK / "base"
     base.mkdir(parents=True)
     pack_commit(Path(), made_of)
     Path("commit.json").rename(base / "commit.json")
-    shutil.copyfile(settings, base / "session.json")
+    shutil.copyfile(settings, base / "driver.json")
     if published is not None:
         if not (published / "models").is_dir():
             raise UserError(f"--published {published} is no checkout of the published code")
@@ -70,11 +70,11 @@ def main(
             folder = PACK / shard.stem / "shards"
             folder.mkdir(parents=True)
             made.append(shard.rename(folder / shard.name).parents[1])
-    session = "python3 benchmarks/gpu/session.py"
+    driver = "python3 benchmarks/gpu/driver.py"
     for folder in made:
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
-        print(f"{folder} ({size:.1f} MiB): {session} begin {folder}")
-    print(f"now and then: {session} collect OUT; at the end: {session} collect OUT --weights")
+        print(f"{folder} ({size:.1f} MiB): {driver} begin {folder}")
+    print(f"now and then: {driver} collect OUT; at the end: {driver} collect OUT --weights")
 
 
 def wheels(folder: Path, python: str) -> None:

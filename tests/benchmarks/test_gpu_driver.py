@@ -1,4 +1,4 @@
-"""A session on a GPU machine without a network, rehearsed whole on this one at a tiny size."""
+"""Work on a GPU machine without a network, rehearsed whole on this one at a tiny size."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ def checkout(tiny_project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tiny_project / name).symlink_to(PROJECT / name)
     values = yaml.safe_load((tiny_project / "params.yaml").read_text())
     values["studies"]["tiny"]["experiments"]["main"]["methods"] = ["er", "twf"]
-    here = tiny_project.parent / "session"
+    here = tiny_project.parent / "driver"
     for name in ("origin", "target"):
         values["datasets"][name]["file"] = str(here / f"{name}.npz")  # where its shards are joined
     (tiny_project / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
-    (tiny_project / "session.json").write_text(json.dumps(SETTINGS))
+    (tiny_project / "driver.json").write_text(json.dumps(SETTINGS))
     monkeypatch.setattr(pack, "commit", lambda: COMMIT)
-    monkeypatch.setenv("TWF_SESSION", str(here))
+    monkeypatch.setenv("TWF_DRIVER", str(here))
     return tiny_project
 
 
-def session(*words: str | Path) -> str:
-    command = [sys.executable, "benchmarks/gpu/session.py", *map(str, words)]
+def drive(*words: str | Path) -> str:
+    command = [sys.executable, "benchmarks/gpu/driver.py", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -82,23 +82,23 @@ def session(*words: str | Path) -> str:
 def packed(mib: float = 50.0) -> list[Path]:
     """The folders that each go with a call, the images at most so many MiB in each."""
     data = [f"{name}=archives/{name}.npz" for name in ("origin", "target")]
-    pack.main(data, None, Path("session.json"), mib, "none")
+    pack.main(data, None, Path("driver.json"), mib, "none")
     base = pack.PACK / "base"
     return [base, *(folder for folder in sorted(pack.PACK.iterdir()) if folder != base)]
 
 
 @pytest.mark.slow
-def test_a_session_makes_weights_and_records_of_what_was_packed(checkout):
+def test_the_driver_makes_weights_and_records_of_what_was_packed(checkout):
     folders = packed(mib=0.01)
     assert len(folders) == 1 + 4, "training and test images of either data set"
     log = ""
     for folder in folders:
-        session("begin", folder, "--until", "300")
+        drive("begin", folder, "--until", "300")
     deadline = time.monotonic() + 200
     while " s  end\n" not in log and time.monotonic() < deadline:
         time.sleep(1.0)
-        log = (checkout.parent / "session/out/session.log").read_text()
-    said = session("collect", "out", "--weights")
+        log = (checkout.parent / "driver/out/driver.log").read_text()
+    said = drive("collect", "out", "--weights")
     for step in ("facts", "steps-0", "pretrain", "export", "import", "tests", "data-target"):
         assert f"{step}: ok" in log, said
     with tarfile.open("out/found.tar.gz") as found:
@@ -112,7 +112,7 @@ def test_a_session_makes_weights_and_records_of_what_was_packed(checkout):
     for row in rows:
         assert record.provenance(row)["code"]["commit"] == COMMIT, "the tree is as it was packed"
     pieces = sorted(Path("out").glob("origin.safetensors.*"))
-    weights = checkout.parent / "session/tree/results/tiny/weights/origin.safetensors"
+    weights = checkout.parent / "driver/tree/results/tiny/weights/origin.safetensors"
     assert b"".join(piece.read_bytes() for piece in pieces) == weights.read_bytes()
 
 
@@ -142,11 +142,11 @@ def test_a_pack_names_its_commit_and_refuses_changes_without_one(checkout, monke
 @pytest.mark.parametrize("entry", ["target", "nothing=archives/target.npz"])
 def test_a_pack_says_what_is_wrong_with_its_data(checkout, entry):
     with pytest.raises(UserError, match="NAME=FILE.npz"):
-        pack.main([entry], None, Path("session.json"), 50.0, "none")
+        pack.main([entry], None, Path("driver.json"), 50.0, "none")
 
 
-def test_without_a_session_its_later_calls_say_so(checkout):
-    command = [sys.executable, "benchmarks/gpu/session.py", "collect", "out"]
+def test_later_calls_say_that_nothing_has_begun(checkout):
+    command = [sys.executable, "benchmarks/gpu/driver.py", "collect", "out"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "no session in" in done.stderr
+    assert "nothing has begun in" in done.stderr

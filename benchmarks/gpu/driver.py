@@ -1,10 +1,10 @@
 """What a GPU machine without a network does, step after step; standard library alone.
 
-    python3 benchmarks/gpu/session.py begin PACK --until 840  the first call; others bring more
-    python3 benchmarks/gpu/session.py choose STUDY EXECUTION  in place of the rule's choice
-    python3 benchmarks/gpu/session.py collect OUT             what there is so far, in small files
+    python3 benchmarks/gpu/driver.py begin PACK --until 840  the first call; others bring more
+    python3 benchmarks/gpu/driver.py choose STUDY EXECUTION  in place of the rule's choice
+    python3 benchmarks/gpu/driver.py collect OUT             what there is so far, in small files
 
-`begin` copies checkout and pack into the session's folder, and starts the steps there in the
+`begin` copies checkout and pack into the driver's folder, and starts the steps there in the
 background, once; called again, it takes the files that a later pack brings. Nothing is lost when a
 step fails or is late: the others go on, and `collect` has its log.
 
@@ -27,9 +27,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-HERE = Path(os.environ.get("TWF_SESSION", "/tmp/twf-session"))
+HERE = Path(os.environ.get("TWF_DRIVER", "/tmp/twf-driver"))
 TREE, PACK, OUT, SITE = HERE / "tree", HERE / "pack", HERE / "out", HERE / "site"
-SETTINGS = "session.json"  # of the pack
+SETTINGS = "driver.json"  # of the pack
 TRAVELS = (  # of the checkout
     *("src", "benchmarks", "tests", "workflow", "results/published.csv", "params.yaml"),
     *("pyproject.toml", "constraints.txt", "environment.yml"),
@@ -66,7 +66,7 @@ def begin(pack: Path, until: float) -> None:
     if published.exists():
         with tarfile.open(published) as packed:
             packed.extractall(HERE / "published", filter="data")
-    log = (OUT / "session.log").open("w", encoding="utf-8")
+    log = (OUT / "driver.log").open("w", encoding="utf-8")
     subprocess.Popen(
         [sys.executable, Path(__file__).resolve(), "steps", "--until", str(until)],
         stdout=log,
@@ -79,7 +79,7 @@ def begin(pack: Path, until: float) -> None:
 
 
 def settings() -> dict[str, Any]:
-    """What the session does: the pack's `SETTINGS`."""
+    """What there is to do: the pack's `SETTINGS`."""
     found: dict[str, Any] = json.loads((PACK / SETTINGS).read_text(encoding="utf-8"))
     return found
 
@@ -103,7 +103,7 @@ def environment() -> dict[str, str]:
     }
 
 
-class Session:
+class Driver:
     """The steps, their clock, and what they found."""
 
     def __init__(self, until: float) -> None:
@@ -321,21 +321,21 @@ class Session:
 
 def steps(until: float) -> None:
     """Both lanes, to their ends; what one raises is in the log, and the other goes on."""
-    session = Session(until)
-    side = threading.Thread(target=session.prepare)
+    driver = Driver(until)
+    side = threading.Thread(target=driver.prepare)
     side.start()
     try:
-        session.measure()
+        driver.measure()
     finally:
         (OUT / "measured").touch()
         side.join()
-        session.say("end")
+        driver.say("end")
 
 
 def collect(out: Path, with_weights: bool) -> None:
     """Copy logs, measurements and records as one archive into `out`, and weights in pieces.
 
-    What is there is shown: the session's log, and the last line of each step that goes on.
+    What is there is shown: the driver's log, and the last line of each step that goes on.
     """
     out.mkdir(parents=True, exist_ok=True)
     with tarfile.open(out / "found.tar.gz", "w:gz") as file:
@@ -349,7 +349,7 @@ def collect(out: Path, with_weights: bool) -> None:
         for number, start in enumerate(range(0, len(content), LARGEST)):
             piece = content[start : start + LARGEST]
             (out / f"{weights.name}.{number}").write_bytes(piece)
-    print((OUT / "session.log").read_text(encoding="utf-8"), end="")
+    print((OUT / "driver.log").read_text(encoding="utf-8"), end="")
     for log in sorted(OUT.glob("*.log"), key=lambda path: path.stat().st_mtime)[-10:]:
         lines = (
             log.read_text(errors="replace", encoding="utf-8")
@@ -376,8 +376,8 @@ def main() -> None:
     one.add_argument("out", type=Path)
     one.add_argument("--weights", action="store_true")
     words = parser.parse_args()
-    if words.command in ("choose", "collect") and not (OUT / "session.log").exists():
-        sys.exit(f"no session in {HERE}: `session.py begin PACK` starts one")
+    if words.command in ("choose", "collect") and not (OUT / "driver.log").exists():
+        sys.exit(f"nothing has begun in {HERE}: `driver.py begin PACK` begins")
     match words.command:
         case "begin":
             begin(words.pack.resolve(), words.until)
