@@ -281,11 +281,15 @@ class Driver:
         tried = ("-c", "import torch; print(torch.ones(8, device='cuda').sum().item())")
         if self.do("mps", *server, limit=20) and self.python("mps-tried", *tried, limit=40):
             return True
-        subprocess.run(
-            [server[0]], input="quit\n", text=True, env=environment(), timeout=20, encoding="utf-8"
-        )
-        shutil.rmtree(HERE / "mps")  # without its folder, processes do not look for it
+        self.end_mps()
         return False
+
+    def end_mps(self) -> None:
+        """End the server, if it was started; without its folder, processes do not look for it."""
+        if (HERE / "mps").exists():
+            words = self.settings["mps"][:1]
+            subprocess.run(words, input=b"quit\n", env=environment(), timeout=20)
+            shutil.rmtree(HERE / "mps")
 
     def choice(self) -> tuple[str, str]:
         """A user's choice, or: the largest number of epochs that the measured steps allow."""
@@ -329,6 +333,7 @@ def steps(until: float) -> None:
     finally:
         (OUT / "measured").touch()
         side.join()
+        driver.end_mps()
         driver.say("end")
 
 

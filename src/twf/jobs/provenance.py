@@ -19,8 +19,8 @@ from twf.gpus import cpu
 from twf.jobs.code import code_hash
 
 # what can change a number, in a checkout: code, parameters, and the packages it runs with
-PACKED = "commit.json"  # beside src/: the commit, and the digests of what decides
 DECIDE = ("src", "params.yaml", "pyproject.toml", "constraints.txt", "environment.yml")
+PACKED = "commit.json"  # beside src/: the commit, and the digests of what decides
 
 
 def device_and_versions(device: torch.device) -> dict[str, Any]:

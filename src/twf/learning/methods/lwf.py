@@ -7,12 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from twf.learning.augmentation import together
+from twf.learning.evaluation.accuracy import BATCH
 from twf.learning.methods.base import Batch, Method, Step, Task
 from twf.learning.models.resnet import parameters_of
 from twf.learning.sgd import batches, sgd_step
 from twf.study.methods.lwf import LwfHyperparameters
-
-TOGETHER = 16  # batches of the warm-up whose features are computed at once
 
 
 class Lwf(Method[LwfHyperparameters]):
@@ -46,8 +45,9 @@ class Lwf(Method[LwfHyperparameters]):
         first = task.number * learner.classes_per_task
         order = learner.generators["warm-up"].permutation(len(task.images))
         steps = batches(order, learner.batch_size)
-        for start in range(0, len(steps), TOGETHER):
-            several = steps[start : start + TOGETHER]
+        together_at_most = max(1, BATCH // learner.batch_size)
+        for start in range(0, len(steps), together_at_most):
+            several = steps[start : start + together_at_most]
             placed = [
                 learner.augment.place(len(index), learner.generators["augmentation"])
                 for index in several
