@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import permutations
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from project import PROJECT
+from project import PROJECT, kept
 
 from twf.files import table_file
 from twf.results import output, statistics, tables
@@ -59,12 +58,10 @@ def test_relative_links_point_to_files_and_headings(page):
 @pytest.fixture
 def recorded(tmp_path, monkeypatch) -> Runs:
     """The runs of the study `overnight` whose records are in git; the working folder has them."""
-    tracked = subprocess.run(
-        ["git", "ls-files", "results"], cwd=PROJECT, capture_output=True, text=True, check=True
-    )
-    for path in tracked.stdout.split():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).symlink_to(PROJECT / path)
+    for path in kept("results"):
+        here = tmp_path / path.relative_to(PROJECT)
+        here.parent.mkdir(parents=True, exist_ok=True)
+        here.symlink_to(path)
     monkeypatch.chdir(tmp_path)
     return runs_of("overnight")
 

@@ -69,6 +69,7 @@ def checkout(tiny_project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tiny_project / "driver.json").write_text(json.dumps(SETTINGS))
     monkeypatch.setattr(pack, "commit", lambda: COMMIT)
     monkeypatch.setenv("TWF_DRIVER", str(here))
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # its own tests are all meant
     return tiny_project
 
 

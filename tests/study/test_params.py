@@ -339,6 +339,7 @@ def test_what_the_methods_share_is_what_the_paper_prints():
     [
         ({"methods": ["twf"]}, "methods: 'twf' is not among methods"),
         ({"without_buffer": True}, "without_buffer: 'er-ace' needs its buffer; allowed: er, .*twf"),
+        ({"current_classes": True}, "current_classes: 'er-ace' has no such .*; allowed: derpp"),
         ({"hyperparameters": {"alpha": 1.0}}, "hyperparameters: er-ace has no 'alpha'"),
         ({"hyperparameters": {"lr": 0.0}}, r"hyperparameters\.lr: .*greater than 0 \(is: 0.0\)"),
     ],

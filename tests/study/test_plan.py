@@ -12,14 +12,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from project import PROJECT
+from project import PROJECT, kept
 
 from twf import files
 from twf.errors import UserError
+from twf.results import record
 from twf.study import Plan, expand, params, reading
 from twf.study.methods import METHODS
 
 LOADED = reading.load(PROJECT / files.PARAMS)
+RECORDS = kept("results/*/runs/*.parquet")
 FIVE = ["joint", "finetune", "er", "derpp", "twf"]
 
 Values = dict[str, Any]
@@ -195,9 +197,8 @@ def test_runs_take_the_networks_of_a_source_in_turn(values):
 def test_a_run_carries_everything_of_its_cell(values):
     values["benchmarks"]["split-target"]["lr_decay"] = {"factor": 0.1, "epochs": [1]}
     run = plan(values).runs["split-target.er.16.s0"]
-    assert run.model_dump() == {
-        "id": "split-target.er.16.s0",
-        "study": "tiny",
+    assert (run.id, run.study) == ("split-target.er.16.s0", "tiny")
+    assert run.values == {
         "benchmark": "split-target",
         "data": "target",
         "classes": 4,
@@ -266,6 +267,24 @@ def test_the_digest_changes_with_what_decides_the_result_alone(values, path, val
     *parents, last = path.split(".")
     reduce(getitem, parents, values)[last] = value
     assert (digest(values) != before) == decides
+
+
+def test_a_variant_with_another_stream_loss_is_another_run(values):
+    main = values["studies"]["tiny"]["experiments"]["main"]
+    main |= {"methods": ["derpp"], "variants": {"as-set": {"title": "A"}}}
+    main["variants"]["current"] = {"title": "B", "current_classes": True}
+    runs = plan(values).runs
+    as_set, current = (runs[f"split-target.derpp.16.{name}s0"] for name in ("", "current."))
+    assert current.values == as_set.values | {"current_classes": True}
+
+
+@pytest.mark.parametrize("study", sorted({path.parts[-3] for path in RECORDS}))
+def test_each_record_in_git_was_made_with_what_params_yaml_has(study, monkeypatch):
+    monkeypatch.chdir(PROJECT)  # where a study's best hyperparameters are
+    runs = expand(LOADED, study).runs
+    for path in [path for path in RECORDS if path.parts[-3] == study]:
+        (row,) = record.read(path, ["digest"]).to_pylist()
+        assert row["digest"] == runs[path.stem].digest, path.name
 
 
 def test_the_digest_does_not_depend_on_the_study_or_experiment_that_asks(values):

@@ -41,6 +41,7 @@ class Learner:
     fidelity: dict[str, Fidelity]  # of the method's switches
     lr_decay: LrDecay | None = None
     precision: Precision = "tf32"
+    current_classes: bool = False  # the stream loss is over the current task's classes alone
     source: SourceData | None = None  # where the method asks for it
 
     @property

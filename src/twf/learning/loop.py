@@ -220,6 +220,7 @@ def make_learner(
         fidelity=run.fidelity,
         lr_decay=run.lr_decay,
         precision=run.precision,
+        current_classes=run.current_classes,
         source=source,
     )
 

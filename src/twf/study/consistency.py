@@ -86,6 +86,11 @@ def _check_variants(where: str, experiment: Experiment) -> list[str]:
                 problems.append(
                     f"{at}.without_buffer: {method!r} needs its buffer; allowed: {able}"
                 )
+            if variant.current_classes and not info.current_classes:
+                able = ", ".join(name for name, other in METHODS.items() if other.current_classes)
+                problems.append(
+                    f"{at}.current_classes: {method!r} has no such stream loss; allowed: {able}"
+                )
             values = {key: [value] for key, value in variant.hyperparameters.items()}
             problems += _wrong_values(f"{at}.hyperparameters", method, values)
     return problems

@@ -219,8 +219,16 @@ class Variant(Strict):
     methods: list[MethodName] | None = None  # those it is about; all of the experiment's
     without_buffer: bool = False  # run it without a buffer too
     pretrained: bool = True  # false: from random weights
+    current_classes: bool = False  # its stream loss is over the current task's classes alone
     fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)
     hyperparameters: dict[str, int | float] = Field(default_factory=dict)
+
+    @property
+    def changes(self) -> bool:
+        """Whether it says anything of how a run learns."""
+        return bool(
+            self.fidelity or self.hyperparameters or self.current_classes or not self.pretrained
+        )
 
 
 Points = Annotated[list[int | float], Field(min_length=1)]

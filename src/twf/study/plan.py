@@ -57,6 +57,8 @@ class Run(Strict):
     precision: Precision
     held_out: float | None  # share of the training set to evaluate on, in place of the test set
     seed: int
+    # Later additions have a default, at which `values` leaves them out: digests in records stay.
+    current_classes: bool = False  # the stream loss is over the current task's classes alone
 
     @model_validator(mode="before")
     @classmethod
@@ -81,7 +83,11 @@ class Run(Strict):
     @property
     def values(self) -> dict[str, Any]:
         """All but its names, as plain values: two runs alike in them are one run."""
-        return self.model_dump(mode="json", exclude={"id", "study"})
+        added = {name for name, of in Run.model_fields.items() if not of.is_required()}
+        as_before = {
+            name for name in added if getattr(self, name) == Run.model_fields[name].default
+        }
+        return self.model_dump(mode="json", exclude={"id", "study", *as_before})
 
     @property
     def parameters(self) -> str:
@@ -405,7 +411,7 @@ def _run(
         parts.append(str(buffer or 0))
     if source != benchmark.source:
         parts.append(f"from-{source}")
-    if variant.fidelity or variant.hyperparameters or not variant.pretrained:
+    if variant.changes:
         parts.append(str(variant_name))
     if protocol == "task-il":  # where no earlier cell has this run: see `expand`
         parts.append(protocol)
@@ -436,4 +442,5 @@ def _run(
         precision=params.named_study(study).precision,
         held_out=None,
         seed=0,
+        current_classes=variant.current_classes,
     )

@@ -124,6 +124,19 @@ def test_a_method_that_can_learn_without_a_buffer_replays_nothing(method, name):
     assert not any(value for term, value in terms.items() if "replay" in term)
 
 
+@pytest.mark.parametrize("current", [True, False])
+def test_a_stream_loss_over_the_current_classes_leaves_the_others_alone(method, current):
+    made = method("derpp", buffer=None)
+    made.learner.current_classes = current
+    task = begin(made, 1)
+    weights = made.learner.network.classifier.weight
+    before = weights.detach().clone()
+    step(made, batches(task)[0])
+    moved = (weights != before).any(dim=1).tolist()
+    own = range(PER_TASK, 2 * PER_TASK)
+    assert moved == [not current or i in own for i in range(CLASSES)]
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_loss_changes_no_parameter_and_a_step_trains_every_module_that_a_method_names(
     method, name

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from twf.learning.learner import Learner
@@ -79,6 +80,12 @@ class Method(ABC, Generic[H]):
     def published(self, switch: str) -> bool:
         """Whether a switch (F1 to F17) stands at what the published code does."""
         return self.learner.fidelity[switch] == "published"
+
+    def among_current(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy over the current task's classes alone; `logits` are `[B, classes]`."""
+        each = self.learner.classes_per_task
+        first = self.task * each
+        return F.cross_entropy(logits[:, first : first + each], labels - first)
 
     def phases(self, tasks: list[Task]) -> list[Task]:
         """What is trained one after another."""

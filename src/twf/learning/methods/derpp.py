@@ -14,12 +14,14 @@ class Derpp(Rehearsal[DerppHyperparameters]):
 
     x' and x'' are independent replay batches; stream, x' and x'' pass the network one by one. The
     norm is the mean over examples and classes. The logits l stored with an image are those of the
-    step that offered it.
+    step that offered it. A variant may have the first term over the current task's classes alone,
+    as TwF has it in the published code (F6).
     """
 
     def loss(self, batch: Batch) -> Step:
         logits = self._logits(batch.images)
-        terms = {"stream": F.cross_entropy(logits, batch.labels)}
+        stream_loss = self.among_current if self.learner.current_classes else F.cross_entropy
+        terms = {"stream": stream_loss(logits, batch.labels)}
         if not self.reservoir.empty:
             replay = self.reservoir.draw(self.learner.batch_size)
             error = F.mse_loss(self._logits(replay["images"]), replay["logits"])

@@ -100,11 +100,8 @@ class Twf(Rehearsal[TwfHyperparameters]):
 
     def _stream_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """F6: the published code lets the current task's classes compete alone."""
-        if not self.published("F6"):
-            return F.cross_entropy(logits, labels)
-        each = self.learner.classes_per_task
-        own = logits[:, self.task * each : (self.task + 1) * each]
-        return F.cross_entropy(own, labels - self.task * each)
+        stream_loss = self.among_current if self.published("F6") else F.cross_entropy
+        return stream_loss(logits, labels)
 
     def end_task(self, task: Task) -> None:
         if self.propagation is not None and self.published("F2") and not self.reservoir.empty:

@@ -18,4 +18,5 @@ METHOD = MethodInfo(
     hyperparameters=DerppHyperparameters,
     rehearsal=True,
     without_buffer=True,
+    current_classes=True,
 )
