@@ -24,7 +24,6 @@ RUN = "run"  # the rule whose jobs take the time
 NOISE = (
     "Using workflow specific profile",
     "Assuming unrestricted",
-    "Building DAG",
     "Using shell",
     "Conda environments: ignored",
     "Select jobs to execute",
@@ -92,7 +91,8 @@ class LogHandler(LogHandlerBase):
         began, job = self.begun.pop(number, (now, {"rule_name": "", "rule_msg": f"job {number}"}))
         rule = job["rule_name"]
         self.ended[rule] += 1
-        text = job["rule_msg"] or " ".join([rule, *map(str, job["wildcards"].values())])
+        text = (job["rule_msg"] or "").removesuffix(": no record")
+        text = text or " ".join([rule, *map(str, job["wildcards"].values())])
         took = _duration(now - began)
         if rule == RUN:
             done, of = self.ended[RUN], self.to_do[RUN]
