@@ -67,7 +67,7 @@ services: ## What `make test-all` talks to, from Debian's packages (as root): Sl
 	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --quiet --yes slurm-wlm munge openssh-server chromium
 
 test-all: setup ## Every test, the slow ones and those that need services too
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[kubernetes,services]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[services]'
 	pytest --numprocesses auto
 
 # The lowest and the newest that pyproject.toml allows; what they bring with them is theirs.

@@ -21,7 +21,6 @@ REQUIREMENTS = {
     canonicalize_name(r.name): r
     for r in map(Requirement, [*METADATA["dependencies"], *(x for e in EXTRAS.values() for x in e)])
 }
-CONTAINERFILE = PROJECT / "workflow/Containerfile"
 CONDA = yaml.safe_load((PROJECT / "environment.yml").read_text())["dependencies"]
 
 
@@ -72,36 +71,7 @@ def test_the_constraints_name_packages_and_versions_alone():
     assert all(constraint.url is None for constraint in constraints())
 
 
-def instructions() -> list[tuple[str, str]]:
-    """The lines of the container file: their first word, and the rest."""
-    text = re.sub(r"^#.*\n", "", CONTAINERFILE.read_text(), flags=re.M).replace("\\\n", " ")
-    return [(line.split()[0], line.partition(" ")[2]) for line in text.splitlines() if line]
-
-
-def test_the_container_has_a_supported_python_and_all_files_that_a_build_reads():
-    (base,) = [rest for word, rest in instructions() if word == "FROM"]
-    version = re.fullmatch(r"python:(\d+\.\d+\.\d+)-slim-[a-z]+", base)[1]
-    assert SpecifierSet(METADATA["requires-python"]).contains(version)
-    copied = {word for name, rest in instructions() if name == "COPY" for word in rest.split()[:-1]}
-    assert all((PROJECT / name).exists() for name in copied)
-    needed = {"pyproject.toml", "constraints.txt", METADATA["readme"], "src"}
-    assert copied >= needed | set(METADATA["license-files"])
-
-
-def test_the_container_installs_the_project_with_pinned_packages_for_another_user():
-    said = instructions()
-    (installed,) = [rest for word, rest in said if word == "RUN" and "pip install" in rest]
-    match = re.search(r"--constraint /opt/twf/constraints.txt\s+'/opt/twf\[([a-z,]+)\]'", installed)
-    assert match, installed
-    assert {"pipeline", "kubernetes"} <= set(match[1].split(",")) <= EXTRAS.keys()
-    assert installed.count("pip ") == installed.count("--constraint /opt/twf/constraints.txt")
-    assert [rest for word, rest in said if word == "USER"] == ["1000"]
-
-
 def test_version_and_licence_are_the_same_everywhere():
-    profile = yaml.safe_load((PROJECT / "workflow/profiles/kubernetes/config.yaml").read_text())
-    assert profile["container-image"].endswith(f":{twf.__version__}")
-    assert f"--tag {profile['container-image']} ." in CONTAINERFILE.read_text()
     citation = yaml.safe_load((PROJECT / "CITATION.cff").read_text())
     assert {"cff-version", "title"} <= citation.keys()
     assert twf.__version__ == METADATA["version"] == str(citation["version"])

@@ -14,7 +14,7 @@ import pytest
 from processes import until
 from project import PROJECT
 
-from twf.engines.environment import keep_copies_here, refuse_other_code, refuse_unfit_folder
+from twf.engines.environment import refuse_other_code, refuse_unfit_folder
 from twf.errors import UserError
 
 
@@ -116,39 +116,7 @@ def test_a_step_of_slurm_passes_sigterm_on_and_keeps_its_handler(
             step.wait(1)
 
 
-# An object storage
-
-COPIES = Path(".snakemake/storage/s3/bucket/twf")
-
-
-@pytest.mark.usefixtures("here")
-def test_what_a_command_writes_is_the_copy_and_the_other_way_round() -> None:
-    keep_copies_here(COPIES)
-    keep_copies_here(COPIES)  # as each Snakemake does
-    Path("data").mkdir()
-    Path("data/made").touch()
-    (COPIES / "data/retrieved").touch()
-    assert (COPIES / "data/made").exists() and Path("data/retrieved").exists()
-
-
-@pytest.mark.parametrize("copies", [COPIES, COPIES.parent], ids=["folder", "bucket"])
-def test_a_folder_that_is_moved_stays_its_own(
-    here: Path, monkeypatch: pytest.MonkeyPatch, copies: Path
-) -> None:
-    keep_copies_here(copies)
-    assert copies.resolve() == here
-    monkeypatch.chdir(here.rename(here.with_name("moved")))
-    keep_copies_here(copies)
-    assert copies.resolve() == Path.cwd()
-
-
-@pytest.mark.usefixtures("here")
-def test_copies_that_are_there_already_are_named_and_left() -> None:
-    COPIES.mkdir(parents=True)
-    (COPIES / "made").touch()
-    with pytest.raises(UserError, match=f"{COPIES} .*delete it"):
-        keep_copies_here(COPIES)
-    assert (COPIES / "made").exists()
+# The code of another folder
 
 
 @pytest.fixture

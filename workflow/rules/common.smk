@@ -25,11 +25,6 @@ try:
     environment.refuse_other_code(Path(workflow.basedir))
     FROZEN = Frozen.read(workflow.remote_exec)
     STUDY = FROZEN.study(config)  # of `rule all`; targets name their own
-    if (provider := workflow.storage_registry.default_storage_provider) is not None:
-        prefix = workflow.storage_settings.default_storage_prefix
-        environment.keep_copies_here(
-            provider.object(f"{prefix}/params.yaml").local_path().parent
-        )
 except UserError as error:
     raise WorkflowError(str(error))
 PARAMS = FROZEN.params
@@ -159,15 +154,12 @@ def records_of_searches(wildcards):
 
 
 def data_input(wildcards):
-    """What a data set is read from: a file of the user's, an archive to fetch, or nothing.
-
-    Both lie where Snakemake was started, as do published weights.
-    """
+    """What a data set is read from: a file of the user's, an archive to fetch, or nothing."""
     dataset = data_of(wildcards)
     unless_refused(require_data, wildcards.data)
     if dataset.reader == "official":
-        return local(ancient(str(files.receipt_file(dataset.archive))))
-    return local(dataset.file) if dataset.reader == "archive" else []
+        return ancient(str(files.receipt_file(dataset.archive)))
+    return dataset.file if dataset.reader == "archive" else []
 
 
 def prepared(name):
@@ -188,8 +180,8 @@ def pretrain_input(wildcards):
     unless_refused(preflight.weights, wildcards.source, source)
     archive = registry.of_file(Path(source.weights))
     if archive is None:
-        return local(source.weights)
-    return local(ancient(str(files.receipt_file(archive))))
+        return source.weights
+    return ancient(str(files.receipt_file(archive)))
 
 
 def pretrain_parameters(wildcards):

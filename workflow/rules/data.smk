@@ -4,7 +4,7 @@ localrules:
 
 rule fetch:
     output:
-        local(files.RECEIPT),
+        files.RECEIPT,
     log:
         "logs/fetch/{archive}.log",
     benchmark:

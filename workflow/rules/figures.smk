@@ -1,7 +1,7 @@
 rule figures:
     input:
         runs=files.RUNS,
-        published=local(str(files.PUBLISHED)),
+        published=str(files.PUBLISHED),
     output:
         report(
             directory(files.FIGURES),

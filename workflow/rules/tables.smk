@@ -1,7 +1,7 @@
 rule table:
     input:
         runs=records_of_table,
-        published=local(str(files.PUBLISHED)),
+        published=str(files.PUBLISHED),
     output:
         [f"{files.TABLE}.{ending}" for ending in files.TABLE_FORMATS if ending != "csv"],
         report(
@@ -50,7 +50,7 @@ rule search:
 rule metrics:
     input:
         runs=files.RUNS,
-        published=local(str(files.PUBLISHED)),
+        published=str(files.PUBLISHED),
     output:
         files.METRICS,
     log:
@@ -68,7 +68,7 @@ rule metrics:
 rule compare:
     input:
         runs=files.RUNS,
-        published=local(str(files.PUBLISHED)),
+        published=str(files.PUBLISHED),
     output:
         [
             f"{made}.{ending}"

@@ -90,21 +90,3 @@ def refuse_other_code(*folders: Path) -> None:
     for folder in (Path.cwd(), *folders):
         if (used := other_code(folder)) is not None:
             raise UserError(f"{folder} has code of its own, and this is {used}: {OWN_ENVIRONMENT}")
-
-
-def keep_copies_here(copies: Path) -> None:
-    """Make `copies`, where Snakemake keeps local copies of the storage, a link to this folder.
-
-    So Snakemake finds what commands write, and they find what it has copied, at `twf.files`' paths.
-    """
-    here = Path.cwd()
-    if copies.exists() and copies.resolve() == here:
-        return
-    copies.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        copies.symlink_to(os.path.relpath(here, copies.parent.resolve()))
-    except FileExistsError:
-        raise UserError(
-            f"{copies} is not a link to this folder: Snakemake put copies there for another "
-            "workflow or another --default-storage-prefix; delete it"
-        ) from None

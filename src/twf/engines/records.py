@@ -21,8 +21,6 @@ class Records:
 
     def __init__(self, workflow: Any) -> None:
         self.workflow = workflow
-        # then files lie there, and that none is here, or one without notes, says nothing
-        self.in_storage = workflow.storage_registry.default_storage_provider is not None
         self.files: set[str] = set()  # that decided which runs are made
         self.kept: list[Run] = []  # though one of their inputs is newer
         self.why: dict[str, str] = {}  # records that are made -> ": " and what is not as planned
@@ -37,8 +35,6 @@ class Records:
         """
         from snakemake.io import IOFile, ancient
 
-        if self.in_storage:
-            return made_from
         record = files.record_file(run.study, run.id)
         self.files |= {str(record), *made_from}
         state, why = status.of_run(run)
@@ -81,6 +77,6 @@ class Records:
         """Whether a file is there that Snakemake has no notes of: it was imported, for example."""
         from snakemake.io import IOFile
 
-        if self.in_storage or not path.exists():
+        if not path.exists():
             return False
         return self.workflow.persistence.metadata(IOFile(str(path))) is None

@@ -32,7 +32,6 @@ from twf.study.params import Params
 from twf.upkeep import clean
 
 EXTRAS = ("", "report", "pipeline", "remotes")  # what `make setup` installs for users
-OPTIONAL = "kubernetes"  # an extra that may be missing
 
 State = Literal["ok", "warning", "wrong"]
 COLOURS: dict[State, str] = {"ok": "green", "warning": "yellow", "wrong": "red"}
@@ -109,13 +108,12 @@ def packages() -> Iterator[Check]:
         yield Check("python", "wrong", f"{python}, wanted {bounds}", remedy)
     missing, unfit, count = [], [], 0
     for requirement in map(Requirement, metadata.requires("twf") or []):
-        required = _is_of(requirement, *EXTRAS)
-        if not required and not _is_of(requirement, OPTIONAL):
+        if not _is_of(requirement, *EXTRAS):
             continue
         try:
             found = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            missing += [requirement.name] if required else []
+            missing.append(requirement.name)
             continue
         count += 1
         if not requirement.specifier.contains(found, prereleases=True):
