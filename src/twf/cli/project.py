@@ -106,30 +106,23 @@ def doctor(
 
 
 @app.command()
-def clean(
-    study: Annotated[
-        str | None, typer.Argument(help="One study. Default: all, and what no study has any more.")
-    ] = None,
-    params: ParamsFile = files.PARAMS,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(help="One of those below; may be repeated. Default: all but archives."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove it.")] = False,
-) -> None:
+def clean(yes: Annotated[bool, typer.Option("--yes", help="Remove it.")] = False) -> None:
     """Say what is left over and how many bytes that is; with `--yes`, remove it.
 
-    `records` of runs that no study plans any more; saved `states` of what is done or no longer
-    planned; `partials` of killed processes; `logs`; `wandb` runs that `wandb sync` has sent;
-    official `archives` from which all is made, only where this kind is named. Data, checkpoints
-    and the records of planned runs stay.
+    Logs, partial files of killed processes, and saved states of what is done. Records, data,
+    checkpoints, archives and the states of interrupted runs stay.
     """
     from twf.upkeep import clean as cleaning
 
-    found = cleaning.find(reading.load(params), study, kind or ())
+    found = cleaning.find()
+    sizes = [cleaning.size(path) for path in found]
     if yes:
         cleaning.remove(found)
-    cleaning.show(found, removed=yes)
+    for path, size in zip(found, sizes, strict=True):
+        print(f"{size:>15,}  {path}")
+    print(f"{'removed' if yes else 'would be removed'}: {len(found)} items, {sum(sizes):,} bytes")
+    if found and not yes:
+        print(cleaning.AT_WORK if cleaning.is_locked() else "next: the same with --yes")
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,7 @@ from twf import files
 from twf.data import preflight
 from twf.errors import UserError
 from twf.results import record
-from twf.study import Plan, Run, expand, needed_data
+from twf.study import Plan, Run, needed_data
 from twf.study.params import Params
 
 # For agreement with a number of the paper in 80 % of cases, if the true means agree and a cell's
@@ -66,15 +65,6 @@ def _targets(plan: Plan) -> list[Path]:
         return [files.report_file(plan.study)]
     tables = [files.table_file(plan.study, table, "md") for table in plan.tables]
     return [*tables, *(files.search_files(plan.study)[-1:] if plan.search else ())]
-
-
-def plans(params: Params) -> dict[str, Plan]:
-    """The plans of all studies, but for those that wait for a search to end."""
-    found = {}
-    for name in params.studies:
-        with contextlib.suppress(UserError):
-            found[name] = expand(params, name)
-    return found
 
 
 def _exists(path: Path) -> str:
