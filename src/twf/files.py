@@ -49,7 +49,7 @@ CALIBRATION = Path("states/calibration.json")  # what forecasts have timed on th
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
 COMPARISON_FORMATS = ("parquet", "csv", "md")  # of claims and gains too
-FIGURE_FORMATS = ("svg", "png", "csv")  # the last has the data drawn
+FIGURE_FORMATS = ("svg", "csv")  # the last has the data drawn
 
 
 def _path(pattern: str) -> Callable[..., Path]:

@@ -305,7 +305,7 @@ def test_each_figure_is_drawn_without_a_warning_and_with_the_same_bytes(
         assert figures.write(plan) == []
     first = files()
     assert first.keys() == {"index.csv"} | {
-        f"{name}.{ending}" for name in names(plan) for ending in ("svg", "png", "csv")
+        f"{name}.{ending}" for name in names(plan) for ending in ("svg", "csv")
     }
     with matplotlib.rc_context({"font.size": 30, "svg.hashsalt": None}):  # a user's own settings
         figures.write(plan)
@@ -354,7 +354,7 @@ def test_hostile_titles_are_escaped(make_plan, all_of):
 def test_of_an_incomplete_study_what_is_there(make_plan, all_of, collect, monkeypatch, capsys):
     plan = all_of(make_plan([0], methods=["er", "derpp"], buffers=[500])).plan
     figures.write(plan)
-    other = figure_file("small", "matrix.main.split-cifar10.derpp", "png")
+    other = figure_file("small", "matrix.main.split-cifar10.derpp", "svg")
     assert other.exists()
 
     Path("results/small/runs/split-cifar10.derpp.500.s0.parquet").unlink()

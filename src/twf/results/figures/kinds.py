@@ -217,21 +217,13 @@ def _save(study: str, figure: Figure, frame: pd.DataFrame, words: list[str]) -> 
     with style.settings():
         drawing = figure.kind.draw(frame)
         style.title(drawing, words)
-        drawing.get_layout_engine().execute(drawing)  # type: ignore[union-attr]
-        drawing.set_layout_engine("none")  # found once, it serves each format
+        file = io.BytesIO()
         # Without these entries there is no metadata element, which would name the day.
-        svg = _drawn(drawing, "svg", dict.fromkeys(("Creator", "Date", "Format", "Type")))
-        png = _drawn(drawing, "png", {"Software": None})
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        drawing.savefig(file, format="svg", metadata=metadata)
     # The numbered identifiers are referred to by nothing, and alike in each figure of a page.
-    svg = re.sub(rb' id="[a-zA-Z0-9.]*_\d+"', b"", svg)
-    files = {"svg": svg, "png": png, "csv": output.csv(frame).encode()}
+    svg = re.sub(rb' id="[a-zA-Z0-9.]*_\d+"', b"", file.getvalue())
+    files = {"svg": svg, "csv": output.csv(frame).encode()}
     for ending in FIGURE_FORMATS:
         with atomic(figure_file(study, figure.name, ending)) as partial:
             partial.write_bytes(files[ending])
-
-
-def _drawn(drawing: Drawing, ending: str, metadata: dict[str, None]) -> bytes:
-    """A figure in a format: the same bytes each time."""
-    file = io.BytesIO()
-    drawing.savefig(file, format=ending, dpi=200, metadata=metadata)
-    return file.getvalue()
