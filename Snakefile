@@ -36,7 +36,8 @@ rule all:
 onstart:
     unless_refused(files.refuse_from_future)
     unless_refused(FROZEN.keep, Path(".snakemake/planned"))
-    if workflow.local_exec and not GPU:
+    # in an environment for jobs alone, a server would need to be started by one of them
+    if workflow.local_exec and not GPU and not CONDA:
         warm.start(Path(f".snakemake/twf-{os.getpid()}.socket"))
 
 

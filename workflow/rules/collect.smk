@@ -8,7 +8,7 @@ rule collect:
     benchmark:
         "logs/{study}/collect.tsv"
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         runs=lambda w: hash_of_runs(w.study, plan(w.study).runs),
     shell:

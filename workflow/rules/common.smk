@@ -6,10 +6,11 @@ from functools import cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.settings.types import DeploymentMethod
 
 from twf import files, study
 from twf.data import preflight, registry
-from twf.engines import environment, made, warm
+from twf.engines import conda, environment, made, warm
 from twf.engines.frozen import Frozen
 from twf.engines.records import Records
 from twf.errors import UserError, lookup
@@ -23,6 +24,11 @@ if workflow.remote_exec:
 try:
     environment.refuse_unfit_folder()
     environment.refuse_other_code(Path(workflow.basedir))
+    # of the jobs, where Snakemake is to make them one
+    CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
+    ENVIRONMENT = "../../environment.yml"
+    if CONDA:
+        ENVIRONMENT = str(conda.environment_file(Path(workflow.basedir)))
     FROZEN = Frozen.read(workflow.remote_exec)
     STUDY = FROZEN.study(config)  # of `rule all`; targets name their own
 except UserError as error:

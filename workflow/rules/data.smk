@@ -10,7 +10,7 @@ rule fetch:
     benchmark:
         "logs/fetch/{archive}.tsv"
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     shell:
         "twf data fetch {wildcards.archive} > {log} 2>&1"
 
@@ -25,7 +25,7 @@ rule data:
     benchmark:
         "logs/data/{data}.tsv"
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         # images are augmented in training
         dataset=lambda w: data_of(w).model_dump_json(exclude={"title", "augmentation"}),

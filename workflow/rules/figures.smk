@@ -15,7 +15,7 @@ rule figures:
     benchmark:
         "logs/{study}/figures.tsv"
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     threads: 8
     params:
         # figures do not show forgetting

@@ -9,7 +9,7 @@ rule pretrain:
         "logs/pretrain/{source}.tsv"
     retries: RETRIES
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     resources:
         gpu=GPU,
         attempt=lambda wildcards, attempt: attempt,

@@ -23,7 +23,7 @@ rule describe:
     benchmark:
         "logs/{study}/describe.tsv"
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         described=lambda w: hash_of_statement(w.study),
     shell:
@@ -58,7 +58,7 @@ rule report:
     benchmark:
         "logs/{study}/report.tsv"
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         title=lambda w: digest(plan(w.study).title),
     shell:

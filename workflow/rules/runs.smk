@@ -9,7 +9,7 @@ rule run:
         "logs/{study}/runs/{run}.tsv"
     retries: RETRIES
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     resources:
         gpu=GPU,
         attempt=lambda wildcards, attempt: attempt,

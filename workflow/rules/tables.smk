@@ -15,7 +15,7 @@ rule table:
     benchmark:
         "logs/{study}/tables/{table}.tsv"
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         table=lambda w: digest(table_of(w), plan(w.study).note or ""),
         runs=lambda w: hash_of_runs(w.study, plan(w.study).runs_of(table_of(w))),
@@ -39,7 +39,7 @@ rule search:
     benchmark:
         "logs/{study}/search.tsv"
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         cells=lambda w: digest(*plan(w.study).search),
         runs=lambda w: hash_of_runs(w.study, plan(w.study).runs_of_searches()),
@@ -58,7 +58,7 @@ rule metrics:
     benchmark:
         "logs/{study}/metrics.tsv"
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         tables=lambda w: digest(*plan(w.study).tables.values(), *plan(w.study).search),
     shell:
@@ -99,7 +99,7 @@ rule compare:
     benchmark:
         "logs/{study}/compare.tsv"
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         tables=lambda w: digest(*plan(w.study).tables.values()),
     shell:
