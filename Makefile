@@ -1,11 +1,13 @@
 # Set-up and the commands that users and CI call. Everything lives in .venv; nothing is installed
-# elsewhere. `make demo` first.
+# elsewhere. `make demo` first. For make 3.81 and bash 3.2 too, which macOS has.
 SHELL := bash
-.SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help setup demo reproduce overnight pull test services test-all bench gpu-pack test-versions lint format constraints
 
 PYTHON ?= python3
+# The Pythons that pyproject.toml allows, as 3.1 3.2
+PYTHONS = $(shell sed -nE 's/^requires-python = ">=3\.([0-9]+),<3\.([0-9]+)"$$/\1 \2/p' pyproject.toml | \
+  while read -r low end; do seq -f 3.%g "$$low" $$((end - 1)); done)
 VENV := .venv
 BIN := $(VENV)/bin
 CORES ?= all
@@ -16,7 +18,7 @@ export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/installed ## Make the environment in .venv
 
@@ -34,7 +36,7 @@ moved:
 	rm -rf $(VENV)
 
 $(VENV)/installed: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if v in ((3, 11), (3, 12)) else f"Python {v[0]}.{v[1]} found; this needs 3.11 or 3.12: make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import sys; own = "%d.%d" % sys.version_info[:2]; fit = sys.argv[1:]; own in fit or sys.exit("Python %s found; this needs %s or %s: make PYTHON=python%s" % (own, ", ".join(fit[:-1]), fit[-1], fit[-1]))' $(PYTHONS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt --editable '.[pipeline,report,remotes,dev]'
@@ -74,10 +76,15 @@ test-all: setup ## Every test, the slow ones and those that need services too
 TORCHES := 2.11.0 2.13.0
 OTHERS := grep -vE '^(torch|torchvision|triton|setuptools|cuda-|nvidia-[^m])' constraints.txt
 
-test-versions: setup ## Golden numbers and compiled steps on the PyTorch versions that are allowed; downloads GBs
-	@for torch in $(TORCHES); do \
-	  echo "== PyTorch $$torch"; python=.venv-torch/$$torch/bin/python; \
-	  test -x $$python || $(PYTHON) -m venv .venv-torch/$$torch; \
+test-versions: setup ## The fast tests on each Python here, golden numbers on each PyTorch allowed; downloads GBs
+	@set -e; for version in $(PYTHONS); do \
+	  python=$$(uv python find --no-project --no-python-downloads $$version 2> /dev/null) \
+	    || { echo "== Python $$version: not found on this machine, not tried"; continue; }; \
+	  echo "== Python $$version"; $(MAKE) VENV=.venv-versions/python-$$version PYTHON=$$python test; \
+	done
+	@set -e; for torch in $(TORCHES); do \
+	  echo "== PyTorch $$torch"; python=.venv-versions/torch-$$torch/bin/python; \
+	  test -x $$python || $(PYTHON) -m venv .venv-versions/torch-$$torch; \
 	  uv pip install --quiet --python $$python --constraint <($(OTHERS)) "torch==$$torch" --editable '.[report,dev]'; \
 	  $$python -m pytest --numprocesses auto -p no:cacheprovider tests/learning \
 	    -k "golden or written_out or does_as_a_plain_one or one_graph"; \
@@ -103,4 +110,4 @@ format: setup ## Format the code
 	snakefmt Snakefile workflow
 
 constraints: setup ## Resolve constraints.txt anew from pyproject.toml
-	env -u UV_FIND_LINKS -u PIP_FIND_LINKS uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --no-annotate --no-header --quiet --upgrade --output-file constraints.txt
+	env -u UV_FIND_LINKS -u PIP_FIND_LINKS uv pip compile pyproject.toml --all-extras --universal --python-version $(firstword $(PYTHONS)) --no-annotate --no-header --quiet --upgrade --output-file constraints.txt

@@ -1,9 +1,15 @@
-"""Where the project lies, and what git keeps of it."""
+"""Where the project lies, what its pyproject.toml says, and what git keeps of it."""
 
 import subprocess
+import tomllib
 from pathlib import Path
 
+from packaging.specifiers import SpecifierSet
+
 PROJECT = Path(__file__).resolve().parent.parent
+METADATA = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+_MINORS = (f"3.{minor}" for minor in range(100))
+PYTHONS = list(SpecifierSet(METADATA["requires-python"]).filter(_MINORS))  # supported: 3.1, 3.2 ...
 
 
 def kept(pattern: str) -> list[Path]:

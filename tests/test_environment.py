@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-import tomllib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,12 +14,11 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from project import PROJECT
+from project import METADATA, PROJECT, PYTHONS
 
 import twf
 from twf.upkeep import doctor
 
-METADATA = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
 EXTRAS = METADATA["optional-dependencies"]
 REQUIREMENTS = {
     canonicalize_name(r.name): r
@@ -39,7 +41,11 @@ def test_the_conda_environment_installs_what_make_setup_does() -> None:
     assert {"", *extras} == set(doctor.EXTRAS)
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12"])
+def test_the_readme_names_the_pythons_of_pyproject():
+    assert f"Python {PYTHONS[0]} to {PYTHONS[-1]}" in (PROJECT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("version", PYTHONS)
 def test_the_constraints_pin_everything_that_pyproject_asks_for(version):
     here = default_environment() | {
         "python_version": version,
@@ -56,6 +62,35 @@ def test_the_constraints_pin_everything_that_pyproject_asks_for(version):
             pinned[name] = pin.version
     for name, requirement in REQUIREMENTS.items():
         assert requirement.specifier.contains(pinned[name]), requirement
+
+
+STAND_IN = """#!/bin/sh
+[ "$1" = -c ] || {{ echo "$@" > asked; exit 1; }}
+code=$2; shift 2
+exec {python} -c "import sys; sys.version_info = ({version}, 0)
+$code" "$@"
+"""
+
+
+@pytest.mark.parametrize("version", [*PYTHONS, "2.7", "3.10", f"3.{int(PYTHONS[-1][2:]) + 1}"])
+def test_make_takes_the_pythons_of_pyproject_and_names_them_to_others(
+    tmp_path: Path, version: str
+) -> None:
+    """A stand-in says that it is of a version, and keeps what is asked of it then."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy2(PROJECT / name, tmp_path)
+    python = tmp_path / "python"
+    python.write_text(STAND_IN.format(python=sys.executable, version=version.replace(".", ", ")))
+    python.chmod(0o755)
+    words = ["make", f"PYTHON={python}", "setup"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    if version in PYTHONS:
+        assert (tmp_path / "asked").read_text() == "-m venv .venv\n"
+        return
+    assert not (tmp_path / "asked").exists()
+    refusal, end = done.stderr.splitlines()
+    assert re.findall(r"\d+\.\d+", refusal.split(":")[0]) == [version, *PYTHONS]
+    assert f"make PYTHON=python{PYTHONS[-1]}" in refusal and end.startswith("make: ***")
 
 
 def test_the_constraints_name_packages_and_versions_alone():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from project import PYTHONS
 
 from twf import errors, files
 from twf.gpus import visible
@@ -97,11 +99,15 @@ def test_a_version_is_held_to_its_bounds(installed, torch: str, state: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("python", "state"), [("3.11.7", "ok"), ("3.13.0", "wrong"), ("3.10.2", "wrong")]
+    ("python", "state"),
+    [(f"{version}.1", "ok") for version in PYTHONS] + [("3.10.2", "wrong"), ("4.0.0", "wrong")],
 )
 def test_another_python_is_wrong(monkeypatch, python: str, state: str) -> None:
     monkeypatch.setattr(platform, "python_version", lambda: python)
-    assert only(doctor.packages(), "python").state == state
+    check = only(doctor.packages(), "python")
+    assert check.state == state
+    assert state == "ok" or set(re.findall(r"3\.\d+", check.said)) >= set(PYTHONS)
+    assert state == "ok" or f"make PYTHON=python{PYTHONS[-1]} setup" in check.remedy
 
 
 @pytest.fixture

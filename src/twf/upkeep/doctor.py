@@ -103,11 +103,14 @@ def code() -> Iterator[Check]:
 def packages() -> Iterator[Check]:
     """Python and the packages, held to `pyproject.toml`, and to `constraints.txt` if it is here."""
     python, bounds = platform.python_version(), metadata.metadata("twf")["Requires-Python"]
-    if SpecifierSet(bounds).contains(python, prereleases=True):
+    fits = SpecifierSet(bounds).contains
+    if fits(python, prereleases=True):
         yield Check("python", "ok", python)
     else:
-        remedy = "another environment: rm -r .venv && make PYTHON=python3.12 setup"
-        yield Check("python", "wrong", f"{python}, wanted {bounds}", remedy)
+        fit = [f"3.{minor}" for minor in range(100) if fits(f"3.{minor}")]
+        said = f"{python}, wanted {', '.join(fit[:-1])} or {fit[-1]}"
+        remedy = f"another environment: rm -r .venv && make PYTHON=python{fit[-1]} setup"
+        yield Check("python", "wrong", said, remedy)
     missing, unfit, count = [], [], 0
     for requirement in map(Requirement, metadata.requires("twf") or []):
         if not _is_of(requirement, *EXTRAS):
