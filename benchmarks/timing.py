@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import re
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+
+from twf.gpus import cpu
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,7 +89,13 @@ def in_fresh_process(work: Callable[P, R], *arguments: P.args, **options: P.kwar
 
 def resident_mib(peak: bool = False) -> float:
     """This process's memory now, or the most it has had since it started."""
-    wanted = "VmHWM:" if peak else "VmRSS:"
-    with open("/proc/self/status", encoding="utf-8") as status:
-        (kib,) = [line.split()[1] for line in status if line.startswith(wanted)]
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+    except FileNotFoundError:  # it is Linux's alone
+        if peak:
+            return cpu.peak_memory_mib()
+        words = ["ps", "-o", "rss=", "-p", str(os.getpid())]
+        kib = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    else:  # its peak does not begin with that of the process before an exec
+        (kib,) = re.findall(rf"^{'VmHWM' if peak else 'VmRSS'}:\s+(\d+) kB$", status, flags=re.M)
     return int(kib) / 2**10

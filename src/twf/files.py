@@ -97,7 +97,7 @@ def refuse_from_future() -> None:
         raise UserError(
             f"{len(late)} files have times in the future, for example {late[0]}: what is made from "
             "them would look out of date. Set the clock right; if it is right, reset their times: "
-            "find -H data checkpoints results params.yaml -newermt now -exec touch --date=now {} +"
+            "find -H data checkpoints results params.yaml -newermt now -exec touch {} +"
         )
 
 

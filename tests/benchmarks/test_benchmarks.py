@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from benchmarks import (
     steps,
 )
 from benchmarks.shapes import planned
-from benchmarks.timing import Effort, Times, interleaved
+from benchmarks.timing import Effort, Times, interleaved, resident_mib
 
 from twf.errors import UserError
 from twf.study import Run, reading
@@ -266,3 +267,11 @@ def test_a_mistake_is_a_message_and_not_a_traceback(tiny_project, monkeypatch, c
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert said.startswith("error: ") and "none" in said and said.count("\n") == 1
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="there is no ps")
+def test_memory_is_measured_on_any_system(request):
+    told = resident_mib()
+    request.getfixturevalue("macos")
+    assert resident_mib() == pytest.approx(told, rel=0.2)
+    assert resident_mib(peak=True) > 0

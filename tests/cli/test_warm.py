@@ -57,6 +57,12 @@ def test_only_its_owner_may_connect(server) -> None:
     assert stat.S_IMODE(SOCKET.stat().st_mode) == 0o600
 
 
+def test_where_a_fork_may_fail_there_is_no_server(macos, tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv(warm.VARIABLE, raising=False)
+    assert warm.start(tmp_path / SOCKET) is None
+    assert warm.VARIABLE not in os.environ
+
+
 def test_a_mistake_is_reported_as_without_it(server) -> None:
     done = subprocess.run([*TWF, "run", "tiny", "nothing"], capture_output=True, text=True)
     assert done.returncode == 2

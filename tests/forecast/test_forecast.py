@@ -207,6 +207,26 @@ def test_a_command_stopped_while_it_times_says_what_it_has(tiny_inputs) -> None:
     assert len(json.loads(files.CALIBRATION.read_text())) == 1
 
 
+def test_memory_that_a_system_does_not_tell_is_left_out(
+    tiny_project, tiny_values, fake, macos, capsys
+) -> None:
+    found = forecast_of(Params.model_validate(tiny_values))
+    assert found["memory"] == {"run_mib": 100.0, "free_mib": None}
+    forecast.show(found)
+    said = capsys.readouterr().out
+    (line,) = [line for line in said.splitlines() if line.startswith("memory")]
+    assert "a run" in line and "free" not in line
+
+
+@pytest.mark.parametrize(("fork", "imported"), [(True, "twf.cli"), (False, "twf.jobs.run")])
+def test_a_job_imports_all_by_itself_where_a_fork_may_fail(monkeypatch, fork, imported) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(subprocess, "run", lambda words, check: asked.append(words[-1]))
+    monkeypatch.setattr(cpu, "may_fork", lambda: fork)
+    forecast._start_up("cpu")
+    assert asked[0].replace(",", "").replace(";", "").split()[-1 if fork else 2] == imported
+
+
 def test_of_several_gpus_the_one_with_least_free_memory_counts(nvml, monkeypatch) -> None:
     nvml.has(*(nvml.gpu(f"GPU-{mib}", memory=(mib * 2**20, 9 * 2**20)) for mib in (5, 3)))
     monkeypatch.setattr(visible, "gpus", lambda: list(nvidia.installed()[0]))

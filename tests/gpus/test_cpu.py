@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import platform
+import resource
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,3 +58,26 @@ def test_bfloat16_is_for_cpus_that_gain_by_it(tmp_path, monkeypatch, vendor, fla
     (tmp_path / "cpuinfo").write_text(f"vendor_id\t: {vendor}\nflags\t\t: fpu {flags}\n")
     monkeypatch.setattr(cpu, "CPUINFO", tmp_path / "cpuinfo")
     assert cpu.multiplies_bfloat16.__wrapped__() is gains
+
+
+def test_arm_tells_no_model_of_its_processor(tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nFeatures\t: fp asimd bf16\n")
+    monkeypatch.setattr(cpu, "CPUINFO", tmp_path / "cpuinfo")
+    assert cpu.cpu_name(2) == f"{platform.machine()}, 2 threads"
+    assert cpu.multiplies_bfloat16.__wrapped__() is False
+
+
+def test_without_linux_a_processor_and_its_memory_are_what_python_tells(macos):
+    assert cpu.cpu_name(2) == f"{platform.machine()}, 2 threads"
+    assert cpu.cores() == os.cpu_count()
+    assert cpu.multiplies_bfloat16() is False
+    assert cpu.free_memory_mib() is None
+    cpu.keep_freed_memory()
+    cpu.forget_peak_memory()
+
+
+@pytest.mark.parametrize(("system", "mib"), [("linux", 3 * 2**10), ("darwin", 3)])
+def test_a_peak_of_memory_is_told_in_kib_or_on_macos_in_bytes(monkeypatch, system, mib):
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=3 * 2**20))
+    assert cpu.peak_memory_mib() == mib

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 from statistics import fmean
 from typing import Any
 
@@ -87,6 +88,12 @@ def test_a_finished_run_says_what_came_out(tiny_inputs, tiny_run, capsys):
     faa = [fmean(row[f"accuracy_{protocol}"][-1]) for protocol in ("class_il", "task_il")]
     said = f"{row['run']}.parquet: final average accuracy Class-IL {faa[0]:.2f} %, Task-IL "
     assert f"{said}{faa[1]:.2f} %\n" in capsys.readouterr().out
+
+
+def test_without_linux_a_run_is_recorded_too(tiny_inputs, tiny_run, macos):
+    row = execute_and_read(tiny_inputs, tiny_run("finetune"))
+    assert row["device"].startswith(f"{platform.machine()}, ")
+    assert row["peak_memory_mib"] > 0
 
 
 def test_a_diverged_run_is_recorded_as_such(tiny_inputs, tiny_run, capsys):

@@ -30,8 +30,9 @@ def serve(path: Path) -> None:
     torch.set_num_threads(1)  # threads would not survive a fork
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a fork: it tells its client
     with socket.socket(socket.AF_UNIX) as listener:
-        os.fchmod(listener.fileno(), 0o600)  # who may connect could have anything done in our name
+        before = os.umask(0o177)  # who may connect could have anything done in our name
         listener.bind(str(path))
+        os.umask(before)
         listener.listen()
         while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
             client, _ = listener.accept()

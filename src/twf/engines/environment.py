@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import twf
@@ -17,6 +17,7 @@ OWN_ENVIRONMENT = (
     "that: . .venv/bin/activate. With conda: `conda env create --name NAME --file environment.yml` "
     "there, and `conda activate NAME`"
 )
+LOOKS = 0.2  # seconds from one look at whether the parent is there to the next
 
 
 def put_own_command_on_path() -> None:
@@ -29,8 +30,14 @@ def stop_with_parent() -> None:
 
     Snakemake does not use what a job writes after Snakemake's own end.
     """
-    set_parent_death_signal = 1  # PR_SET_PDEATHSIG of Linux's <sys/prctl.h>
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+    parent, main = os.getppid(), threading.get_ident()
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOKS)
+        signal.pthread_kill(main, signal.SIGTERM)
+
+    threading.Thread(target=look, daemon=True).start()
 
 
 def pass_on_sigterm() -> None:

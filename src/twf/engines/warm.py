@@ -20,13 +20,19 @@ import sys
 from pathlib import Path
 
 from twf.engines import environment
+from twf.gpus import cpu
 
 VARIABLE = "TWF_WARM"
 LENGTH = 8  # bytes that say how long a request is, and bring its streams
 
 
-def start(path: Path) -> subprocess.Popen[bytes]:
-    """Start a server that lives as long as this process, and let `twf` find it."""
+def start(path: Path) -> subprocess.Popen[bytes] | None:
+    """Start a server that lives as long as this process, and let `twf` find it.
+
+    None where a fork may fail: each job starts by itself.
+    """
+    if not cpu.may_fork():
+        return None
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     # its streams are not ours: who reads ours would wait for the server to end

@@ -89,11 +89,13 @@ def forecast(
 def _start_up(kind: Kind) -> float:
     """Seconds of the processor until a new job's run begins.
 
-    On a CPU, Snakemake keeps all imported (`twf.cli.warm`), and a job starts with the command.
+    On a CPU, Snakemake keeps all imported (`twf.cli.warm`), and a job starts with the command;
+    but not where a fork of that may fail.
     """
-    gpu = "import torch, twf.jobs.run; torch.zeros(1, device='cuda')"
+    warm = kind == "cpu" and cpu.may_fork()
+    code = f"import torch, twf.jobs.run; torch.zeros(1, device='{kind}')"
     before = os.times()
-    subprocess.run([sys.executable, "-c", "import twf.cli" if kind == "cpu" else gpu], check=True)
+    subprocess.run([sys.executable, "-c", "import twf.cli" if warm else code], check=True)
     after = os.times()
     user, system = after.children_user, after.children_system
     return user - before.children_user + system - before.children_system

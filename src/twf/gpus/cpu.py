@@ -1,4 +1,4 @@
-"""The CPU and the main memory of this machine. No torch here."""
+"""The CPU and the main memory of this machine, where systems differ. No torch here."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ import functools
 import os
 import platform
 import re
+import resource
+import sys
 from pathlib import Path
 
-CPUINFO = Path("/proc/cpuinfo")
+CPUINFO, MEMINFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")  # of Linux alone
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
 
 
 def cpu_name(threads: int) -> str:
-    """The processor's model, with the threads in use."""
-    found = re.search(r"^model name\s*: *(.*\S)", CPUINFO.read_text(encoding="utf-8"), flags=re.M)
+    """The processor's model, or its kind where none is told, as on ARM; with the threads in use."""
+    found = re.search(r"^model name\s*: *(.*\S)", _text(CPUINFO), flags=re.M)
     model = found[1] if found else platform.machine()
     return f"{model}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+def _text(file: Path) -> str:
+    """What Linux says in a file; nothing on a system without it."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
 
 
 @functools.cache
@@ -26,9 +36,9 @@ def multiplies_bfloat16() -> bool:
     """Whether bfloat16 speeds up its products: by AMX, or by AVX-512 where that has the units.
 
     AMD's has; on Intel's without AMX, a training step takes 1.2 to 1.4 times as long as in float32
-    (docs/speed.md).
+    (docs/speed.md). Not measured on other processors, nor on systems other than Linux.
     """
-    words = set(CPUINFO.read_text(encoding="utf-8").split())
+    words = set(_text(CPUINFO).split())
     return "amx_bf16" in words or {"avx512_bf16", "AuthenticAMD"} <= words
 
 
@@ -53,13 +63,25 @@ def forget_peak_memory() -> None:
         Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
+def peak_memory_mib() -> float:
+    """The most main memory that this process held at once."""
+    unit = 1 if sys.platform == "darwin" else 2**10  # bytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+
+
 def cores() -> int:
     """The CPU cores that this process may use: what `snakemake --cores all` takes."""
-    return len(os.sched_getaffinity(0))
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
-def free_memory_mib() -> float:
-    """The main memory that can be had without swapping."""
-    text = Path("/proc/meminfo").read_text(encoding="utf-8")
-    (kib,) = re.findall(r"^MemAvailable:\s+(\d+) kB$", text, flags=re.M)
-    return int(kib) / 2**10
+def free_memory_mib() -> float | None:
+    """The main memory that can be had without swapping; None on systems other than Linux."""
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", _text(MEMINFO), flags=re.M)
+    return int(found[1]) / 2**10 if found else None
+
+
+def may_fork() -> bool:
+    """Whether a fork can go on with what its parent had imported; macOS's own libraries may not."""
+    return sys.platform != "darwin"

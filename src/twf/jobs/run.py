@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import os
-import resource
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from twf import files
 from twf.data import store
 from twf.errors import UserError
+from twf.gpus import cpu
 from twf.jobs import checkpoints
 from twf.jobs.arithmetic import set_arithmetic
 from twf.jobs.code import LOOP, method_module
@@ -177,4 +177,4 @@ def peak_memory_mib(device: torch.device) -> float:
     """The most memory held at once: PyTorch's tensors on a GPU, the whole process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    return cpu.peak_memory_mib()
