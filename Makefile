@@ -37,7 +37,7 @@ moved:
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; own = "%d.%d" % sys.version_info[:2]; fit = sys.argv[1:]; own in fit or sys.exit("Python %s found; this needs %s or %s: make PYTHON=python%s" % (own, ", ".join(fit[:-1]), fit[-1], fit[-1]))' $(PYTHONS)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt --editable '.[pipeline,report,remotes,dev]'
 	@echo "$(CURDIR)" > $@
@@ -84,7 +84,7 @@ test-versions: setup ## The fast tests on each Python here, golden numbers on ea
 	done
 	@set -e; for torch in $(TORCHES); do \
 	  echo "== PyTorch $$torch"; python=.venv-versions/torch-$$torch/bin/python; \
-	  test -x $$python || $(PYTHON) -m venv .venv-versions/torch-$$torch; \
+	  test -x $${python%python}pip || $(PYTHON) -m venv .venv-versions/torch-$$torch; \
 	  uv pip install --quiet --python $$python --constraint <($(OTHERS)) "torch==$$torch" --editable '.[report,dev]'; \
 	  $$python -m pytest --numprocesses auto -p no:cacheprovider tests/learning \
 	    -k "golden or written_out or does_as_a_plain_one or one_graph"; \

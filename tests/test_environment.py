@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,7 @@ def test_the_constraints_pin_everything_that_pyproject_asks_for(version):
         assert requirement.specifier.contains(pinned[name]), requirement
 
 
+# keeps what is asked of it, but for a look at its version
 STAND_IN = """#!/bin/sh
 [ "$1" = -c ] || {{ echo "$@" > asked; exit 1; }}
 code=$2; shift 2
@@ -72,25 +74,42 @@ $code" "$@"
 """
 
 
-@pytest.mark.parametrize("version", [*PYTHONS, "2.7", "3.10", f"3.{int(PYTHONS[-1][2:]) + 1}"])
-def test_make_takes_the_pythons_of_pyproject_and_names_them_to_others(
-    tmp_path: Path, version: str
-) -> None:
-    """A stand-in says that it is of a version, and keeps what is asked of it then."""
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A folder in which `make setup` would begin."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy2(PROJECT / name, tmp_path)
-    python = tmp_path / "python"
+    return tmp_path
+
+
+def set_up(folder: Path, version: str) -> str:
+    """What `make setup` says, with a stand-in that says it is a Python of this version."""
+    python = folder / "python"
     python.write_text(STAND_IN.format(python=sys.executable, version=version.replace(".", ", ")))
     python.chmod(0o755)
     words = ["make", f"PYTHON={python}", "setup"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True).stderr
+
+
+@pytest.mark.parametrize("version", [*PYTHONS, "2.7", "3.10", f"3.{int(PYTHONS[-1][2:]) + 1}"])
+def test_make_takes_the_pythons_of_pyproject_and_names_them_to_others(
+    bare: Path, version: str
+) -> None:
+    said, asked = set_up(bare, version), bare / "asked"
     if version in PYTHONS:
-        assert (tmp_path / "asked").read_text() == "-m venv .venv\n"
+        assert asked.read_text() == "-m venv .venv\n"
         return
-    assert not (tmp_path / "asked").exists()
-    refusal, end = done.stderr.splitlines()
+    assert not asked.exists()
+    refusal, end = said.splitlines()
     assert re.findall(r"\d+\.\d+", refusal.split(":")[0]) == [version, *PYTHONS]
     assert f"make PYTHON=python{PYTHONS[-1]}" in refusal and end.startswith("make: ***")
+
+
+def test_an_environment_that_was_left_without_pip_is_completed(bare: Path) -> None:
+    """As on Debian without python3-venv, which the next try may have, or by Ctrl-C."""
+    venv.create(bare / ".venv", with_pip=False)
+    set_up(bare, PYTHONS[0])
+    assert (bare / "asked").read_text() == "-m venv .venv\n"
 
 
 def test_the_constraints_name_packages_and_versions_alone():
