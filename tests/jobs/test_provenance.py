@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -86,5 +87,7 @@ def test_a_checkout_without_its_git_and_without_a_word_of_it_has_no_commit(check
 def test_a_folder_of_another_owner_is_told_with_the_remedy(checkout, monkeypatch, capsys):
     errors.warn.cache_clear()
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "true")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)  # which may trust every folder
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     assert commit() is None
     assert f"--add safe.directory {checkout}" in capsys.readouterr().err
