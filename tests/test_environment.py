@@ -13,7 +13,6 @@ import pytest
 import yaml
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from project import METADATA, PROJECT, PYTHONS
 
