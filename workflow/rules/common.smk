@@ -34,7 +34,7 @@ try:
 except UserError as error:
     raise WorkflowError(str(error))
 PARAMS = FROZEN.params
-RECORDS = Records(workflow)
+RECORDS = Records(workflow, PARAMS)
 # so that it is in Snakemake's report, and sent to jobs on other machines
 workflow.configfiles.append(str(FROZEN.path))
 
@@ -107,17 +107,14 @@ def room_for(name, experiment=None):
 
 @cache
 def require_data(name):
-    """Raise `UserError` where a data set is wrong, or is missing and cannot be made."""
+    """Raise `UserError` where a data set is wrong, or is missing or stale and cannot be made."""
     preflight.data(name, PARAMS.datasets[name])
 
 
 @cache
 def require_network(name):
-    """Raise `UserError` where a source's network is missing and cannot be made."""
-    source = PARAMS.sources[name]
-    if not files.checkpoint_file(name).exists() and source.trained_on is not None:
-        require_data(source.trained_on)
-    preflight.weights(name, source)
+    """Raise `UserError` where a source's network is missing or stale, and cannot be made."""
+    preflight.network(PARAMS, name)
 
 
 def run_of(wildcards):
@@ -162,10 +159,17 @@ def records_of_searches(wildcards):
 def data_input(wildcards):
     """What a data set is read from: a file of the user's, an archive to fetch, or nothing."""
     dataset = data_of(wildcards)
-    unless_refused(require_data, wildcards.data)
+    RECORDS.decide_data(wildcards.data, data_parameters(wildcards))
+    stale = str(files.data_file(wildcards.data)) in RECORDS.stale
+    (or_end if stale else unless_refused)(require_data, wildcards.data)
     if dataset.reader == "official":
         return ancient(str(files.receipt_file(dataset.archive)))
     return dataset.file if dataset.reader == "archive" else []
+
+
+def data_parameters(wildcards):
+    """What a data set depends on beside its input: images are augmented in training."""
+    return data_of(wildcards).model_dump_json(exclude={"title", "augmentation"})
 
 
 def prepared(name):
@@ -178,16 +182,18 @@ def pretrain_input(wildcards):
     """The weights to read, or the data to train on."""
     source = source_of(wildcards)
     if source.trained_on is not None:
-        network = files.checkpoint_file(wildcards.source)
-        there = files.data_file(source.trained_on).exists()
-        # an imported network is not trained because its data are prepared for something else
-        needed = there or not RECORDS.came_from_elsewhere(network)
-        return prepared(source.trained_on) if needed else []
-    unless_refused(preflight.weights, wildcards.source, source)
-    archive = registry.of_file(Path(source.weights))
-    if archive is None:
-        return source.weights
-    return ancient(str(files.receipt_file(archive)))
+        made_from = prepared(source.trained_on)
+    elif (archive := registry.of_file(Path(source.weights))) is not None:
+        made_from = ancient(str(files.receipt_file(archive)))
+    else:
+        made_from = source.weights
+    parameters = pretrain_parameters(wildcards)
+    needed = RECORDS.decide_network(wildcards.source, parameters, [made_from])
+    if str(files.checkpoint_file(wildcards.source)) in RECORDS.stale:
+        or_end(require_network, wildcards.source)
+    elif source.trained_on is None:
+        unless_refused(require_network, wildcards.source)
+    return needed
 
 
 def pretrain_parameters(wildcards):

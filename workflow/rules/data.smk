@@ -27,7 +27,6 @@ rule data:
     conda:
         ENVIRONMENT
     params:
-        # images are augmented in training
-        dataset=lambda w: data_of(w).model_dump_json(exclude={"title", "augmentation"}),
+        dataset=data_parameters,
     shell:
         "twf data prepare {wildcards.data} > {log} 2>&1"

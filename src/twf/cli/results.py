@@ -28,10 +28,10 @@ def collect(
     """
     from twf.results import record, status
 
-    runs = plan_of(params, study).runs
-    paths = [files.record_file(study, run) for run in runs]
+    planned = plan_of(params, study)
+    paths = [files.record_file(study, run) for run in planned.runs]
     if not partial:
-        status.require_done(study, runs.values())
+        status.require_done(planned)
         record.collect(paths, files.runs_file(study))
         return
     left_out = record.collect_partial(paths, files.runs_file(study))

@@ -60,8 +60,9 @@ def plan(
 
     `done`: a record with these parameters is there; `uncommitted changes`: made with files of
     which no commit is known. `stale`: it has other parameters, or is of another
-    checkpoint or other data than are there. `unreadable`: it is damaged, or of another version;
-    delete it. `to do`: no record.
+    checkpoint or other data than are there, or these say that they were made otherwise than
+    params.yaml asks. `unreadable`: it is damaged, or of another version; delete it. `to do`: no
+    record.
 
     Next: `snakemake --cores all results/STUDY/report.html` does what remains.
 

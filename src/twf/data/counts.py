@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twf import files
-from twf.data import archive, preflight, registry
+from twf.data import archive, inputs, registry
 from twf.data.registry import Splits
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ def count(name: str, dataset: params.Dataset) -> Splits:
     Raises `UserError` where a user's own archive cannot be read.
     """
     path = files.data_file(name)
-    if path.exists():
-        header = preflight.header(path)
+    if path.exists() and not inputs.data(name, dataset).changes:
+        header = inputs.header(path)
         if {"train_labels", "test_labels"} <= header.keys():
             train, test = (header[f"{split}_labels"]["shape"][0] for split in ("train", "test"))
             return Splits(train=train, test=test)

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twf import files
-from twf.data import fetch, registry
+from twf.data import fetch, inputs, registry
 from twf.errors import UserError
 
 if TYPE_CHECKING:
     from twf.study import params
+    from twf.study.params import Params
 
 
 def data(name: str, dataset: params.Dataset) -> None:
-    """Raise `UserError` where the data set is wrong, or is missing and cannot be made.
+    """Raise `UserError` where the data set is wrong, or is missing or stale and cannot be made.
 
     Of a prepared file the header alone is read; of archives, the sizes.
     """
     path = files.data_file(name)
     if path.exists():
-        _check_prepared(name, path, dataset)
-    elif dataset.reader == "official":
+        held = inputs.data(name, dataset)
+        _check_prepared(name, path, dataset, bool(held.changes))
+        if not held.changes:
+            return
+        if dataset.reader == "official" and (file := fetch.imported(dataset.archive)) is not None:
+            raise UserError(
+                f"{path} was imported from {file}, and is stale ({held.why}): `twf data import "
+                f"{name} FILE` again, or delete it to have it made from the archive"
+            )
+    if dataset.reader == "official":
         _check_archive(dataset.archive, f"twf data import {name} FILE")
     elif dataset.reader == "archive" and not Path(dataset.file).exists():
         raise UserError(
@@ -30,17 +39,29 @@ def data(name: str, dataset: params.Dataset) -> None:
         )
 
 
-def weights(name: str, source: params.Source) -> None:
-    """Raise `UserError` where a source's published weights are missing and cannot be fetched."""
-    if files.checkpoint_file(name).exists() or source.weights is None:
+def network(params: Params, name: str) -> None:
+    """Raise `UserError` where a source's network is missing or stale and cannot be made."""
+    source, path = params.sources[name], files.checkpoint_file(name)
+    held = inputs.network(params, name)
+    if path.exists() and not held.changes:
         return
-    archive = registry.of_file(Path(source.weights))
+    if source.trained_on is not None:
+        if inputs.is_imported(path):
+            raise UserError(
+                f"{path} was imported, and is stale ({held.why}): `twf pretrain import {name} "
+                f"FILE` again, or delete it to have it trained"
+            )
+        data(source.trained_on, params.datasets[source.trained_on])
+        return
+    weights = Path(str(source.weights))
+    archive = registry.of_file(weights)
     if archive is not None:
         _check_archive(archive, f"twf pretrain import {name} FILE")
-    elif not Path(source.weights).exists():
+    elif not weights.exists():
         raise UserError(
             f"sources.{name}: no {source.weights}; put it there, or change 'weights' in params.yaml"
         )
+    inputs.require_named_weights(params, name)
 
 
 def _check_archive(archive: str, alternative: str) -> None:
@@ -55,22 +76,16 @@ def _check_archive(archive: str, alternative: str) -> None:
         )
 
 
-def _check_prepared(name: str, path: Path, dataset: params.Dataset) -> None:
-    found = header(path)
+def _check_prepared(name: str, path: Path, dataset: params.Dataset, stale: bool) -> None:
+    found = inputs.header(path)
     metadata = found.get("__metadata__", {})
     remedy = f"delete it, and `twf data prepare {name}` makes it anew"
     try:
-        classes = len(json.loads(metadata["classes"]))
-        shape = found["train_images"]["shape"]
+        json.loads(metadata["classes"]), found["train_images"]["shape"][1]
         fingerprints = {split: metadata[f"{split}_fingerprint"] for split in ("train", "test")}
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, IndexError, ValueError):
         raise UserError(f"{path} is no prepared data set, or is cut short; {remedy}") from None
-    if classes != dataset.classes or shape[1] != dataset.size:
-        raise UserError(
-            f"{path} has {classes} classes of {shape[1]} pixels, params.yaml says "
-            f"{dataset.classes} of {dataset.size}; {remedy}"
-        )
-    if dataset.reader != "official":
+    if stale or dataset.reader != "official":
         return
     entry = registry.images_entry(dataset.archive)
     for split, expected in entry.fingerprints_at(dataset.size).items():
@@ -79,16 +94,3 @@ def _check_prepared(name: str, path: Path, dataset: params.Dataset) -> None:
                 f"{path} is not {entry.title}: its {split} images have the fingerprint "
                 f"{fingerprints[split]}, expected {expected}; {remedy}"
             )
-
-
-def header(path: Path) -> dict[str, Any]:
-    """The header of a safetensors file; empty where it is none. No tensor is read."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > path.stat().st_size:
-            return {}
-        try:
-            header = json.loads(file.read(length))
-        except ValueError:
-            return {}
-    return header if isinstance(header, dict) else {}

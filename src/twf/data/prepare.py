@@ -38,7 +38,7 @@ def prepare(name: str, dataset: params.Dataset, output: Path) -> None:
             "pip install 'twf[report]'"
         ) from None
     _check_params(name, dataset, arrays)
-    store.save(output, name, arrays)
+    store.save(output, name, arrays, dataset.made_of)
 
 
 def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
@@ -67,7 +67,7 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
     arrays = replace(arrays, train=train, test=test)
     entry, output = registry.images_entry(dataset.archive), files.data_file(name)
     check(arrays, entry, size, path)
-    store.save(output, name, arrays)
+    store.save(output, name, arrays, dataset.made_of)
     with files.atomic(files.receipt_file(dataset.archive)) as receipt:
         found = {"imported": str(path), "prepared": str(output)}
         receipt.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

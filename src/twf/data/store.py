@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from twf.data.inputs import MADE_OF
 from twf.errors import UserError
 from twf.files import atomic
 
@@ -87,8 +89,12 @@ class Dataset:
     test_fingerprint: str
 
 
-def save(path: Path, name: str, arrays: DataArrays) -> None:
+def save(
+    path: Path, name: str, arrays: DataArrays, made_of: Mapping[str, Any] | None = None
+) -> None:
     """Write `arrays` as the data set `name`, each split in the order of its digests.
+
+    The header has `made_of` too, what `params.yaml` says of them: see `twf.data.inputs`.
 
     The format (https://github.com/huggingface/safetensors#format): the header's length in 8 bytes,
     the header as JSON, and the tensors' bytes. safetensors' own writer wants all tensors at once,
@@ -101,6 +107,8 @@ def save(path: Path, name: str, arrays: DataArrays) -> None:
     tensors |= {f"{name}_images": (split.images, split.order) for name, split in splits.items()}
     metadata = {f"{name}_fingerprint": split.fingerprint for name, split in splits.items()}
     metadata |= {"name": name, "classes": json.dumps(arrays.classes), "twf_data_version": VERSION}
+    if made_of is not None:
+        metadata[MADE_OF] = json.dumps(dict(made_of), sort_keys=True)
     header: dict[str, object] = {"__metadata__": metadata}
     end = 0
     for key, (array, _) in tensors.items():

@@ -2,27 +2,34 @@
 
 Snakemake goes by modification times and by its notes of earlier jobs. Both say nothing of a record
 that git, DVC or a user has put there. The record itself does: `twf.results.status` reads it for
-Snakemake as it does for `twf plan`.
+Snakemake as it does for `twf plan`. So do the headers of data sets and networks, which
+`twf.data.inputs` reads.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from twf import files
+from twf.data import inputs
 from twf.errors import UserError
 from twf.results import status
 from twf.study import Run
+from twf.study.params import Params
 
 
 class Records:
-    """The records of the runs that a workflow of Snakemake asks for."""
+    """The records, networks and data sets that a workflow of Snakemake asks for."""
 
-    def __init__(self, workflow: Any) -> None:
+    def __init__(self, workflow: Any, params: Params) -> None:
         self.workflow = workflow
+        self.params = params
         self.files: set[str] = set()  # that decided which runs are made
-        self.kept: list[Run] = []  # though one of their inputs is newer
+        self.stale: set[str] = set()  # files that are made anew
+        # what is kept though one of its inputs is newer, and whether it has become stale
+        self.kept: dict[str, Callable[[], bool]] = {}
         self.why: dict[str, str] = {}  # records that are made -> ": " and what is not as planned
 
     def decide(self, run: Run, made_from: list[str]) -> list[str]:
@@ -37,11 +44,13 @@ class Records:
 
         record = files.record_file(run.study, run.id)
         self.files |= {str(record), *made_from}
-        state, why = status.of_run(run)
+        state, why = status.of_run(self.params, run)
         forced = self.workflow.dag.forcefiles
         if state in ("to do", "stale"):
             forced.add(str(record))
             self.why[str(record)] = f": {why}"
+        if state == "stale":
+            self.stale.add(str(record))
         if state != "done" or str(record) in forced:
             return made_from
         missing = not all(Path(path).exists() for path in made_from)
@@ -51,32 +60,91 @@ class Records:
             notes.cleanup_metadata(IOFile(str(record)))  # they are of another record
         if missing:
             return []
-        made = record.stat().st_mtime
-        newer = [path for path in made_from if Path(path).stat().st_mtime > made]
+        newer = _newer(made_from, record)
         if newer:
-            self.kept.append(run)
+            self.kept[run.id] = lambda: status.of_run(self.params, run)[0] == "stale"
         return [ancient(path) if path in newer else path for path in made_from]
 
-    def require_followed(self) -> None:
-        """Raise `UserError` where runs that were kept are stale by now.
+    def decide_data(self, name: str, parameters: str) -> None:
+        """Decide whether Snakemake makes a data set: one that is stale is forced."""
+        held = inputs.data(name, self.params.datasets[name])
+        self._decide(files.data_file(name), held, parameters)
 
-        Snakemake does not make them where it makes one of their `ancient` inputs anew.
+    def decide_network(
+        self, name: str, parameters: tuple[str, str | None], made_from: list[str]
+    ) -> list[str]:
+        """Decide whether Snakemake makes a network. Gives the inputs that it is to compare with.
+
+        `parameters` are its recipe and its data's augmentation, which older headers leave out.
+
+        One that is stale is forced. One that is as asked is kept, also where an input is newer,
+        unless that is made again or a user forces it; and one that came from elsewhere, also where
+        its data are missing: they may be prepared for something else.
         """
-        stale = [run.id for run in self.kept if status.of_run(run)[0] == "stale"]
+        from snakemake.io import IOFile, ancient
+
+        path, held = files.checkpoint_file(name), inputs.network(self.params, name)
+        kept = self._decide(path, held, parameters, parameters[1])
+        there = all(Path(file).exists() for file in made_from)
+        if held.changes or not path.exists():
+            return made_from
+        if not there:
+            noted = self.workflow.persistence.metadata(IOFile(str(path))) is not None
+            return made_from if noted else []
+        newer = _newer(made_from, path) if kept else []
+        if newer:
+            self.kept[str(path)] = lambda: bool(inputs.network(self.params, name).changes)
+        return [ancient(file) if file in newer else file for file in made_from]
+
+    def _decide(
+        self, path: Path, held: inputs.Held, parameters: Any, unsaid: str | None = None
+    ) -> bool:
+        """Force a file that is stale; whether it is known to be as asked.
+
+        It is if its header says all, or if that leaves out what Snakemake's notes have as `unsaid`.
+        Then notes of other parameters are deleted, so that Snakemake does not go by them.
+        """
+        from snakemake.io import IOFile
+
+        if not path.exists():
+            return False
+        self.files.add(str(path))
+        if held.changes:
+            self.workflow.dag.forcefiles.add(str(path))
+            self.stale.add(str(path))
+        if str(path) in self.workflow.dag.forcefiles:
+            return False
+        notes = self.workflow.persistence
+        noted = notes.params(IOFile(str(path))) or []
+        if not (held.whole or (unsaid and any(repr(unsaid) in each for each in noted))):
+            return False
+        if noted and repr(parameters) not in noted:
+            notes.cleanup_metadata(IOFile(str(path)))
+        return True
+
+    def require_followed(self) -> None:
+        """Raise `UserError` where something is stale still.
+
+        With `--touch`, Snakemake makes nothing. Else it makes nothing that was kept where it makes
+        one of its `ancient` inputs anew.
+        """
+        if self.workflow.touch and self.stale:
+            raise UserError(
+                f"{len(self.stale)} files are stale as before, for example {min(self.stale)}: the "
+                "same command without --touch makes them"
+            )
+        stale = [name for name, is_stale in self.kept.items() if is_stale()]
         if stale:
             raise UserError(
-                f"data or a network were made anew, and {len(stale)} runs are to follow, for "
-                f"example {stale[0]}: the same command makes them"
+                f"data or a network were made anew, and {len(stale)} runs or networks are to "
+                f"follow, for example {stale[0]}: the same command makes them"
             )
 
     def makes(self, run: Run) -> bool:
         """Whether a run is made because its record, after `decide`, asks for it."""
         return str(files.record_file(run.study, run.id)) in self.why
 
-    def came_from_elsewhere(self, path: Path) -> bool:
-        """Whether a file is there that Snakemake has no notes of: it was imported, for example."""
-        from snakemake.io import IOFile
 
-        if not path.exists():
-            return False
-        return self.workflow.persistence.metadata(IOFile(str(path))) is None
+def _newer(paths: list[str], than: Path) -> list[str]:
+    time = than.stat().st_mtime
+    return [path for path in paths if Path(path).stat().st_mtime > time]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from twf import files
-from twf.data import store
+from twf.data import inputs, store
 from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.jobs.arithmetic import set_arithmetic
@@ -45,6 +45,7 @@ def pretrain(
         return
     assert source.data is not None and source.pretraining is not None  # `Source` holds this
     recipe = source.pretraining
+    inputs.require_data(source.data, params.datasets[source.data])
     dataset = store.load(files.data_file(source.data))
     if len(dataset.train_labels) < recipe.batch_size:
         raise UserError(
@@ -73,10 +74,8 @@ def pretrain(
                 "pretraining.lr"
             ) from None
         about = {
-            "network": source.network.model_dump(),
-            "data": source.data,
+            **params.recipe(name),
             "data_fingerprint": dataset.train_fingerprint,
-            "pretraining": recipe.model_dump(),
             "execution": execution,
             "precision": precision,
             "test_accuracy": _test_accuracy(params, source.data, network, dataset, device),
@@ -93,8 +92,11 @@ def import_weights(params: Params, name: str, file: Path, device: torch.device) 
 
     Its accuracy on the source's test images is measured where their data are prepared, and said.
     A checkpoint of ours, as `export_weights` writes them, keeps what it says of itself: so the
-    same file gives the same checkpoint everywhere. Raises `UserError` where the weights do not fit
-    the source's network or its classes.
+    same file gives the same checkpoint everywhere. Where `params.yaml` says otherwise, or names
+    other weights, the checkpoint has that too: it is taken as long as `params.yaml` says so.
+
+    Raises `UserError` where the weights do not fit the source's network or its classes, or
+    `params.yaml` names them and says otherwise.
     """
     source = params.named_source(name)
     output = files.checkpoint_file(name)
@@ -107,11 +109,25 @@ def import_weights(params: Params, name: str, file: Path, device: torch.device) 
         "test_accuracy": None,
         "code": code_origin(PRETRAINING),
     }
+    about.pop(inputs.IN_PLACE_OF, None)  # was another import's
+    planned, named = params.recipe(name), inputs.is_named(source, file)
+    if named:
+        inputs.require_named_weights(params, name)
+    otherwise = inputs.changes(about, planned)
+    unsaid = "pretraining" in planned and "pretraining" not in about
+    if otherwise or unsaid or (source.weights is not None and not named):
+        about[inputs.IN_PLACE_OF] = planned | {"weights": source.weights}
     about |= {"weights": file.name, "weights_sha256": files.sha256(file)}
     if source.data is None:
         said = f"accuracy not measured: sources.{name} names no data"
-    elif not (data := files.data_file(source.data)).exists():
-        said = f"accuracy not measured: no {data}; `twf data prepare {source.data}` makes it"
+    elif (
+        not (data := files.data_file(source.data)).exists()
+        or inputs.data(source.data, params.datasets[source.data]).changes
+    ):
+        said = (
+            f"accuracy not measured: no {data} as params.yaml asks; "
+            f"`twf data prepare {source.data}` makes it"
+        )
     else:
         dataset = store.load(data)
         right = _test_accuracy(params, source.data, network, dataset, device)
@@ -122,6 +138,8 @@ def import_weights(params: Params, name: str, file: Path, device: torch.device) 
             said += f"; {own['test_accuracy']:.2f} % where it was exported"
         if right < 1.5 * 100 / len(dataset.classes):
             said += ", hardly more than by chance: its classes may stand in another order"
+    if otherwise:
+        said += f"; sources.{name} says otherwise ({inputs.shortened(otherwise)})"
     checkpoints.save(output, network, about)
     print(f"{output}: {said}")
 
@@ -130,14 +148,15 @@ def export_weights(params: Params, name: str, file: Path, device: torch.device) 
     """Write the checkpoint of the source `name` in half precision, to be shared and imported.
 
     A safetensors file of half the size, with what the checkpoint says of itself; the accuracy in it
-    is that of the rounded weights. Raises `UserError` where the source's data are not prepared, or
-    a weight is beyond the range of half precision.
+    is that of the rounded weights. Raises `UserError` where checkpoint or data are missing or
+    stale, or a weight is beyond the range of half precision.
     """
     source = params.named_source(name)
     if file.suffix != ".safetensors":
         raise UserError(f"{file} would be a safetensors file; let its name end so")
     if file.resolve() == files.checkpoint_file(name).resolve():
         raise UserError(f"{file} is the checkpoint itself, and would be lost; name another file")
+    inputs.require_network(params, name)
     checkpoint = checkpoints.load(files.checkpoint_file(name), source.network)
     network = checkpoint.network().half()
     beyond = [name for name, t in network.state_dict().items() if not t.isfinite().all()]
@@ -148,6 +167,7 @@ def export_weights(params: Params, name: str, file: Path, device: torch.device) 
         )
     about = checkpoint.about | {"exported_from": checkpoint.sha256, "test_accuracy": None}
     if source.data is not None:
+        inputs.require_data(source.data, params.datasets[source.data])
         dataset = store.load(files.data_file(source.data))
         rounded = copy.deepcopy(network).float().to(device)
         about["test_accuracy"] = _test_accuracy(params, source.data, rounded, dataset, device)

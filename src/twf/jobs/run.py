@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from twf import files
-from twf.data import store
+from twf.data import inputs, store
 from twf.errors import UserError
 from twf.gpus import cpu
 from twf.jobs import checkpoints
@@ -42,16 +42,15 @@ def execute(
     The run's state is saved every `save_every` seconds and after each task; where there is one, the
     run goes on from it. Where the record was written too, because the process was killed just then,
     the state is removed and nothing is trained. Raises `UserError` where another process
-    is at this run, and `twf.jobs.resume.Stopped` where SIGTERM or SIGINT ended it.
+    is at this run, or what it starts from is stale, and `twf.jobs.resume.Stopped` where SIGTERM or
+    SIGINT ended it.
     """
+    for name in filter(None, (run.data, run.source_data)):
+        inputs.require_data(name, params.datasets[name])
+    inputs.require_network(params, run.source)
     dataset = store.load(files.data_file(run.data))
     source = store.load(files.data_file(run.source_data)) if run.source_data is not None else None
     checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
-    if len(dataset.classes) != run.classes:
-        raise UserError(
-            f"{files.data_file(run.data)} has {len(dataset.classes)} classes, params.yaml says "
-            f"{run.classes}; `twf data prepare {run.data}` makes it anew"
-        )
     if run.held_out is not None:
         dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
     _check_tasks(run, dataset)

@@ -90,7 +90,9 @@ class Runs:
         self.plan = plan
         planned = records.filter(pc.field("run").isin(list(plan.runs)))
         rows = {row["run"]: row for row in planned.to_pylist()}
-        self.outcomes = {name: _outcome(run, rows.get(name)) for name, run in plan.runs.items()}
+        self.outcomes = {
+            name: _outcome(plan, run, rows.get(name)) for name, run in plan.runs.items()
+        }
 
     @classmethod
     def collected(cls, plan: Plan, history: bool = False) -> Runs:
@@ -133,10 +135,10 @@ class Runs:
         return [outcome for outcome in self.outcomes.values() if outcome.provenance]
 
 
-def _outcome(run: Run, row: dict[str, Any] | None) -> Outcome:
+def _outcome(plan: Plan, run: Run, row: dict[str, Any] | None) -> Outcome:
     if row is None:
         return Outcome(run, "missing", dict.fromkeys(record.SCHEMA.names))
     made_from = record.provenance(row).get("inputs", {})
-    stale = row["digest"] != run.digest or bool(status.other_inputs(run, made_from))
+    stale = row["digest"] != run.digest or bool(status.unfit_inputs(plan.params, run, made_from))
     stale &= row["status"] != "unreadable"
     return Outcome(run, "stale" if stale else row["status"], row)

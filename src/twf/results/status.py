@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from twf import files
-from twf.data import preflight
+from twf.data import inputs
 from twf.errors import UserError
 from twf.results import record
 from twf.study import Plan, Run, needed_data
@@ -24,7 +23,6 @@ from twf.study.params import Params
 # runs have a standard deviation of 1 point: `statistics.seeds_needed`, which would import SciPy.
 SEEDS_FOR_AGREEMENT = 13
 
-SHOWN = 4  # changes that the reason of a stale run names
 UNCOMMITTED = "uncommitted changes"
 
 State = Literal["done", "to do", "stale", "unreadable"]
@@ -34,16 +32,28 @@ COLOURS = {"done": "green", "to do": "yellow", "stale": "red", "unreadable": "re
 def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
     """Everything `twf plan` says, as plain values."""
     cells = [cell for table in plan.tables.values() for cell in table.cells]
+    data = {
+        name: (files.data_file(name), inputs.data(name, params.datasets[name]))
+        for name in needed_data(params, plan)
+    }
+    sources = {
+        name: (files.checkpoint_file(name), inputs.network(params, name)) for name in plan.sources
+    }
     return {
         "study": plan.study,
         "title": plan.title,
         "experiment": plan.experiment,
-        "data": {name: _exists(files.data_file(name)) for name in needed_data(params, plan)},
-        "sources": {name: _exists(files.checkpoint_file(name)) for name in plan.sources},
+        "data": {name: _of_input(*found) for name, found in data.items()},
+        "sources": {name: _of_input(*found) for name, found in sources.items()},
+        "stale": {  # why these data and networks are
+            str(path): held.why
+            for path, held in (*data.values(), *sources.values())
+            if held.changes
+        },
         "runs": {
             run.id: run.values
             | {"digest": run.digest}
-            | dict(zip(("status", "why"), of_run(run), strict=True))
+            | dict(zip(("status", "why"), of_run(params, run), strict=True))
             for run in plan.runs.values()
         },
         "searched": len(plan.search),
@@ -67,16 +77,18 @@ def _targets(plan: Plan) -> list[Path]:
     return [*tables, *(files.search_files(plan.study)[-1:] if plan.search else ())]
 
 
-def _exists(path: Path) -> str:
-    return "done" if path.exists() else "to do"
+def _of_input(path: Path, held: inputs.Held) -> State:
+    if not path.exists():
+        return "to do"
+    return "stale" if held.changes else "done"
 
 
-def of_run(run: Run) -> tuple[State, str]:
+def of_run(params: Params, run: Run) -> tuple[State, str]:
     """Whether a run is done, and why it is not; of one that is, whether no commit has what made it.
 
     Its record alone decides, whoever put it there and whatever its time. It is stale where it was
     made with other parameters than the plan's, or from another checkpoint or other data than those
-    that are there.
+    that are there; and where these are stale themselves, whatever it was made from.
     """
     path = files.record_file(run.study, run.id)
     if not path.exists():
@@ -88,22 +100,24 @@ def of_run(run: Run) -> tuple[State, str]:
     written = record.provenance(row)
     changes = []
     if row["digest"] != run.digest:
-        changes = _changes(written.get("parameters", {}), run.values) or ["other parameters"]
-    if made_from := written.get("inputs"):
-        changes += [f"another {file}" for file in other_inputs(run, made_from)]
+        was = written.get("parameters", {})
+        changes = inputs.changes(was, run.values, complete=True) or ["other parameters"]
+    changes += unfit_inputs(params, run, written.get("inputs", {}))
     if not changes and (written.get("code", {}).get("commit") or "").endswith("+"):
         return "done", UNCOMMITTED
-    more = [f"{len(changes) - SHOWN} more"] if len(changes) > SHOWN else []
-    return ("stale" if changes else "done"), ", ".join([*changes[:SHOWN], *more])
+    return ("stale" if changes else "done"), inputs.shortened(changes)
 
 
-def require_done(study: str, runs: Iterable[Run]) -> None:
-    """Raise `UserError` where a record is missing or stale.
+def require_done(plan: Plan) -> None:
+    """Raise `UserError` where a record of a plan is missing or stale.
 
     A record that is as planned and older than the data is kept by Snakemake. Where the same call
     makes these data anew, of other images, the record is stale only then.
     """
-    found = [(files.record_file(study, run.id), *of_run(run)) for run in runs]
+    study = plan.study
+    found = [
+        (files.record_file(study, run.id), *of_run(plan.params, run)) for run in plan.runs.values()
+    ]
     left = [f"{path}: {why}" for path, state, why in found if state in ("to do", "stale")]
     if left:
         raise UserError(
@@ -113,52 +127,25 @@ def require_done(study: str, runs: Iterable[Run]) -> None:
         )
 
 
-def _changes(written: Mapping[str, Any], planned: Mapping[str, Any]) -> list[str]:
-    """What differs, as `lr: 0.05 -> 0.03`."""
-    old, new = _flat(written), _flat(planned)
-    return [
-        f"{key.removeprefix('hyperparameters.')}: {_said(old.get(key))} -> {_said(new.get(key))}"
-        for key in old | new
-        if old.get(key) != new.get(key)
-    ]
-
-
-def _flat(values: Mapping[str, Any], place: str = "") -> dict[str, Any]:
-    """Nested values by their keys, which dots join."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{place}{key}.")
-        else:
-            flat[f"{place}{key}"] = value
-    return flat
-
-
-def _said(value: Any) -> str:
-    return "none" if value is None else str(value)
-
-
-def other_inputs(run: Run, made_from: Mapping[str, str]) -> list[Path]:
-    """Those of a run's inputs that are there with another content than its record was made from."""
+def unfit_inputs(params: Params, run: Run, made_from: Mapping[str, str]) -> list[str]:
+    """Those of a run's inputs that are there and stale, or not what its record was made from."""
     checkpoint, data = files.checkpoint_file(run.source), files.data_file(run.data)
-    there: dict[Path, dict[str, str]] = {}
+    held = {checkpoint: inputs.network(params, run.source)}
+    for name in filter(None, (run.data, run.source_data)):
+        held[files.data_file(name)] = inputs.data(name, params.datasets[name])
+    stale = {path: each.why for path, each in held.items() if each.changes}
+    there: dict[Path, Mapping[str, str]] = {}
     if checkpoint.exists():
-        at = checkpoint.stat()
-        digest = _sha256(checkpoint.absolute(), at.st_mtime_ns, at.st_size)
-        there[checkpoint] = {"checkpoint_sha256": digest}
+        there[checkpoint] = {"checkpoint_sha256": inputs.sha256(checkpoint)}
     if data.exists():
-        there[data] = preflight.header(data).get("__metadata__", {})
-    return [
+        there[data] = inputs.header(data).get("__metadata__", {})
+    others = [
         path
         for path, now in there.items()
         if any(made_from[key] != now[key] for key in made_from.keys() & now.keys())
     ]
-
-
-@cache
-def _sha256(path: Path, time: int, size: int) -> str:
-    """Of a file as it was at a time: the runs of a study share few checkpoints."""
-    return files.sha256(path)
+    said = [f"{path} is stale ({why})" for path, why in stale.items()]
+    return said + [f"another {path}" for path in others if path not in stale]
 
 
 def show(status: dict[str, Any], runs: bool = True) -> None:
@@ -166,8 +153,11 @@ def show(status: dict[str, Any], runs: bool = True) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     part = f", experiment {status['experiment']}" if status["experiment"] else ""
     console.print(f"[bold]{status['study']}[/bold]{part}: {escape(status['title'])}")
-    for kind in ("data", "sources"):
-        parts = [f"{name} {_coloured(state)}" for name, state in status[kind].items()]
+    for kind, file in (("data", files.data_file), ("sources", files.checkpoint_file)):
+        parts = []
+        for name, state in status[kind].items():
+            why = status["stale"].get(str(file(name)))
+            parts.append(f"{name} {_coloured(state)}" + (f" ({escape(why)})" if why else ""))
         console.print(f"{kind}: {', '.join(parts)}")
     if runs:
         console.print(_runs(status["runs"]))

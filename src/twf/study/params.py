@@ -47,6 +47,11 @@ class _Dataset(Strict):
     size: Annotated[int, Field(ge=16)]  # pixels along a side
     augmentation: Augmentation
 
+    @property
+    def made_of(self) -> dict[str, Any]:
+        """What decides its images, as plain values; augmentation is for training."""
+        return self.model_dump(mode="json", exclude={"title", "augmentation"})
+
 
 class DigitsData(_Dataset):
     """UCI handwritten digits, as scikit-learn carries them (8 x 8 pixels, enlarged)."""
@@ -355,6 +360,16 @@ class Params(Strict):
     def named_source(self, name: str) -> Source:
         """The source called `name`, or an error that says which there are."""
         return lookup("source", self.sources, name, "params.yaml")
+
+    def recipe(self, source: str) -> dict[str, Any]:
+        """What decides the network of a source, as plain values; published weights beside it."""
+        entry = self.named_source(source)
+        made: dict[str, Any] = {"network": entry.network.model_dump(), "data": entry.data}
+        if entry.data is not None and entry.pretraining is not None:
+            dataset = self.datasets[entry.data]
+            made["dataset"] = dataset.model_dump(mode="json", exclude={"title"})
+            made["pretraining"] = entry.pretraining.model_dump()
+        return made
 
     def switches(self, study: str) -> dict[str, Fidelity]:
         """Which of paper and published code each switch follows, as a study has it."""

@@ -172,6 +172,7 @@ class SearchCell(Strict):
 class Plan(Strict):
     """What a study stands for: its runs, each once, and what is made of them."""
 
+    params: Params  # that it is expanded from
     study: str
     title: str
     note: str | None  # what a reader must know of its numbers
@@ -328,6 +329,7 @@ def expand(params: Params, study_name: str) -> Plan:
                 tables[table.name] = table
     runs = {i: _with_probes(params, r) if i in probed else r for i, r in runs.items()}
     return Plan(
+        params=params,
         study=study_name,
         title=study.title,
         note=study.note,

@@ -24,6 +24,7 @@ from rich.text import Text
 
 import twf
 from twf import files
+from twf.data import inputs
 from twf.engines import environment
 from twf.errors import UserError
 from twf.forecast import disk
@@ -57,6 +58,7 @@ def examine(params: Params, study: str) -> Iterator[Check]:
         "folder": folder,
         "disk": lambda: space(params, study),
         "clock": clock,
+        "inputs": lambda: made(params),
         "snakemake": snakemake,
         "dvc": dvc,
         "tracking": lambda: tracking(params),
@@ -249,6 +251,25 @@ def clock() -> Iterator[Check]:
         return
     files.refuse_from_future()
     yield Check("clock", "ok", "files have this machine's times, and none is from the future")
+
+
+def made(params: Params) -> Iterator[Check]:
+    """Whether the data sets and networks that are there are as `params.yaml` asks."""
+    held = {
+        files.data_file(name): (inputs.data(name, dataset), f"twf data prepare {name}")
+        for name, dataset in params.datasets.items()
+    }
+    held |= {
+        files.checkpoint_file(name): (inputs.network(params, name), f"twf pretrain train {name}")
+        for name in params.sources
+    }
+    stale = {path: found for path, found in held.items() if found[0].changes}
+    for path, (found, remedy) in stale.items():
+        again = f"{remedy}, or Snakemake; or take the change of params.yaml back"
+        yield Check("inputs", "warning", f"{path} is stale: {found.why}", again)
+    if not stale:
+        count = sum(path.exists() for path in held)
+        yield Check("inputs", "ok", f"{count} data sets and networks, as params.yaml has them")
 
 
 def snakemake() -> Iterator[Check]:
