@@ -157,7 +157,7 @@ def test_what_is_imported_is_said_and_the_archive_is_then_not_needed(describe, c
     prepare("cub200", dataset, files.data_file("cub200"))
     assert made("cub200") == kept
     assert "mine.npz: nothing to do" in capsys.readouterr().out
-    with pytest.raises(UserError, match="32 pixels, params.yaml says 3 of 64"):
+    with pytest.raises(UserError, match="mine.npz.*size: 32 -> 64"):
         prepare("cub200", dataset.model_copy(update={"size": 64}), files.data_file("cub200"))
 
     files.data_file("cub200").unlink()
@@ -330,14 +330,14 @@ def test_a_users_own_file_that_is_missing_is_named(tiny_values):
         preflight.data("target", dataset)
 
 
-def test_weights_that_are_missing_are_named(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    network = params.Network(architecture="resnet50")
-    source = params.Source(network=network, weights="mine.pth")
-    with pytest.raises(UserError, match=r"sources\.mine: no mine\.pth"):
-        preflight.weights("mine", source)
+def test_weights_that_are_missing_are_named(tiny_project, tiny_values):
+    network = {"architecture": "resnet50"}
+    tiny_values["sources"]["origin"] = {"network": network, "weights": "mine.pth"}
+    checked = reading.check(tiny_values)
+    with pytest.raises(UserError, match=r"sources\.origin: no mine\.pth"):
+        preflight.network(checked, "origin")
     Path("mine.pth").touch()
-    preflight.weights("mine", source)
+    preflight.network(checked, "origin")
 
 
 # The real data, where they are

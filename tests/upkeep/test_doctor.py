@@ -20,6 +20,7 @@ from project import PYTHONS
 
 from twf import errors, files
 from twf.gpus import visible
+from twf.study import reading
 from twf.study.params import Params
 from twf.upkeep import doctor
 from twf.upkeep.doctor import Check
@@ -287,3 +288,15 @@ def test_all_is_looked_at_and_nothing_is_changed(configure, tiny_values, tiny_pr
 
 def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_data_and_networks_that_are_not_as_asked_are_told(tiny_inputs, tiny_values) -> None:
+    assert only(doctor.made(tiny_inputs), "inputs").state == "ok"
+    tiny_values["sources"]["origin"]["pretraining"]["epochs"] = 3
+    check = only(doctor.made(reading.check(tiny_values)), "inputs")
+    assert check.state == "warning" and "epochs: 1 -> 3" in check.said
+    assert "twf pretrain train origin" in check.remedy
+    tiny_values["datasets"]["origin"]["file"] = "other.npz"
+    network, data = sorted(doctor.made(reading.check(tiny_values)), key=lambda check: check.said)
+    assert str(files.checkpoint_file("origin")) in network.said
+    assert str(files.data_file("origin")) in data.said and "prepare origin" in data.remedy
