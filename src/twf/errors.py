@@ -2,12 +2,14 @@
 
 import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 T = TypeVar("T")
+
+SHOWN = 4  # names of a kind in a message
 
 
 class UserError(Exception):
@@ -19,7 +21,7 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__("".join(map(_printable, message)))
+        super().__init__(_printable(message))
 
 
 class GpuError(UserError):
@@ -64,10 +66,21 @@ def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> 
 @functools.cache
 def warn(text: str) -> None:
     """Say what may be wrong, once in a process."""
-    print(f"warning: {text}", file=sys.stderr, flush=True)
+    note(f"warning: {text}")
 
 
-def _printable(character: str) -> str:
-    if character.isprintable() or character == "\n":
-        return character
-    return character.encode("unicode_escape").decode()
+def note(text: str) -> None:
+    """Say what was done otherwise than one might think."""
+    print(_printable(text), file=sys.stderr, flush=True)
+
+
+def few(names: Collection[str]) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(list(names)[:SHOWN]) + more
+
+
+def _printable(text: str) -> str:
+    return "".join(
+        c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text
+    )

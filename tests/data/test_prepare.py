@@ -103,6 +103,31 @@ def test_a_labs_own_archive_of_class_folders(tmp_path, describe):
     assert loaded.classes == arrays["class_names"].tolist()
 
 
+@pytest.mark.parametrize("ending", ["zip", "tgz"])
+@pytest.mark.parametrize("layout", [*official.FILES, "folders"])
+def test_what_a_mac_adds_to_an_archive_is_passed_over_and_said(
+    tmp_path, describe, capsys, layout, ending
+):
+    name = "cub200" if layout == "folders" else layout
+    arrays = official.some_arrays(name)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    if layout == "folders":
+        official.write_folders(tree / "birds", arrays)
+    else:
+        official.LAYOUTS[name](tree, arrays)
+    file = tmp_path / f"packed.{ending}"
+    added = official.pack_on_a_mac(tree, file)
+    changes = {"format": "folders"} if layout == "folders" else {}
+    dataset = describe(name, files=described_files([file]), **changes)
+    fetch(name, registry.entry(name))
+    capsys.readouterr()
+    prepare(name, dataset, files.data_file(name))  # which compares counts and fingerprints
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"archives/{name}/packed.{ending}: ") and f" {added} in all: " in said
+    assert store.load(files.data_file(name)).classes == arrays["class_names"].tolist()
+
+
 def test_a_damaged_file_in_an_archive_is_named_with_the_remedy(tmp_path, describe):
     tree = tmp_path / "tree" / "CUB_200_2011"
     tree.mkdir(parents=True)
@@ -110,8 +135,20 @@ def test_a_damaged_file_in_an_archive_is_named_with_the_remedy(tmp_path, describ
     file = shutil.make_archive(str(tmp_path / "CUB_200_2011"), "gztar", tree.parent)
     dataset = describe("cub200", files=described_files([Path(file)]))
     fetch("cub200", registry.entry("cub200"))
-    with pytest.raises(UserError, match=r"classes\.txt .*`twf data fetch cub200`"):
+    with pytest.raises(UserError, match=r"classes\.txt .*`twf data fetch cub200`") as refused:
         prepare("cub200", dataset, files.data_file("cub200"))
+    named, inner = str(refused.value).split(": ")[:2]
+    assert Path(named).is_file() and inner.startswith("CUB_200_2011/classes.txt")
+
+
+def test_class_folders_that_an_archive_lacks_are_named_by_the_archive(tmp_path, describe):
+    (tmp_path / "tree" / "birds" / "train").mkdir(parents=True)
+    file = shutil.make_archive(str(tmp_path / "birds"), "zip", tmp_path / "tree")
+    dataset = describe("cub200", format="folders", files=described_files([Path(file)]))
+    fetch("cub200", registry.entry("cub200"))
+    with pytest.raises(UserError, match=r"no test or val/CLASS") as refused:
+        prepare("cub200", dataset, files.data_file("cub200"))
+    assert str(refused.value).startswith("archives/cub200/birds.zip: birds has")
 
 
 def test_an_archive_of_other_images_is_refused(describe):
@@ -230,9 +267,33 @@ def test_other_data_are_refused_with_the_likely_cause_and_leave_what_was_there(
 def test_another_number_of_classes_is_refused(describe):
     dataset = describe("cub200", classes=5)
     official.write_folders(Path("mine"), official.some_arrays("cub200"))
-    with pytest.raises(UserError, match=r"mine has 3 classes, expected 5"):
+    with pytest.raises(UserError, match=r"mine has 3 classes, expected 5: 001\.Black.*003\.S"):
         import_data("cub200", dataset, Path("mine"))
     assert not files.data_file("cub200").exists()
+
+
+def test_the_class_that_has_more_or_fewer_images_than_the_others_is_named(describe):
+    dataset = describe("cub200")
+    official.write_folders(Path("mine"), official.some_arrays("cub200"))
+    image = next(Path("mine/train/003.Sooty_Albatross").iterdir())
+    shutil.copy(image, "mine/train/002.Laysan_Albatross/copy.png")
+    with pytest.raises(UserError, match=r"19 train images.* have 6 .* 002\.Laysan_Albatross 7$"):
+        import_data("cub200", dataset, Path("mine"))
+    for split in ("train", "test"):
+        Path("mine", split, "backup").mkdir()
+        shutil.copy(image, f"mine/{split}/backup")
+    with pytest.raises(UserError, match=r"4 classes, expected 3: .*backup"):
+        import_data("cub200", dataset, Path("mine"))
+
+
+def test_an_archive_of_image_files_is_no_numpy_archive_and_few_of_its_names_are_said(
+    tmp_path, describe
+):
+    official.write_folders(tmp_path / "tree" / "birds", official.some_arrays("cub200"))
+    official.pack_on_a_mac(tmp_path / "tree", Path("birds.zip"))
+    with pytest.raises(UserError, match=r"birds\.zip has no x_train.* unpacked") as refused:
+        import_data("cub200", describe("cub200"), Path("birds.zip"))
+    assert "__MACOSX" not in str(refused.value) and len(str(refused.value)) < 600
 
 
 def test_a_broken_image_of_a_users_own_is_named(describe):
@@ -253,6 +314,37 @@ def test_val_will_do_for_test_but_not_both(tmp_path):
     official.write_folders(tmp_path, arrays, test="test")
     with pytest.raises(UserError, match=str(tmp_path)):
         folders.read(tmp_path, 32)
+
+
+LEFT = (  # in a folder of images, of classes, or beside them
+    ".DS_Store",
+    "._0.png",
+    ".0.png.Ab12Cd",  # rsync's
+    ".ipynb_checkpoints/0-checkpoint.png",
+    ".git/HEAD",
+    "__MACOSX/._0.png",
+    "__pycache__/a.pyc",
+    "@eaDir/0.png",
+    "0.png~",
+    "0.png:Zone.Identifier",
+    "Thumbs.db",
+    "desktop.ini",
+)
+
+
+@pytest.mark.parametrize("place", [".", "train", "test/001.Black_footed_Albatross"])
+def test_what_systems_and_tools_leave_in_folders_is_passed_over_and_said(tmp_path, capsys, place):
+    arrays = official.some_arrays("cub200")
+    official.write_folders(tmp_path, arrays)
+    for name in LEFT:
+        file = tmp_path / place / name
+        file.parent.mkdir(exist_ok=True)
+        Image.fromarray(arrays["x_train"][0]).save(file, format="png")
+    found = folders.read(tmp_path, 32)
+    assert found.classes == arrays["class_names"].tolist()
+    assert [len(split.labels) for split in found.splits.values()] == [18, 6]
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"{tmp_path}: ") and f" {len(LEFT)} in all: " in said
 
 
 def test_images_of_every_kind_become_rgb_and_hidden_files_are_left_alone(tmp_path):
@@ -279,7 +371,7 @@ def empty(path: Path) -> None:
 BROKEN: dict[str, Callable[[Path], object]] = {  # what is named
     "train/CLASS": lambda path: (path / "train").rename(path / "training"),
     "test or val/CLASS": lambda path: (path / "test").rename(path / "testing"),
-    "'extra'": lambda path: (path / "test" / "extra").mkdir(),
+    "train lacks .*extra": lambda path: (path / "test" / "extra").mkdir(),
     r"train/002\.Laysan_Albatross ": lambda path: empty(path / "train/002.Laysan_Albatross"),
 }
 

@@ -64,6 +64,7 @@ def test_a_wheel_inside_another_projects_checkout_has_no_commit(checkout, monkey
     [
         ("README.md", ""),
         ("src/twf/__pycache__/loss.pyc", ""),
+        ("src/twf/.DS_Store", ""),
         ("src/twf/loss.py", "+"),
         ("src/twf/study/methods/mine.py", "+"),
         ("params.yaml", "+"),

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twf.data.checks import BrokenFileError, as_images, as_labels, reading
+from twf.data.leftovers import passed_over
 from twf.data.store import DataArrays, Split
-from twf.errors import UserError
+from twf.errors import UserError, few
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -28,8 +29,9 @@ def read_npz(file: Path, classes: int) -> DataArrays:
         return DataArrays(train, test, _class_names(file, arrays.get("class_names"), classes))
     except BrokenFileError as error:
         raise UserError(
-            f"{error}; `file` in params.yaml is to name a NumPy archive with {', '.join(KEYS)}: "
-            "images uint8 [N, H, W, 3], labels from 0 (docs/add-a-data-set.md)"
+            f"{error}; needed is a NumPy archive with {', '.join(KEYS)}: images uint8 [N, H, W, "
+            "3], labels from 0 (docs/add-a-data-set.md). Image files of a published data set are "
+            "imported as the folder that they are in, unpacked"
         ) from None
 
 
@@ -40,8 +42,10 @@ def _open(file: Path) -> dict[str, NDArray[Any]]:
     if not zipfile.is_zipfile(file):
         raise BrokenFileError(file, "is not a NumPy archive, or is cut short")
     with reading(file, "plain arrays"), np.load(file, allow_pickle=False) as archive:  # noqa: TID251
+        with passed_over(file) as passes:
+            names = [name for name in archive if not passes(file / name)]
         if missing := [key for key in KEYS if key not in archive]:
-            found = ", ".join(archive) or "nothing"
+            found = few(names) or "nothing"
             raise BrokenFileError(file, f"has no {', '.join(missing)}, but {found}")
         arrays = {}
         for key in (*KEYS, *{"class_names"}.intersection(archive)):

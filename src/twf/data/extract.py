@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from filelock import FileLock, Timeout
 
 from twf import files
+from twf.data.leftovers import passed_over
 from twf.errors import UserError
 
 SCRATCH = files.ARCHIVES / ".extracted"
@@ -27,7 +28,8 @@ PIECE = 2**20  # bytes read at once
 def extracted(*archives: Path) -> Iterator[Path]:
     """Yield a folder with the content of `archives`; it is removed when the block ends.
 
-    `.tar.gz`, `.tgz` and `.zip` are unpacked; any other file is linked to, under its own name.
+    `.tar.gz`, `.tgz` and `.zip` are unpacked, but for what systems leave behind, which is said;
+    any other file is linked to, under its own name.
     Raises `UserError` that names the archive where it is missing, cut short, or has a member that
     could write outside the folder, and where the disk is full. Another process that needs the same
     archives waits. What killed processes left is removed.
@@ -76,12 +78,17 @@ def _extract_tar(archive: Path, folder: Path) -> None:
         raise UserError(f"cannot unpack {archive} safely: this needs Python 3.11.4 or later")
     try:
         with gzip.open(archive) as stream:
-            with tarfile.open(fileobj=stream, mode="r:") as members:
+            with (
+                tarfile.open(fileobj=stream, mode="r:") as members,
+                passed_over(archive) as passes,
+            ):
                 for member in members:
+                    _check(archive, member.name, member.name)
+                    if passes(archive / member.name):
+                        continue
                     link = member.issym() or member.islnk()
                     if not (link or member.isfile() or member.isdir()):
                         raise _refused(archive, f"its member {member.name} is a device")
-                    _check(archive, member.name, member.name)
                     if link:
                         _check(archive, member.name, member.linkname)
                     members.extract(member, folder, filter="data")
@@ -92,11 +99,13 @@ def _extract_tar(archive: Path, folder: Path) -> None:
 
 
 def _extract_zip(archive: Path, folder: Path) -> None:
-    with zipfile.ZipFile(archive) as members:
+    with zipfile.ZipFile(archive) as members, passed_over(archive) as passes:
         for member in members.infolist():
+            _check(archive, member.orig_filename, member.orig_filename)
+            if passes(archive / member.filename):
+                continue
             if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
                 raise _refused(archive, f"its member {member.orig_filename} is a link or a device")
-            _check(archive, member.orig_filename, member.orig_filename)
             members.extract(member, folder)
 
 

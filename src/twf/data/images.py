@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,15 +36,15 @@ def read_split(labels: dict[Path, int], size: int) -> Split:
     return Split(images, np.array(list(labels.values()), dtype=np.int64))
 
 
-def read_classes(folders: Sequence[Path], size: int) -> Split:
+def read_classes(folders: Sequence[Path], size: int, passes: Callable[[Path], bool]) -> Split:
     """The images in a folder for each label, at any depth, as `read_split` reads them.
 
-    Each file is one, but those whose name starts with a dot. Raises `BrokenFileError`, also for a
+    Each file is one, but those that `passes` is true of. Raises `BrokenFileError`, also for a
     folder without any.
     """
     labels: dict[Path, int] = {}
     for label, folder in enumerate(folders):
-        files = sorted(path for path in folder.rglob("[!.]*") if path.is_file())
+        files = sorted(path for path in folder.rglob("*") if path.is_file() and not passes(path))
         if not files:
             raise BrokenFileError(folder, "has no image")
         labels |= dict.fromkeys(files, label)

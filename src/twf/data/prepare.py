@@ -15,7 +15,7 @@ from twf.data import archive, fetch, preflight, registry, store
 from twf.data.checks import BrokenFileError
 from twf.data.extract import extracted
 from twf.data.store import DataArrays, Split
-from twf.errors import UserError
+from twf.errors import UserError, few
 from twf.study import params
 
 
@@ -88,14 +88,17 @@ def check(arrays: DataArrays, entry: registry.ImagesEntry, size: int, path: Path
     expected, what was found, and the likely cause.
     """
     if len(arrays.classes) != entry.classes:
-        raise UserError(f"{path} has {len(arrays.classes)} classes, expected {entry.classes}")
+        raise UserError(
+            f"{path} has {len(arrays.classes)} classes, expected {entry.classes}: "
+            f"{few(arrays.classes)}{_unusual(arrays.train, arrays.classes)}"
+        )
     counts = entry.images.model_dump()
     found = {name: len(split.labels) for name, split in arrays.splits.items()}
     for name, count in counts.items():
         if found[name] != count:
             raise UserError(
                 f"{path} has {found[name]:,} {name} images, expected {count:,}; "
-                + _cause_of_counts(found, counts)
+                f"{_cause_of_counts(found, counts)}{_unusual(arrays.splits[name], arrays.classes)}"
             )
     for name, expected in entry.fingerprints_at(size).items():
         split = arrays.splits[name]
@@ -130,8 +133,15 @@ def _read_official(dataset: params.OfficialData) -> DataArrays:
         try:
             arrays = _reader(entry.format)(content, dataset.size)
         except BrokenFileError as error:
-            remedy = f"fetch the archive again: `twf data fetch {dataset.archive}`"
-            raise UserError(f"{error}; {remedy}") from None
+            # what was unpacked is gone: it is named by where it came from
+            only = len(entry.files) == 1
+            place = str(folder.joinpath(*entry.files)) if only else str(folder)
+            said = str(error).replace(f"{content}/", f"{place}{': ' if only else '/'}")
+            said = said.replace(str(content), place)
+            remedy = (
+                f"`twf data fetch {dataset.archive}` says whether the archive is the official one"
+            )
+            raise UserError(f"{said}; {remedy}") from None
     check(arrays, entry, dataset.size, folder)
     return arrays
 
@@ -158,6 +168,18 @@ def _check_params(name: str, dataset: params.Dataset, arrays: DataArrays) -> Non
                 f"datasets.{name}: no {split} image of class {', '.join(map(str, absent))}; each "
                 f"of the {dataset.classes} classes needs one"
             )
+
+
+def _unusual(split: Split, classes: list[str]) -> str:
+    """Which classes have more or fewer images than most, where most have equally many."""
+    counts = np.bincount(split.labels, minlength=len(classes)).tolist()
+    usual = max(counts, key=counts.count)
+    unusual = [
+        f"{name} {count}" for name, count in zip(classes, counts, strict=True) if count != usual
+    ]
+    if not 0 < len(unusual) < len(classes) / 2:
+        return ""
+    return f". Most classes have {usual} of them, but {few(unusual)}"
 
 
 def _cause_of_counts(found: dict[str, int], counts: dict[str, int]) -> str:

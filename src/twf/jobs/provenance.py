@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 import twf
+from twf.data.leftovers import is_leftover
 from twf.errors import warn
 from twf.files import sha256
 from twf.gpus import cpu
@@ -100,7 +101,8 @@ def _packed_commit(top: Path) -> str | None:
 
 
 def _deciding(top: Path) -> list[str]:
-    """The files of `DECIDE` in a checkout, those that Python makes aside."""
+    """The files of `DECIDE` in a checkout, those aside that Python or a system leaves there."""
     found = [top / name for name in DECIDE if (top / name).is_file()]
     found += [path for path in (top / "src").rglob("*") if path.is_file()]
-    return sorted(str(p.relative_to(top)) for p in found if p.parent.name != "__pycache__")
+    inner = (path.relative_to(top) for path in found)
+    return sorted(str(path) for path in inner if not is_leftover(path))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from twf.errors import UserError
+from twf.errors import UserError, few
 from twf.jobs.checkpoints import read_safetensors
 from twf.learning.models.resnet import ResNet
 from twf.study.params import Network
@@ -18,7 +18,6 @@ WRAPPERS = ("state_dict", "model")  # under which training scripts save the weig
 PREFIXES = ("module", "net", "wrappee")  # of the modules that a network was wrapped in
 CLASSIFIERS = ("classifier", "linear", "fc")  # the names of the last layer
 ALIAS = "_features."  # where the published code's older networks name all layers once more
-SHOWN = 4  # names of each kind in an error
 
 
 def read_network(file: Path, shape: Network, classes: int | None) -> ResNet:
@@ -44,7 +43,7 @@ def read_network(file: Path, shape: Network, classes: int | None) -> ResNet:
     ]
     problems = {"missing": missing, "unexpected": unexpected, "of another shape": reshaped}
     if any(problems.values()):
-        said = [f"{kind}: {_shortened(names)}" for kind, names in problems.items() if names]
+        said = [f"{kind}: {few(names)}" for kind, names in problems.items() if names]
         raise UserError(
             f"{file} does not fit a {shape.architecture} of width {shape.width} with "
             f"{network.classifier.out_features} classes:\n  " + "\n  ".join(said)
@@ -55,6 +54,8 @@ def read_network(file: Path, shape: Network, classes: int | None) -> ResNet:
 
 def read_weights(file: Path) -> dict[str, Tensor]:
     """The tensors of a file by our names. Raises `UserError` that names what is wrong."""
+    if file.is_dir():
+        raise UserError(f"{file} is a folder: name the file of weights in it")
     if file.suffix == ".safetensors":
         tensors, _ = read_safetensors(file, remedy="put the weights there")
     else:
@@ -74,7 +75,7 @@ def _load(file: Path) -> Any:
     """What `torch.save` wrote, as long as it is made of tensors and containers."""
     try:
         return torch.load(file, map_location="cpu", weights_only=True)  # noqa: TID251
-    except (FileNotFoundError, IsADirectoryError):
+    except FileNotFoundError:
         raise UserError(f"no {file}; put the weights there") from None
     except Exception as error:  # a damaged file can raise anything
         if asked := re.search(r"GLOBAL (\S+)", str(error)):
@@ -108,8 +109,3 @@ def _our_name(name: str) -> str:
     name = re.sub(rf"^(?:(?:{'|'.join(PREFIXES)})\.)+", "", name)
     name = re.sub(rf"^(?:{'|'.join(CLASSIFIERS)})\.", "classifier.", name)
     return name.replace(".downsample.", ".shortcut.")
-
-
-def _shortened(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
