@@ -14,6 +14,9 @@ CORES ?= all
 
 # A machine that offers its own torch build to pip offers it to uv too.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+# Without its cache where the home cannot be written.
+$(VENV)/installed test-all test-versions constraints: export UV_NO_CACHE ?= $(shell cache="$${UV_CACHE_DIR:-$${XDG_CACHE_HOME:-$$HOME/.cache}/uv}"; \
+  mkdir -p "$$cache" 2> /dev/null && test -w "$$cache" && echo false || echo true)
 # Commands find each other in the environment, also where it is not activated.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -38,7 +41,7 @@ moved:
 $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; own = "%d.%d" % sys.version_info[:2]; fit = sys.argv[1:]; own in fit or sys.exit("Python %s found; this needs %s or %s: make PYTHON=python%s" % (own, ", ".join(fit[:-1]), fit[-1], fit[-1]))' $(PYTHONS)
 	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
+	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --no-user uv
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt --editable '.[pipeline,report,remotes,dev]'
 	@echo "$(CURDIR)" > $@
 

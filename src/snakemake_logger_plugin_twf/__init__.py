@@ -19,6 +19,10 @@ from snakemake.logging import ColorizingTextHandler, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from twf.engines import environment
+
+environment.replace_home()  # Snakemake imports this before it looks for its cache there
+
 RUN = "run"  # the rule whose jobs take the time
 # Of no use to who waits: Snakemake says them in every call, or again and again.
 NOISE = (

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import pwd
 import shutil
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from processes import until
 from project import PROJECT
 
-from twf.engines.environment import refuse_other_code, refuse_unfit_folder
+from twf.engines.environment import refuse_other_code, refuse_unfit_folder, replace_home
 from twf.errors import UserError
 
 
@@ -44,6 +48,130 @@ def test_a_folder_in_which_an_engine_would_go_wrong_is_refused(
     monkeypatch.chdir(here / name)
     with pytest.raises(UserError, match=remedy):
         refuse_unfit_folder()
+
+
+# A home that cannot be written, another folder, a machine's own habits of pip
+
+NO_HOME = {"XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "WANDB_DATA_DIR", "MPLCONFIGDIR"}
+
+
+@pytest.fixture
+def without_home(here: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment of a user whose home is a file, so that root too cannot write below it."""
+    file = here.with_name("home")
+    file.touch()
+    kept = {name: value for name, value in os.environ.items() if name not in NO_HOME}
+    return kept | {"HOME": str(file)}
+
+
+def test_tools_write_into_the_project_what_the_home_cannot_hold(
+    here: Path, without_home: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", without_home | {"MPLCONFIGDIR": str(here)})
+    assert replace_home() == ["XDG_CACHE_HOME", "WANDB_DATA_DIR"]
+    assert without_home["HOME"] == os.environ["HOME"], "settings are read there"
+    for variable in ("XDG_CACHE_HOME", "WANDB_DATA_DIR"):
+        assert Path(os.environ[variable]).is_relative_to(here / ".snakemake")
+    assert os.environ["MPLCONFIGDIR"] == str(here)
+    assert list(here.iterdir()) == [], "nothing is made before it is used"
+
+
+def test_a_user_whom_the_system_does_not_know_gets_a_name_and_a_home(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(_: int) -> None:
+        raise KeyError("uid not found")
+
+    names = {"HOME", "LOGNAME", "USER", "LNAME", "USERNAME"} | NO_HOME
+    kept = {name: value for name, value in os.environ.items() if name not in names}
+    monkeypatch.setattr(os, "environ", kept)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert replace_home() == ["HOME", "LOGNAME"]
+    assert Path.home().is_relative_to(here) and getpass.getuser()
+
+
+def test_a_home_that_can_be_written_is_left_alone(
+    tmp_path: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {name: value for name, value in os.environ.items() if name not in NO_HOME}
+    monkeypatch.setattr(os, "environ", kept | {"HOME": str(tmp_path), "LOGNAME": "me"})
+    before = dict(os.environ)
+    assert replace_home() == [] and os.environ == before
+    assert list(tmp_path.iterdir()) == [here]
+
+
+def plan(folder: Path, *words: str, **changes: Any) -> str:
+    """What a dry run of Snakemake says in `folder`, all in one line."""
+    command = [sys.executable, "-m", "snakemake", "--dry-run", "--snakefile"]
+    command += [str(PROJECT / "Snakefile"), *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, **changes)
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said, said
+    return " ".join(said.split())
+
+
+def test_snakemake_works_with_a_home_that_cannot_be_written(
+    here: Path, without_home: dict[str, str]
+) -> None:
+    for name in ("params.yaml", "results/published.csv"):
+        (here / name).parent.mkdir(exist_ok=True)
+        shutil.copy2(PROJECT / name, here / name)
+    said = plan(here, "data/digits.safetensors", env=without_home)
+    assert "data 1" in said and "dry-run" in said
+
+
+def test_snakemake_names_what_another_folder_lacks_and_the_projects(here: Path) -> None:
+    def refused(folder: Path, *words: str) -> None:
+        said = plan(folder, *words)
+        assert f"in {here}, where Snakemake works: call it in {PROJECT}, without --dir" in said
+
+    refused(PROJECT, "--directory", str(here))
+    shutil.copy2(PROJECT / "params.yaml", here)
+    refused(here)
+
+
+FAKE_UV = """
+import os, pathlib, sys
+def main():
+    said = f"{os.environ['UV_NO_CACHE']} {' '.join(sys.argv[1:])}"
+    pathlib.Path("uv-was-called").write_text(said)
+"""
+
+
+@pytest.fixture
+def wheels(tmp_path: Path) -> Path:
+    """A folder that pip finds a package of the name uv in, which notes how it was called."""
+    info = "uv-1.0.dist-info"
+    content = {
+        "uv.py": FAKE_UV,
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: uv\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": "[console_scripts]\nuv = uv:main\n",
+        f"{info}/RECORD": "",
+    }
+    with zipfile.ZipFile(tmp_path / "uv-1.0-py3-none-any.whl", "w") as wheel:
+        for name, text in content.items():
+            wheel.writestr(name, text)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["variable", "file"])
+def test_setup_works_where_pip_installs_for_the_user_and_the_home_cannot_be_written(
+    here: Path, wheels: Path, without_home: dict[str, str], how: str
+) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy2(PROJECT / name, here)
+    pip = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull}
+    if how == "variable":
+        pip["PIP_USER"] = "1"
+    else:
+        (wheels / "pip.conf").write_text("[global]\nuser = true\n")
+        pip["PIP_CONFIG_FILE"] = str(wheels / "pip.conf")
+    words = ["make", f"PYTHON={sys.executable}", "setup"]
+    done = subprocess.run(words, env=without_home | pip, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (here / "uv-was-called").read_text().startswith("true pip install ")
 
 
 # Signals

@@ -19,6 +19,7 @@ import pytest
 from project import PYTHONS
 
 from twf import errors, files
+from twf.engines import environment
 from twf.gpus import visible
 from twf.study import reading
 from twf.study.params import Params
@@ -249,6 +250,30 @@ def test_dvcs_links_and_remote_are_looked_at(configure) -> None:
     assert "fake-0123" not in f"{cache}{remote}"
     Path(".dvc/config").write_text("[core\n")
     assert only(doctor.dvc(), "dvc").state == "wrong"
+
+
+def test_a_folder_without_git_is_told_where_dvc_needs_one(configure, tiny_project) -> None:
+    configure("[cache]\n    type = copy\n")
+    assert all(check.name != "dvc" for check in doctor.dvc())
+    config = Path(".dvc/config")
+    config.write_text(config.read_text().replace("no_scm = true", ""))
+    assert only(doctor.dvc(), "dvc").state == "warning"
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    assert all(check.name != "dvc" for check in doctor.dvc())
+
+
+def test_a_home_that_cannot_be_written_is_told(tiny_project, tmp_path, monkeypatch) -> None:
+    for variable in environment.HOME_FOLDERS:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("LOGNAME", "me")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert only(doctor.home(), "home").state == "ok"
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    with monkeypatch.context() as changed:
+        changed.setattr(os, "environ", dict(os.environ))
+        check = only(doctor.home(), "home")
+    assert check.state == "warning" and "XDG_CACHE_HOME" in check.remedy
 
 
 def test_online_without_a_key_is_wrong(tiny_project, tiny_values, monkeypatch) -> None:

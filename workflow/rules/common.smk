@@ -24,6 +24,7 @@ if workflow.remote_exec:
 try:
     environment.refuse_unfit_folder()
     environment.refuse_other_code(Path(workflow.basedir))
+    environment.refuse_other_folder(Path(workflow.basedir))
     # of the jobs, where Snakemake is to make them one
     CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
     ENVIRONMENT = "../../environment.yml"

@@ -24,6 +24,7 @@ def main() -> None:
     try:
         if sys.argv[1:2] != ["doctor"]:
             environment.refuse_other_code()
+        environment.replace_home()
         if (status := warm.hand_over()) is not None:
             sys.exit(status)
         from twf.cli import commands

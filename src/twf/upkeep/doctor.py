@@ -56,6 +56,7 @@ def examine(params: Params, study: str) -> Iterator[Check]:
         "packages": packages,
         "gpus": gpus,
         "folder": folder,
+        "home": home,
         "disk": lambda: space(params, study),
         "clock": clock,
         "inputs": lambda: made(params),
@@ -98,7 +99,7 @@ def code() -> Iterator[Check]:
     if found:
         yield Check("code", "ok", f"{Path(twf.__file__).parent}, commit {said}")
     else:
-        said = f"records will name no commit, and DVC does nothing: {said}"
+        said = f"Snakemake works, but records will name no commit: {said}"
         yield Check("code", "warning", said, "work in a clone of your own (git clone)")
 
 
@@ -219,6 +220,23 @@ def folder() -> Iterator[Check]:
     yield Check("folder", "ok", said) if holds else Check("folder", "wrong", said, remedy)
 
 
+def home() -> Iterator[Check]:
+    """Whether there is a home that can be written to, and a name for the user."""
+    replaced = environment.replace_home()
+    if unknown := [variable for variable in ("HOME", "LOGNAME") if variable in replaced]:
+        said = f"the system does not know this user, who has no {' and no '.join(unknown)}: "
+        said += (
+            f"{'`snakemake` and `dvc` end' if 'HOME' in unknown else '`dvc` ends'} in a traceback"
+        )
+        yield Check("home", "wrong", said, "export HOME=A_FOLDER LOGNAME=A_NAME")
+    elif replaced:
+        said = f"what is below it cannot be written: {environment.INSTEAD} takes its place"
+        remedy = f"make it writable, or name other folders: {', '.join(replaced)}"
+        yield Check("home", "warning", said, remedy)
+    else:
+        yield Check("home", "ok", "caches can be written there")
+
+
 def _lock_holds(path: Path) -> bool:
     with FileLock(path, fallback_to_soft=False):
         try:
@@ -294,6 +312,10 @@ def dvc() -> Iterator[Check]:
         yield Check("dvc", "wrong", said, "mend .dvc/config: git diff .dvc/config")
         return
     values = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    in_git = any((folder / ".git").exists() for folder in (Path.cwd(), *Path.cwd().parents))
+    if not in_git and values.get("core.no_scm") != "true":
+        said = "no git repository: DVC refuses to work; Snakemake and `twf` do without"
+        yield Check("dvc", "warning", said, "git init, or dvc config --local core.no_scm true")
     if (kind := values.get("cache.type", "DVC's default")) == "copy":
         yield Check("dvc cache", "ok", "copies")
     else:
