@@ -144,7 +144,7 @@ WRONG: list[tuple[str, str, Any, list[str]]] = [  # a command, a key, its value,
         f"run tiny {RUN}",
         "sources.origin.network.width",
         8,
-        [CHECKPOINT, "`twf pretrain train origin`", "'width': 4", "'width': 8"],
+        [CHECKPOINT, "`twf pretrain train origin`", "network.width: 4 -> 8"],
     ),
     (
         f"run tiny {FINETUNE}",

@@ -185,7 +185,7 @@ def test_data_of_other_parameters_are_stale(tiny_project, tiny_values, given, ch
     path = files.data_file("mine")
     made = dataset(tiny_values, given)
     prepare("mine", made, path)
-    assert inputs.data("mine", made) == ([], True)
+    assert inputs.data("mine", made) == ([], set())
     titled = dataset(tiny_values, given | {"title": "Other"})
     assert inputs.data("mine", titled).changes == []
     other = dataset(tiny_values, given | change)
@@ -200,7 +200,8 @@ def test_data_of_other_parameters_are_stale(tiny_project, tiny_values, given, ch
         for s in ("train", "test")
     )
     store.save(path, "mine", store.DataArrays(*splits, loaded.classes))
-    assert inputs.data("mine", made) == ([], False)
+    held = inputs.data("mine", made)
+    assert held.changes == [] and "reader" in held.unsaid
     assert bool(inputs.data("mine", other).changes) == old
 
 

@@ -28,7 +28,7 @@ class Held(NamedTuple):
     """A file's header held to params.yaml."""
 
     changes: list[str]  # as `seed: 0 -> 1`; of none, the file is as asked, or not there
-    whole: bool  # the header says all that decides the content
+    unsaid: set[str]  # keys of params.yaml that decide the content too, which it leaves out
 
     @property
     def why(self) -> str:
@@ -51,7 +51,7 @@ def data(name: str, dataset: params.Dataset) -> Held:
                 written[f"{split}_per_class"] = images // classes
     except (KeyError, TypeError, ValueError, ZeroDivisionError):  # it is no prepared data set
         written = {}
-    return Held(changes(written, dataset.made_of), _whole(written, dataset.made_of))
+    return Held(changes(written, dataset.made_of), _unsaid(written, dataset.made_of))
 
 
 def network(params: Params, name: str) -> Held:
@@ -62,10 +62,10 @@ def network(params: Params, name: str) -> Held:
     source, planned = params.sources[name], params.recipe(name)
     about = about_network(files.checkpoint_file(name))
     if about is None:
-        return Held([], whole=False)
+        return Held([], _unsaid({}, planned))
     if IN_PLACE_OF in about:
         planned["weights"] = source.weights
-        return Held(changes(about[IN_PLACE_OF], planned), whole=True)
+        return Held(changes(about[IN_PLACE_OF], planned), set())
     found = changes(about, planned)
     if source.weights is not None:
         named = Path(source.weights)
@@ -74,7 +74,7 @@ def network(params: Params, name: str) -> Held:
         elif named.is_file() and sha256(named) != about.get("weights_sha256"):
             found.append(f"another {named}")
     if "weights" in about:
-        return Held(found, whole=True)
+        return Held(found, set())
     if not found and source.trained_on is not None:
         path = files.data_file(source.trained_on)
         now = header(path).get("__metadata__", {}).get("train_fingerprint")
@@ -82,7 +82,7 @@ def network(params: Params, name: str) -> Held:
             found.append(f"{path} is stale")
         elif now is not None and now != about.get("data_fingerprint", now):
             found.append(f"another {path}")
-    return Held(found, _whole(about, planned))
+    return Held(found, _unsaid(about, planned))
 
 
 def require_data(name: str, dataset: params.Dataset) -> None:
@@ -184,8 +184,8 @@ def _sha256(path: Path, time: int, size: int) -> str:
     return files.sha256(path)
 
 
-def _whole(written: Mapping[str, Any], planned: Mapping[str, Any]) -> bool:
-    return _flat(planned).keys() <= _flat(written).keys()
+def _unsaid(written: Mapping[str, Any], planned: Mapping[str, Any]) -> set[str]:
+    return _flat(planned).keys() - _flat(written).keys()
 
 
 def _flat(values: Mapping[str, Any], place: str = "") -> dict[str, Any]:

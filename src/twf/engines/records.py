@@ -97,12 +97,12 @@ class Records:
         return [ancient(file) if file in newer else file for file in made_from]
 
     def _decide(
-        self, path: Path, held: inputs.Held, parameters: Any, unsaid: str | None = None
+        self, path: Path, held: inputs.Held, parameters: Any, augmentation: str | None = None
     ) -> bool:
         """Force a file that is stale; whether it is known to be as asked.
 
-        It is if its header says all, or if that leaves out what Snakemake's notes have as `unsaid`.
-        Then notes of other parameters are deleted, so that Snakemake does not go by them.
+        It is if its header says all, or all but of its data, and Snakemake's notes have the
+        `augmentation`. Then notes of other parameters are deleted, so that it does not go by them.
         """
         from snakemake.io import IOFile
 
@@ -116,7 +116,8 @@ class Records:
             return False
         notes = self.workflow.persistence
         noted = notes.params(IOFile(str(path))) or []
-        if not (held.whole or (unsaid and any(repr(unsaid) in each for each in noted))):
+        of_data = all(key.startswith("dataset.") for key in held.unsaid)
+        if held.unsaid and not (of_data and any(repr(augmentation) in each for each in noted)):
             return False
         if noted and repr(parameters) not in noted:
             notes.cleanup_metadata(IOFile(str(path)))
