@@ -83,7 +83,7 @@ test-versions: setup ## The fast tests on each Python here, golden numbers on ea
 	@set -e; for version in $(PYTHONS); do \
 	  python=$$(uv python find --no-project --no-python-downloads $$version 2> /dev/null) \
 	    || { echo "== Python $$version: not found on this machine, not tried"; continue; }; \
-	  echo "== Python $$version"; $(MAKE) VENV=.venv-versions/python-$$version PYTHON=$$python test; \
+	  echo "== Python $$version"; $(MAKE) --no-print-directory VENV=.venv-versions/python-$$version PYTHON=$$python test; \
 	done
 	@set -e; for torch in $(TORCHES); do \
 	  echo "== PyTorch $$torch"; python=.venv-versions/torch-$$torch/bin/python; \
