@@ -146,6 +146,14 @@ def test_a_torn_file_is_named(file: Path, kind: str, kept: float) -> None:
     refusal(file)
 
 
+@pytest.mark.parametrize("suffix", ["", ".pth", ".safetensors"])
+def test_a_folder_of_weights_is_called_one(tmp_path: Path, suffix: str) -> None:
+    folder = tmp_path / f"weights{suffix}"
+    folder.mkdir()
+    with pytest.raises(UserError, match=f"{folder} is a folder"):
+        read_weights(folder)
+
+
 def test_what_is_no_file_of_weights_is_named(file: Path) -> None:
     file.write_text("<html>404</html>")
     refusal(file)

@@ -94,7 +94,7 @@ def doctor(
     """Say what is wrong with the set-up, and how to mend it; exit with 1 where something is.
 
     A line for each check, which is ok, a warning or wrong: packages, driver and GPUs, the project's
-    folder, disk, clock, data and checkpoints, Snakemake's lock, DVC, tracking.
+    folder, the home, disk, clock, data and checkpoints, Snakemake's lock, DVC, tracking.
     """
     from twf.upkeep import doctor as examining
 
