@@ -95,7 +95,7 @@ def resident_mib(peak: bool = False) -> float:
         if peak:
             return cpu.peak_memory_mib()
         words = ["ps", "-o", "rss=", "-p", str(os.getpid())]
-        kib = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        kib = subprocess.run(words, capture_output=True, check=True).stdout
     else:  # its peak does not begin with that of the process before an exec
         (kib,) = re.findall(rf"^{'VmHWM' if peak else 'VmRSS'}:\s+(\d+) kB$", status, flags=re.M)
     return int(kib) / 2**10

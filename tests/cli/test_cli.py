@@ -58,7 +58,7 @@ def test_outside_a_project_folder_every_command_says_so(twf, tmp_path, monkeypat
 
 UNKNOWN = {  # what is unknown, and what there is
     **{words.replace("tiny", "large"): ("large", "tiny") for words in OF_RECORDS},
-    **dict.fromkeys(["plan large", "doctor large", "clean large"], ("large", "tiny")),
+    **dict.fromkeys(["plan large", "doctor large"], ("large", "tiny")),
     **dict.fromkeys([f"run large {RUN}", "collect large"], ("large", "tiny")),
     **dict.fromkeys(["track sync large", "data fetch --study large"], ("large", "tiny")),
     "run tiny split-target.er.99.s0": ("split-target.er.99.s0", "`twf plan tiny`"),
@@ -302,11 +302,10 @@ def test_what_is_left_over_goes_with_yes_alone(twf, tiny_project):
     log = files.log_file("tiny", RUN)
     log.parent.mkdir(parents=True)
     log.write_text("said")
-    said = twf("clean tiny --kind logs").out
+    said = twf("clean").out
     assert "1 items, 4 bytes" in said and "logs/tiny" in said and "--yes" in said
-    assert "0 items" in twf("clean --kind states --yes").out
     assert log.exists()
-    assert "1 items, 4 bytes" in twf("clean --kind states --kind logs --yes").out
+    assert "1 items, 4 bytes" in twf("clean --yes").out
     assert not log.exists()
 
 

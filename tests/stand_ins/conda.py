@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(sys.argv[1])  # with bin/conda and bin/activate
+ROOT = Path(*sys.argv[1:2])  # of a call: with bin/conda and bin/activate
 TWF = """#!/bin/sh
 echo "$@" >> {prefix}/called
 exec {python} -m twf "$@"

@@ -106,7 +106,10 @@ def doctor(
 
 
 @app.command()
-def clean(yes: Annotated[bool, typer.Option("--yes", help="Remove it.")] = False) -> None:
+def clean(
+    params: ParamsFile = files.PARAMS,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it.")] = False,
+) -> None:
     """Say what is left over and how many bytes that is; with `--yes`, remove it.
 
     Logs, partial files of killed processes, and saved states of what is done. Records, data,
@@ -114,6 +117,7 @@ def clean(yes: Annotated[bool, typer.Option("--yes", help="Remove it.")] = False
     """
     from twf.upkeep import clean as cleaning
 
+    reading.load(params)  # elsewhere, a folder called logs may be anyone's
     found = cleaning.find()
     sizes = [cleaning.size(path) for path in found]
     if yes:
