@@ -31,10 +31,11 @@ NOISE = (
     "Using shell",
     "Conda environments: ignored",
     "Select jobs to execute",
+    "Provided cores",
+    "Rules claiming",
 )
 HIDDEN = {
     LogEvent.WORKFLOW_STARTED,
-    LogEvent.RESOURCES_INFO,
     LogEvent.JOB_STARTED,
     LogEvent.PROGRESS,
     LogEvent.SHELLCMD,
