@@ -24,6 +24,7 @@ from twf.engines import environment
 environment.replace_home()  # Snakemake imports this before it looks for its cache there
 
 RUN = "run"  # the rule whose jobs take the time
+NEW = ": no record"  # how the message of a run ends that was never done
 # Of no use to who waits: Snakemake says them in every call, or again and again.
 NOISE = (
     "Using workflow specific profile",
@@ -88,6 +89,8 @@ class LogHandler(LogHandlerBase):
     def _begin(self, job: dict[str, Any]) -> None:
         now = time.monotonic()
         self.begun[job["jobid"]] = (now, job)
+        if (text := job["rule_msg"]) and not text.endswith(NEW):
+            self._say(f"begun: {text}")  # what is made again, and why
         if job["rule_name"] == RUN and not self.first_run:
             self.first_run = now
 
@@ -96,7 +99,7 @@ class LogHandler(LogHandlerBase):
         began, job = self.begun.pop(number, (now, {"rule_name": "", "rule_msg": f"job {number}"}))
         rule = job["rule_name"]
         self.ended[rule] += 1
-        text = (job["rule_msg"] or "").removesuffix(": no record")
+        text = (job["rule_msg"] or "").removesuffix(NEW)
         text = text or " ".join([rule, *map(str, job["wildcards"].values())])
         took = _duration(now - began)
         if rule == RUN:
