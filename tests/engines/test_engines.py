@@ -236,7 +236,7 @@ def test_planning_the_papers_study_takes_little_more_than_snakemakes_start(
 
 def test_a_table_needs_the_runs_of_its_experiment_alone(fresh: Path) -> None:
     shutil.copy(PROJECT / "params.yaml", fresh)
-    for target, runs in (("dissimilar.split-digits.md", 3), ("best-hyperparameters.yaml", 8)):
+    for target, runs in (("dissimilar.split-digits.md", 3), ("best-hyperparameters.yaml", 6)):
         found = jobs(fresh, f"results/demo/tables/{target}")
         assert (found["run"], found["pretrain"]) == (runs, 1)
         assert "collect" not in found
