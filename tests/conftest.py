@@ -48,8 +48,9 @@ CPU = torch.device("cpu")
 
 environment.refuse_other_code(PROJECT)  # else these tests would try another checkout's code
 
-for of_make in ("MAKEFLAGS", "MAKELEVEL"):  # of the make that started the suite, not of those in it
-    os.environ.pop(of_make, None)
+# What started the suite set these for itself, not for what the tests start.
+for name in ("MAKEFLAGS", "MAKELEVEL", "UV_NO_CACHE"):
+    os.environ.pop(name, None)
 torch.set_num_threads(1)  # the suite runs one process per core
 hypothesis.settings.register_profile("twf", deadline=None)  # a slow machine is no failure
 hypothesis.settings.load_profile("twf")
