@@ -1,4 +1,4 @@
-# The pipeline: data -> pretrain -> runs -> collect -> tables, comparison, figures, statement -> report.
+# The pipeline: data -> pretrain -> runs -> collect -> tables, comparison, figures -> report.
 #
 #   snakemake --cores all                             the default study of params.yaml, whole
 #   snakemake --cores all results/demo/report.html    the demo study
@@ -21,10 +21,8 @@ localrules:  # on a cluster, seconds where Snakemake runs, without a wait in the
     collect,
     table,
     search,
-    metrics,
     compare,
     figures,
-    describe,
     report,
 
 

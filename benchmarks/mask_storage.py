@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from twf.learning.replay.masks import MaskPacker
-from twf.results.output import Texts, markdown_table
+from twf.results.show import Texts, markdown_table
 
 BATCH = 32  # images that are packed, or unpacked, at once when that is timed
 ROUNDS = 5  # in which everything is timed in turn; the fastest time counts

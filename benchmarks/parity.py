@@ -40,7 +40,7 @@ from twf.errors import UserError, lookup
 from twf.forecast.timing import Nobody
 from twf.jobs import checkpoints
 from twf.learning import loop
-from twf.results.output import PROTOCOL_TITLES, markdown_table
+from twf.results.show import PROTOCOL_TITLES, markdown_table
 from twf.study import Run, reading
 from twf.study.params import PROTOCOLS, Params
 

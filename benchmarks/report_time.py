@@ -25,10 +25,9 @@ import typer
 
 from benchmarks import command
 from twf import files
-from twf.results import figures, record, search, tables
-from twf.results.documents import report, statement
-from twf.results.paper import claim_evaluation, comparison, gains
-from twf.results.runs import Runs
+from twf.results import cells, figures, metrics, record, report, search
+from twf.results.frame import Results
+from twf.results.paper import comparison, evaluation, gains
 from twf.study import Plan, Run, expand, reading
 from twf.study.params import Params
 
@@ -107,25 +106,24 @@ def stages(params: Params, plan: Plan) -> dict[str, Callable[[], object]]:
     paths = [files.record_file(plan.study, run) for run in plan.runs]
 
     def make_tables() -> None:
-        runs = Runs.collected(plan)
-        for table in plan.tables.values():
-            tables.write(runs, table)
+        results = Results.collected(plan)
+        cells.write(results, plan.tables.values())
         if plan.search:
-            search.write(runs)
+            search.write(results)
 
     def compare() -> None:
-        runs = Runs.collected(plan)
-        comparison.write(params, runs)
-        claim_evaluation.write(runs)
-        gains.write(runs)
+        results = Results.collected(plan)
+        comparison.write(params, results)
+        evaluation.write(results)
+        gains.write(results, cells.read(plan.study, plan.tables.values()))
+        metrics.write(plan)
 
     return {  # in the order in which each finds what it needs
         "collect": lambda: record.collect(paths, files.runs_file(plan.study)),
         "table": make_tables,
         "compare": compare,
         "figures": lambda: figures.write(plan),
-        "describe": lambda: statement.write(params, Runs.collected(plan)),
-        "report": lambda: report.write(params, Runs.collected(plan)),
+        "report": lambda: report.write(params, Results.collected(plan)),
     }
 
 

@@ -15,12 +15,12 @@ import numpy as np
 import typer
 
 from benchmarks import command
-from twf.results import output, statistics
-from twf.results.output import Texts
-from twf.results.paper import claim_evaluation
+from twf.results import show, statistics
+from twf.results.paper import evaluation
 from twf.results.paper.claims import CLAIMS
 from twf.results.paper.comparison import MARGIN
-from twf.results.published import published
+from twf.results.printed import printed_keys
+from twf.results.show import Texts
 
 SEEDS = (3, 5, 10)
 NAMES = ("first-class-il", "gain-class-il")
@@ -35,24 +35,24 @@ def claims(samples: int) -> list[Texts]:
     (the first) are -2 and the others 0: how many of that half are named as contradicting the claim,
     and how often another is, which is the family-wise error.
     """
-    families = {claim.name: claim.family([cell.key for cell in published()]) for claim in CLAIMS}
+    families = {claim.name: claim.family(printed_keys()) for claim in CLAIMS}
     rows = []
     for name in NAMES:
-        means, _ = claim_evaluation.weights(families[name])
+        means, _ = evaluation.weights(families[name])
         for seeds in SEEDS:
-            chance = claim_evaluation.by_chance(means, seeds, samples)
-            low, high = statistics.least_interval(chance, planned=len(means))
+            chance = evaluation.by_chance(means, seeds, samples)
+            low, high = statistics.interval_of_minimum(chance, planned=len(means))
             row = {
-                "Claim": output.Markdown(f"`{name}`"),
+                "Claim": show.Markdown(f"`{name}`"),
                 "Means": str(len(means)),
                 "Seeds": str(seeds),
                 "0: holds": _share(low > 0),
                 "0: does not": _share(high < 0),
             }
-            row |= {f"{d}: holds": _share(low + d > 0) for d in claim_evaluation.EFFECTS}
-            for d in claim_evaluation.EFFECTS:
+            row |= {f"{d}: holds": _share(low + d > 0) for d in evaluation.EFFECTS}
+            for d in evaluation.EFFECTS:
                 shifts = np.where(np.arange(len(means)) == 0, -d, d)[:, None]
-                _, high = statistics.least_interval(chance + shifts, planned=len(means))
+                _, high = statistics.interval_of_minimum(chance + shifts, planned=len(means))
                 row[f"-{d}: does not"] = _share(high < 0)
             half = np.arange(len(means)) < len(means) / 2
             named = statistics.below_zero(chance - 2.0 * half[:, None], planned=len(means))
@@ -82,8 +82,8 @@ def main(
     samples: Annotated[int, typer.Option(min=100, help="Of each kind.")] = 50_000,
 ) -> None:
     """Simulate how often verdicts are right; prints two tables in Markdown."""
-    print(output.markdown_table(claims(samples)), end="\n\n")
-    print(output.markdown_table(numbers()))
+    print(show.markdown_table(claims(samples)), end="\n\n")
+    print(show.markdown_table(numbers()))
 
 
 if __name__ == "__main__":

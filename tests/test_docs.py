@@ -8,19 +8,20 @@ from collections import defaultdict
 from collections.abc import Mapping
 from itertools import permutations
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 from project import PROJECT, kept
 
 from twf.files import table_file
-from twf.results import output, statistics, tables
+from twf.results import cells, show, statistics
 from twf.results.figures.kinds import KINDS
-from twf.results.paper import claim_evaluation, comparison, gains, order
+from twf.results.frame import PLACE, Results
+from twf.results.paper import comparison, evaluation, gains, order
 from twf.results.paper.claims import CLAIMS
 from twf.results.paper.differences import ProbeKey
-from twf.results.published import CellKey, planned
-from twf.results.runs import Runs
+from twf.results.printed import CellKey
 from twf.study import expand, reading
 from twf.study.choices import CHOICES
 from twf.study.methods import METHODS
@@ -56,7 +57,7 @@ def test_relative_links_point_to_files_and_headings(page):
 
 
 @pytest.fixture
-def recorded(tmp_path, monkeypatch) -> Runs:
+def recorded(tmp_path, monkeypatch) -> Results:
     """The runs of the study `overnight` whose records are in git; the working folder has them."""
     for path in kept("results"):
         here = tmp_path / path.relative_to(PROJECT)
@@ -66,10 +67,17 @@ def recorded(tmp_path, monkeypatch) -> Runs:
     return runs_of("overnight")
 
 
-def runs_of(study: str) -> Runs:
+def runs_of(study: str) -> Results:
     """The runs of a study with the records of the working folder."""
     plan = expand(reading.load(PROJECT / "params.yaml"), study)
-    return Runs.of_records(plan, plan.runs)
+    return Results.of_records(plan, plan.runs)
+
+
+def texts_of_gains(results: Results, name: str) -> list[dict[str, str]]:
+    """The gains in one of the tables, as text."""
+    table = results.plan.tables[name]
+    found = gains.of_tables(results, cells.of_tables(results, [table]))
+    return gains.texts(table, found)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +86,7 @@ def runs_of(study: str) -> Runs:
 )
 def test_the_measured_tables_are_those_of_the_records_in_git(recorded, page, name):
     table = recorded.plan.tables[name]
-    tables.write(recorded, table)
+    cells.write(recorded, [table])
     made = table_file(recorded.plan.study, table.name, "md").read_text()
     text = (PROJECT / page).read_text(encoding="utf-8")
     assert "".join(re.findall(r"^\|.*\n", made, flags=re.M)) in text
@@ -86,21 +94,19 @@ def test_the_measured_tables_are_those_of_the_records_in_git(recorded, page, nam
 
 @pytest.mark.parametrize("benchmark", ["split-cifar10", "split-cifar100"])
 def test_the_measured_gains_are_those_of_the_records_in_git(recorded, benchmark):
-    table = recorded.plan.tables[f"main.{benchmark}"]
-    made = output.markdown_table(gains.wide(table, gains.of_table(recorded, table)))
+    made = show.markdown_table(texts_of_gains(recorded, f"main.{benchmark}"))
     assert made in (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
 
 
 def test_the_measured_order_of_methods_is_that_of_the_records_in_git(recorded):
     compared = comparison.compare(reading.load(PROJECT / "params.yaml"), recorded)
-    made = output.markdown_table([order.entry(row) for row in order.compare(compared)])
+    made = show.markdown_table(order.texts(order.compare(compared)))
     assert made in (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
 
 
 def test_the_measured_effects_of_switches_are_those_of_the_records_in_git(recorded):
-    table = recorded.plan.tables["fidelity.split-cifar10"]
     page = (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
-    for entry in gains.wide(table, gains.of_table(recorded, table)):
+    for entry in texts_of_gains(recorded, "fidelity.split-cifar10"):
         title, change = entry.values()
         switch = re.search(r"F\d+", title)[0]
         assert re.search(rf"^\| {switch} \| .* \| {re.escape(change)} \|", page, flags=re.M), title
@@ -118,9 +124,13 @@ def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded):
         "ER-ACE": "er-ace.500",
     }
     for title, cell in cells.items():
-        names = {seed: f"split-cifar10.{cell}.s{seed}" for seed in (0, 1, 2)}
+        names = [f"split-cifar10.{cell}.s{seed}" for seed in (0, 1, 2)]
         said = [
-            ", ".join(f"{accuracy:.2f}" for accuracy in runs.faa(names, protocol).values())
+            ", ".join(
+                f"{runs.scores.loc[(name, protocol), 'faa']:.2f}"
+                for name in names
+                if name in runs.finished.index
+            )
             for protocol in PROTOCOLS
         ]
         assert f"\n| {title} | {' | '.join(said)} |" in page, title
@@ -141,9 +151,21 @@ def test_the_measured_effect_of_bfloat16_is_that_of_its_runs_in_git():
         entries = []
         for protocol in PROTOCOLS:
             low, high = statistics.student_interval(changes[cell, protocol]) or (None, None)
-            mean = statistics.mean(changes[cell, protocol])
-            entries.append(f"{output.number(mean, '+')} ({output.interval(low, high, '+')})")
+            mean = fmean(changes[cell, protocol])
+            entries.append(f"{show.number(mean, '+')} ({show.interval(low, high, '+')})")
         assert f" | {' | '.join(entries)} |" in page, cell
+
+
+def both_protocols(results: Results) -> dict[CellKey, Mapping[int, float]]:
+    """The final average accuracy of each cell by seed, under both protocols."""
+    found = {}
+    for place, members in results.by_place.groupby(PLACE):
+        for protocol in PROTOCOLS:
+            scores = results.scores.reindex([(run, protocol) for run in members["run"]])["faa"]
+            of_key = dict(zip(members["seed"], scores, strict=True))
+            key = CellKey._make(place)._replace(protocol=protocol)
+            found[key] = {seed: faa for seed, faa in of_key.items() if faa == faa}
+    return found
 
 
 @pytest.fixture
@@ -153,21 +175,19 @@ def intervals(recorded) -> set[tuple[int, float, float]]:
     Claims also on one benchmark alone. Cells also of the study `overnight-longer`. Each interval
     with the decimals it is rounded to.
     """
-    values: dict[Any, Mapping[int, float]] = dict(claim_evaluation.measured(recorded))
+    values: dict[Any, Mapping[int, float]] = dict(evaluation.measured(recorded))
     of_cells = {key: of_key for key, of_key in values.items() if isinstance(key, CellKey)}
     claimed = [values] + [
         {key: of_key for key, of_key in of_cells.items() if key.benchmark == benchmark}
         for benchmark in {key.benchmark for key in of_cells}
     ]
-    evaluated = [claim_evaluation.evaluate(claim, each, {}) for claim in CLAIMS for each in claimed]
-    for key, runs in planned(recorded.plan).items():
-        for protocol in PROTOCOLS:  # records have both, also where no table does
-            values.setdefault(key._replace(protocol=protocol), recorded.faa(runs, protocol))
+    evaluated = [evaluation.evaluate(claim, each, {}) for claim in CLAIMS for each in claimed]
+    for key, of_key in both_protocols(recorded).items():  # also where no table has one
+        values.setdefault(key, of_key)
     longer = runs_of("overnight-longer")
     groups: dict[Any, list[Mapping[int, float]]] = defaultdict(list)
-    for key, runs in planned(longer.plan).items():
-        for protocol in PROTOCOLS:
-            groups[key.benchmark, protocol].append(longer.faa(runs, protocol))
+    for key, of_key in both_protocols(longer).items():
+        groups[key.benchmark, key.protocol].append(of_key)
     for key, of_key in values.items():
         alike = key[1:] if isinstance(key, ProbeKey) else (key.benchmark, key.protocol)
         groups[alike].append(of_key)

@@ -77,9 +77,7 @@ def test_a_miniature_run_and_its_report_have_no_key(tiny_inputs, twf, tmp_path) 
         "collect tiny --partial": 0,
         "table tiny": 0,
         "compare tiny": 0,
-        "metrics tiny": 0,
         "figures tiny": 0,
-        "describe tiny": 0,
         "report tiny": 0,
         "track sync tiny --mode offline": 1,  # of the torn record
         "run tiny split-target.er.99.s0": 2,

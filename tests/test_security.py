@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import pickle
 import re
@@ -217,7 +216,7 @@ def test_hostile_texts_pass_the_pipeline_as_texts(
     succeed(twf, "plan tiny", "data prepare target", "data prepare origin", "pretrain train origin")
     runs = study.expand(reading.load(files.PARAMS), "tiny").runs
     succeed(twf, *(f"run tiny {run}" for run in runs))
-    nodes = ("collect", "table", "compare", "metrics", "figures", "describe", "report")
+    nodes = ("collect", "table", "compare", "figures", "report")
     succeed(twf, *(f"{node} tiny" for node in nodes))
     assert store.load(files.data_file("target")).classes == list(TEXTS[:4])
     page = Elements(files.report_file("tiny").read_text())
@@ -230,10 +229,6 @@ def test_hostile_texts_pass_the_pipeline_as_texts(
         assert not re.search(r"(?<!\\)<(script|img|svg onload)", path.read_text()), path
     for path in results.rglob("*.tex"):
         assert "\\input" not in path.read_text() and "\\write18" not in path.read_text()
-    for path in results.rglob("*.csv"):
-        with path.open(newline="") as file:
-            cells = [cell for row in csv.reader(file) for cell in row]
-        assert not [cell for cell in cells if cell.startswith("=")], path
     assert list(Path("wandb").glob("offline-run-*"))
     assert not list(tiny_project.parent.rglob("hacked*"))
     assert {p for p in tiny_project.parent.rglob("*") if "project" not in p.parts} == around

@@ -34,10 +34,10 @@ TABLE = "results/{study}/tables/{table}"
 COMPARISON = "results/{study}/tables/comparison"
 CLAIMS = "results/{study}/tables/claims"
 GAINS = "results/{study}/tables/gains"
+ORDER = "results/{study}/tables/order"
 METRICS = "results/{study}/metrics.json"
 FIGURES = "results/{study}/figures"
 STATEMENT = "results/{study}/reproducibility.md"
-MODEL_CARDS = "results/{study}/model-cards"
 REPORT = "results/{study}/report.html"
 SEARCH = (  # every trial, the best of each cell, to read and as input of another study
     "results/{study}/tables/trials.csv",
@@ -69,11 +69,11 @@ table_file = _path(f"{TABLE}.{{extension}}")  # of `TABLE_FORMATS`
 comparison_file = _path(f"{COMPARISON}.{{extension}}")  # the paper's cells beside a study's
 claims_file = _path(f"{CLAIMS}.{{extension}}")  # the paper's claims on a study's cells
 gains_file = _path(f"{GAINS}.{{extension}}")  # differences between a study's cells
+order_file = _path(f"{ORDER}.{{extension}}")  # rank correlations of methods with the paper's
 metrics_file = _path(METRICS)  # the means of a study's cells, as DVC shows and compares them
 figure_file = _path(f"{FIGURES}/{{figure}}.{{extension}}")  # of `FIGURE_FORMATS`
 figure_index = _path(f"{FIGURES}/index.csv")
 statement_file = _path(STATEMENT)
-model_card_file = _path(f"{MODEL_CARDS}/{{source}}.md")
 report_file = _path(REPORT)
 log_file = _path("logs/{study}/runs/{run}.log")  # of a run by Snakemake
 

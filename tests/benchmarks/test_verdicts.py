@@ -6,7 +6,7 @@ import pytest
 from benchmarks import verdicts
 from project import PROJECT
 
-from twf.results import output
+from twf.results import show
 
 
 @pytest.fixture
@@ -35,4 +35,4 @@ def test_the_page_says_how_often_claims_are_found_to_hold(simulated):
 
 def test_the_page_has_the_table_of_seeds():
     page = (PROJECT / "docs" / "results.md").read_text(encoding="utf-8")
-    assert output.markdown_table(verdicts.numbers()).strip() in page
+    assert show.markdown_table(verdicts.numbers()).strip() in page

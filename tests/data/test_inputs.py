@@ -21,7 +21,7 @@ from twf.jobs import checkpoints
 from twf.jobs.pretraining import export_weights, import_weights, pretrain
 from twf.jobs.run import execute
 from twf.results import status
-from twf.results.runs import Runs
+from twf.results.frame import Results
 from twf.study import reading
 from twf.study.params import Params
 
@@ -111,7 +111,7 @@ def test_a_stale_network_makes_its_records_stale_until_it_is_made_anew(values, t
     changed = recipe(values, epochs=2)
     later = study.expand(changed, "tiny")
     assert status.of_run(changed, run) == ("stale", f"{CHECKPOINT} is stale (epochs: 1 -> 2)")
-    assert Runs.of_records(later, [RUN]).outcomes[RUN].status == "stale"
+    assert Results.of_records(later, [RUN]).runs.loc[RUN, "status"] == "stale"
     one = later.model_copy(update={"runs": {RUN: run}})
     with pytest.raises(UserError, match="epochs: 1 -> 2"):
         status.require_done(one)

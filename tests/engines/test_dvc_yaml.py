@@ -13,8 +13,8 @@ from project import PROJECT
 
 from twf import files, study
 from twf.data import registry
-from twf.results import figures, record
-from twf.results.runs import Runs
+from twf.results import figures
+from twf.results.frame import Results
 from twf.study import params, reading
 
 DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
@@ -139,7 +139,7 @@ def test_each_plot_is_of_a_figures_data_by_a_template_that_is_there(name: str) -
     plan = study.expand(_without_searches(), study_name)
     known = {str(files.figure_file(study_name, f.name, "csv")): f for f in figures.planned(plan)}
     assert source in known, f"mend {name!r} under plots in dvc.yaml"
-    runs = Runs(plan, record.SCHEMA.empty_table())
+    runs = Results.planned(plan)
     columns = set(known[source].kind.frame(runs, known[source].table).columns)
     assert {plot["x"], y} <= columns
     assert name.startswith(f"{study_name}, "), "`dvc plots show STUDY` goes by the first word"

@@ -16,7 +16,7 @@ from project import PROJECT
 from twf import study
 from twf.files import PARAMS, PUBLISHED, record_file, runs_file
 from twf.results import record
-from twf.results.runs import Runs
+from twf.results.frame import Results
 from twf.study import Plan, reading
 
 PROJECT_VALUES = yaml.safe_load((PROJECT / PARAMS).read_text())
@@ -87,27 +87,27 @@ def row_of() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def collect() -> Callable[[Plan], Runs]:
+def collect() -> Callable[[Plan], Results]:
     """Collect the records that exist of a plan's runs; the runs with them and their losses."""
 
-    def gather(plan: Plan) -> Runs:
+    def gather(plan: Plan) -> Results:
         files = [record_file(plan.study, run) for run in plan.runs]
         record.collect([file for file in files if file.exists()], runs_file(plan.study))
-        return Runs.collected(plan, history=True)
+        return Results.collected(plan, history=True)
 
     return gather
 
 
 @pytest.fixture
 def recorded(
-    row_of: Callable[..., dict[str, Any]], collect: Callable[[Plan], Runs]
-) -> Callable[..., Runs]:
+    row_of: Callable[..., dict[str, Any]], collect: Callable[[Plan], Results]
+) -> Callable[..., Results]:
     """Write records of a plan and collect them: by run the level of its accuracies, or columns.
 
     Without any, each run's, of the level 80.
     """
 
-    def make(plan: Plan, records: Mapping[str, float | dict[str, Any]] | None = None) -> Runs:
+    def make(plan: Plan, records: Mapping[str, float | dict[str, Any]] | None = None) -> Results:
         for run, found in (dict.fromkeys(plan.runs, 80.0) if records is None else records).items():
             row = row_of(plan, run, **(found if isinstance(found, dict) else {"level": found}))
             record.write(record_file(plan.study, run), row)

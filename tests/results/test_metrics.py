@@ -6,12 +6,15 @@ import json
 from typing import Any
 
 from twf.files import metrics_file
-from twf.results import metrics
-from twf.results.runs import Runs
+from twf.results import cells, metrics, search
+from twf.results.frame import Results
 
 
-def written(runs: Runs) -> dict[str, Any]:
-    metrics.write(runs)
+def written(results: Results) -> dict[str, Any]:
+    cells.write(results, results.plan.tables.values())
+    if results.plan.search:
+        search.write(results)
+    metrics.write(results.plan)
     return json.loads(metrics_file("small").read_text())
 
 
@@ -39,11 +42,11 @@ def test_a_mean_over_fewer_runs_says_how_many_are_missing(make_plan, recorded):
         "split-cifar10.er.500.s1": {"digest": "of other parameters"},
     }
     runs = recorded(plan, records)
-    counts = {"finished": 1, "diverged": 1, "stale": 1, "unreadable": 0, "missing": 3}
-    assert runs.counts(plan.runs) == counts
-    cells = written(runs)["main"]["split-cifar10"]
-    assert cells["joint"] == {"class-il": {"faa": 80.0, "missing": 2}}  # Joint forgets nothing
-    assert cells["er"] == {"500": {"class-il": {"missing": 3}}}
+    counts = {"finished": 1, "diverged": 1, "stale": 1, "missing": 3}
+    assert runs.runs["status"].value_counts().to_dict() == counts
+    found = written(runs)["main"]["split-cifar10"]
+    assert found["joint"] == {"class-il": {"faa": 80.0, "missing": 2}}  # Joint forgets nothing
+    assert found["er"] == {"500": {"class-il": {"missing": 3}}}
 
 
 def test_variants_have_a_level_of_their_own(make_plan, recorded):
@@ -57,9 +60,9 @@ def test_variants_have_a_level_of_their_own(make_plan, recorded):
 
 
 def test_a_search_has_its_best_trial(make_plan, recorded):
-    search = {"held_out": 0.1, "grids": {"er": {"lr": [0.01, 0.1]}}}
+    tried = {"held_out": 0.1, "grids": {"er": {"lr": [0.01, 0.1]}}}
     one = {"methods": ["er"], "protocols": ["class-il"], "buffers": [500, 5120]}
-    plan = make_plan([0], **one, search=search)
+    plan = make_plan([0], **one, search=tried)
     first, second = plan.search[0].trials
     assert written(recorded(plan, {first.runs[0]: 40.0, second.runs[0]: 50.0})) == {
         "search": {

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 
 import matplotlib.pyplot as plt
-import pandas as pd
 import pytest
 from project import PROJECT
 
 import twf.results
 from twf import files, study
 from twf.errors import UserError
-from twf.results import record
+from twf.results.frame import Results, served
 from twf.results.notebook import Frames
-from twf.results.runs import Runs
 from twf.study import reading
 
 PLACE = ["benchmark", "source", "method", "variant", "buffer"]
@@ -77,9 +75,8 @@ def test_what_has_not_finished_is_named_and_has_no_accuracy(make_plan, recorded)
 @pytest.mark.parametrize("name", ["demo", "paper", "paper-search"])
 def test_runs_alike_in_their_place_differ_in_seed_or_protocol(name):
     plan = study.expand(reading.load(PROJECT / "params.yaml"), name)
-    frames = Frames(Runs(plan, record.SCHEMA.empty_table()))
-    served = pd.Series(frames._protocols, name="protocol").explode()
-    runs = frames.runs.join(served, on="run")
+    frames = Frames(Results.planned(plan))
+    runs = frames.runs.merge(served(plan)[["run", "protocol"]], on="run")
     assert not runs.duplicated([*PLACE, "seed", "protocol"]).any()
     assert runs[[*PLACE, "seed", "protocol"]].notna().all(axis=None)
 

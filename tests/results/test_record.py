@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from results.test_report import make_report
 
 from twf.errors import UserError
 from twf.files import PARAMS, record_file, report_file, runs_file
 from twf.results import figures, record
-from twf.results.documents import report
-from twf.results.runs import Runs
+from twf.results.frame import Results
 from twf.study import Plan, reading
 
 TORN, OLD, MISSING, DONE = (
@@ -100,7 +100,7 @@ def test_a_collected_table_with_other_columns_is_refused_by_what_reads_it(plan):
     gather(plan)
     path = runs_file("small")
     pq.write_table(pq.read_table(path).drop_columns(["history"]), path)
-    for read in (Runs.collected, figures.write, lambda plan: record.read_losses(plan.study)):
+    for read in (Results.collected, figures.write, lambda plan: record.read_losses(plan.study)):
         with pytest.raises(UserError, match="history"):
             read(plan)
 
@@ -119,11 +119,9 @@ def test_collecting_some_says_why_others_are_not_there(plan):
 
 def test_an_unreadable_record_is_counted_in_the_report(plan):
     reasons = gather(plan)
-    runs = Runs.collected(plan)
-    assert [outcome.status for outcome in runs.outcomes.values()] == [
-        *("unreadable", "unreadable", "missing", "finished")
-    ]
-    report.write(reading.load(PARAMS), runs)
+    results = Results.collected(plan)
+    assert list(results.runs["status"]) == ["unreadable", "unreadable", "missing", "finished"]
+    make_report(reading.load(PARAMS), results)
     page = report_file("small").read_text()
     assert "4 planned: 1 finished, 2 unreadable, 1 missing" in page
     assert reasons[OLD] in page

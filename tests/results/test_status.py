@@ -12,8 +12,8 @@ from twf.data import store
 from twf.errors import UserError
 from twf.files import PARAMS, checkpoint_file, data_file, record_file
 from twf.results import statistics, status
+from twf.results.frame import Results
 from twf.results.paper.comparison import MARGIN
-from twf.results.runs import Runs
 from twf.study import reading
 
 
@@ -119,11 +119,11 @@ def test_a_record_from_other_data_is_neither_done_nor_collected_nor_averaged(pla
     other = store.Split(images + 1, np.arange(10))
     store.save(path, run.data, store.DataArrays(split, other, list("abcdefghij")))
     assert status.of_run(plan.params, run) == ("stale", f"another {path}")
-    assert Runs.of_records(plan, plan.runs).outcomes[run.id].status == "stale"
+    assert Results.of_records(plan, plan.runs).runs.loc[run.id, "status"] == "stale"
     with pytest.raises(UserError, match=str(path)):
         status.require_done(plan)
     path.unlink()
-    assert Runs.of_records(plan, plan.runs).outcomes[run.id].status == "finished"
+    assert Results.of_records(plan, plan.runs).runs.loc[run.id, "status"] == "finished"
     status.require_done(plan)
 
 

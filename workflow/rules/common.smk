@@ -157,6 +157,17 @@ def records_of_searches(wildcards):
     return [files.record_file(wildcards.study, run) for run in runs]
 
 
+def tables_of(wildcards):
+    """All tables of a study, as they are read again."""
+    names = plan(wildcards.study).tables
+    return [files.table_file(wildcards.study, name, "parquet") for name in names]
+
+
+def trials_of(wildcards):
+    """What a study's searches found."""
+    return files.search_files(wildcards.study) if plan(wildcards.study).search else []
+
+
 def data_input(wildcards):
     """What a data set is read from: a file of the user's, an archive to fetch, or nothing."""
     dataset = data_of(wildcards)

@@ -16,7 +16,6 @@ rule figures:
         "logs/{study}/figures.tsv"
     conda:
         ENVIRONMENT
-    threads: 8
     params:
         # figures do not show forgetting
         tables=lambda w: digest(
@@ -26,4 +25,4 @@ rule figures:
             )
         ),
     shell:
-        "twf figures {wildcards.study} --threads {threads} > {log} 2>&1"
+        "twf figures {wildcards.study} > {log} 2>&1"

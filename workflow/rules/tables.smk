@@ -47,29 +47,15 @@ rule search:
         "twf search {wildcards.study} > {log} 2>&1"
 
 
-rule metrics:
-    input:
-        runs=files.RUNS,
-        published=str(files.PUBLISHED),
-    output:
-        files.METRICS,
-    log:
-        "logs/{study}/metrics.log",
-    benchmark:
-        "logs/{study}/metrics.tsv"
-    conda:
-        ENVIRONMENT
-    params:
-        tables=lambda w: digest(*plan(w.study).tables.values(), *plan(w.study).search),
-    shell:
-        "twf metrics {wildcards.study} > {log} 2>&1"
-
-
 rule compare:
     input:
         runs=files.RUNS,
+        tables=tables_of,
+        trials=trials_of,
         published=str(files.PUBLISHED),
     output:
+        files.METRICS,
+        [f"{files.ORDER}.{ending}" for ending in ("parquet", "csv")],
         [
             f"{made}.{ending}"
             for made in (files.COMPARISON, files.CLAIMS, files.GAINS)

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from twf import files
-from twf.cli.base import ParamsFile, StudyArgument, ThreadsOption, app, plan_of
+from twf.cli.base import ParamsFile, StudyArgument, app, plan_of
 from twf.errors import UserError
-from twf.gpus import cpu
 from twf.study import expand, reading
 
 
@@ -58,34 +57,35 @@ def table(
     One table reads the records of its own runs, as far as they are there; all are made of what
     `twf collect` has collected.
     """
-    from twf.results import tables
-    from twf.results.runs import Runs
+    from twf.results import cells
+    from twf.results.frame import Results
 
     planned = plan_of(params, study)
-    if table is not None:
-        one = planned.named_table(table)
-        tables.write(Runs.of_records(planned, planned.runs_of(one)), one)
+    if table is None:
+        cells.write(Results.collected(planned), planned.tables.values())
         return
-    runs = Runs.collected(planned)
-    for each in planned.tables.values():
-        tables.write(runs, each)
+    one = planned.named_table(table)
+    cells.write(Results.of_records(planned, planned.runs_of(one)), [one])
 
 
 @app.command()
 def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     """Hold the paper's numbers, claims and gains against a study's: verdicts, commands, GPU hours.
 
-    Makes `comparison`, `claims` and `gains` in results/STUDY/tables/, as Parquet, CSV and Markdown.
-    Next: `twf figures`.
+    Makes `comparison`, `order`, `claims` and `gains` in results/STUDY/tables/, and
+    results/STUDY/metrics.json, which `dvc metrics diff` compares with the last commit's, from the
+    collected records and the tables. Next: `twf figures`.
     """
-    from twf.results.paper import claim_evaluation, comparison, gains
-    from twf.results.runs import Runs
+    from twf.results import cells, metrics
+    from twf.results.frame import Results
+    from twf.results.paper import comparison, evaluation, gains
 
     loaded = reading.load(params)
-    runs = Runs.collected(expand(loaded, study))
-    comparison.write(loaded, runs)
-    claim_evaluation.write(runs)
-    gains.write(runs)
+    results = Results.collected(expand(loaded, study))
+    comparison.write(loaded, results)
+    evaluation.write(results)
+    gains.write(results, cells.read(study, results.plan.tables.values()))
+    metrics.write(results.plan)
 
 
 @app.command()
@@ -98,52 +98,25 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     `best_hyperparameters`. Next: `twf report`.
     """
     from twf.results import search
-    from twf.results.runs import Runs
+    from twf.results.frame import Results
 
     planned = plan_of(params, study)
     if not planned.search:
         raise UserError(f"study {study} has no experiment with 'search' in {params}")
-    search.write(Runs.of_records(planned, planned.runs_of_searches()))
+    search.write(Results.of_records(planned, planned.runs_of_searches()))
 
 
 @app.command()
-def metrics(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
-    """Make the means of a study's cells, for DVC: results/STUDY/metrics.json.
-
-    Next: `twf figures`; `dvc metrics diff` compares them with the last commit's.
-    """
-    from twf.results import metrics
-    from twf.results.runs import Runs
-
-    metrics.write(Runs.collected(plan_of(params, study)))
-
-
-@app.command()
-def figures(
-    study: StudyArgument, params: ParamsFile = files.PARAMS, threads: ThreadsOption = 1
-) -> None:
-    """Make the figures of a study, as SVG, PNG and CSV: results/STUDY/figures/.
+def figures(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+    """Make the figures of a study, as SVG and CSV: results/STUDY/figures/.
 
     Of an incomplete study, what is there; a figure without any data is not written. Next:
-    `twf describe`.
+    `twf report`.
     """
     from twf.results import figures
 
-    if missing := figures.write(plan_of(params, study), threads):
+    if missing := figures.write(plan_of(params, study)):
         print(f"without data yet, not written: {len(missing)} figures, as {missing[0]}")
-
-
-@app.command()
-def describe(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
-    """Write a study's reproducibility statement and the model cards of its networks, as Markdown.
-
-    Makes results/STUDY/reproducibility.md and results/STUDY/model-cards/. Next: `twf report`.
-    """
-    from twf.results.documents import statement
-    from twf.results.runs import Runs
-
-    loaded = reading.load(params)
-    statement.write(loaded, Runs.collected(expand(loaded, study)))
 
 
 @app.command()
@@ -157,23 +130,22 @@ def report(
 ) -> None:
     """Make the report of a study, one HTML file to open or send: results/STUDY/report.html.
 
-    With `--partial` it needs no more than records, whatever is missing: while a study runs, or of
-    records from elsewhere, without their data.
+    And its reproducibility statement as text: results/STUDY/reproducibility.md. With `--partial` it
+    needs no more than records, whatever is missing: while a study runs, or of records from
+    elsewhere, without their data.
     """
-    from twf.results import search
-    from twf.results.documents import report
-    from twf.results.runs import Runs
+    from twf.results import report
+    from twf.results import search as searching
+    from twf.results.frame import Results
 
     loaded = reading.load(params)
     planned = expand(loaded, study)
     if partial:
         collect(study, params, partial=True)
         table(study, None, params)
-        compare(study, params)
         if planned.search:
-            search.write(Runs.collected(planned))
-        metrics(study, params)
-        figures(study, params, cpu.cores())
-        describe(study, params)
-    report.write(loaded, Runs.collected(planned))
+            searching.write(Results.collected(planned))
+        compare(study, params)
+        figures(study, params)
+    report.write(loaded, Results.collected(planned))
     print(f"the report: {files.report_file(study)}")

@@ -18,9 +18,7 @@ import torch
 import wandb  # noqa: F401
 
 import twf.jobs.run
-import twf.results.documents.report
-import twf.results.paper.claim_evaluation
-import twf.results.paper.comparison  # noqa: F401
+import twf.results.report  # noqa: F401
 from twf.cli import commands
 from twf.engines.warm import LENGTH
 

@@ -19,8 +19,8 @@ def load(study: str, params: Path = PARAMS) -> Frames:
 
     Raises `UserError` where the study is unknown, or its records have not been collected.
     """
+    from twf.results.frame import Results
     from twf.results.notebook import Frames  # pandas, which planning does without
-    from twf.results.runs import Runs
     from twf.study import expand, reading
 
-    return Frames(Runs.collected(expand(reading.load(params), study), history=True))
+    return Frames(Results.collected(expand(reading.load(params), study), history=True))

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pandas as pd
+
 from twf.files import atomic, metrics_file
-from twf.results import search, statistics, tables
-from twf.results.runs import Runs
+from twf.results import cells, search, show
+from twf.study import Plan
 
 
-def metrics(runs: Runs) -> dict[str, Any]:
+def metrics(plan: Plan, written: pd.DataFrame, trials: pd.DataFrame) -> dict[str, Any]:
     """What each cell's finished runs give, per cent, nested by the parts of its key.
 
     `faa` and `ff` are the means that the table shows; under `search`, `held_out_faa` is the best
@@ -22,28 +24,29 @@ def metrics(runs: Runs) -> dict[str, Any]:
     where there are any: a change of such a mean may be a change of its runs.
     """
     found: dict[str, Any] = {}
-    for name, table in runs.plan.tables.items():
-        for cell, row in zip(table.cells, tables.cells(runs, table), strict=True):
-            means = {"faa": row["faa_mean"], "ff": row[tables.FORGETTING_COLUMN[table.forgetting]]}
-            _put(found, f"{name}.{tables.cell_name(cell)}", means, row["n_planned"] - row["n"])
-    for result in search.results(runs):
-        faa = None if result.best is None else statistics.mean(result.best.accuracies)
-        missing = sum(len(t.trial.runs) - len(t.accuracies) for t in result.trials)
-        key = f"search.{result.cell.benchmark}.{tables.cell_name(result.cell)}"
-        _put(found, key, {"held_out_faa": faa}, missing)
+    for row in show.rows(written):
+        ff = row[cells.FORGETTING_COLUMN[plan.tables[row["table"]].forgetting]]
+        means = {"faa": row["faa_mean"], "ff": ff}
+        _put(found, f"{row['table']}.{row['cell']}", means, row["n_planned"] - row["n"])
+    for (benchmark, cell), tried in trials.groupby(["benchmark", "cell"], sort=False):
+        means = {"held_out_faa": tried["accuracy_mean"][tried["best"]].max()}
+        missing = int((tried["n_planned"] - tried["n"]).sum())
+        _put(found, f"search.{benchmark}.{cell}", means, missing)
     return found
 
 
-def _put(found: dict[str, Any], key: str, means: dict[str, float | None], missing: int) -> None:
+def _put(found: dict[str, Any], key: str, means: dict[str, float], missing: int) -> None:
     """Put a cell's values where the parts of `key` lead."""
     for part in key.split("."):
         found = found.setdefault(part, {})
-    found |= {name: value for name, value in means.items() if value is not None}
+    found |= {name: value for name, value in means.items() if not pd.isna(value)}
     if missing:
         found["missing"] = missing
 
 
-def write(runs: Runs) -> None:
-    """Write a study's metrics from its collected records, as JSON."""
-    with atomic(metrics_file(runs.plan.study)) as partial:
-        partial.write_text(json.dumps(metrics(runs), indent=2) + "\n", encoding="utf-8")
+def write(plan: Plan) -> None:
+    """Write a study's metrics as JSON, from its tables and trials as they were written."""
+    tables = cells.read(plan.study, plan.tables.values())
+    with atomic(metrics_file(plan.study)) as partial:
+        text = json.dumps(metrics(plan, tables, search.read(plan)), indent=2)
+        partial.write_text(f"{text}\n", encoding="utf-8")

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
-from twf.results.runs import Outcome, Runs
-from twf.study import Plan
-from twf.study.params import Protocol
-
-AS_SET = "as set"  # the variant of a method that is as params.yaml has it
+from twf.results import show
+from twf.results.frame import Results, column, served
+from twf.study.params import PROTOCOLS
 
 _PLACE = ["run", "benchmark", "source", "method", "variant", "buffer", "seed"]
 
@@ -20,16 +18,18 @@ _PLACE = ["run", "benchmark", "source", "method", "variant", "buffer", "seed"]
 class Frames:
     """The runs of a study, with the columns of `_PLACE` in each frame, never null.
 
-    `variant` is `AS_SET`, or an experiment's name for what it changes, or `trial-...` in a search;
-    `buffer` is 0 without one. Runs alike in benchmark, source, method, variant and buffer differ in
-    their seed, or in the protocol that their hyperparameters are for: a run's accuracies are those
-    under the protocols of its cells in the tables. They are in per cent, of finished runs; those
-    of a search's trials are on held-out training images.
+    `variant` is `frame.AS_SET`, or an experiment's name for what it changes, or `trial-...` in a
+    search; `buffer` is 0 without one. Runs alike in benchmark, source, method, variant and buffer
+    differ in their seed, or in the protocol that their hyperparameters are for: a run's accuracies
+    are those under the protocols of its cells in the tables. They are in per cent, of finished
+    runs; those of a search's trials are on held-out training images.
     """
 
-    def __init__(self, runs: Runs) -> None:
-        self._runs = runs
-        self._variants, self._protocols = _served(runs.plan)
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self._served = served(results.plan)
+        variants = self._served.drop_duplicates("run").set_index("run")["variant"]
+        self._whole = results.runs.join(variants).reset_index()
 
     @cached_property
     def runs(self) -> pd.DataFrame:
@@ -39,15 +39,18 @@ class Frames:
         by protocol; null where the run has not finished. `hyperparameters.*` are null where the
         method has none of this name.
         """
-        rows = []
-        for name, outcome in self._runs.outcomes.items():
-            row = self._place(outcome) | {"status": outcome.status}
-            row |= outcome.results(self._protocols[name])
-            row |= {key: outcome.row[key] for key in ("seconds", "peak_memory_mib", "device")}
-            values = outcome.run.hyperparameters.model_dump()
-            rows.append(row | {f"hyperparameters.{key}": value for key, value in values.items()})
-        numbers = [key for key in rows[0] if key.startswith(("faa", "ff", "seconds", "peak"))]
-        return pd.DataFrame(rows).astype(dict.fromkeys(numbers, "float64"))
+        frame = self._whole[[*_PLACE, "status"]]
+        tuned_for = self._served.set_index(["run", "protocol"]).index
+        scores = self._results.scores[["faa", "ff"]].reindex(tuned_for)
+        for protocol in PROTOCOLS:
+            of = scores[scores.index.get_level_values("protocol") == protocol].droplevel(1)
+            names = {name: column(name, protocol) for name in ("faa", "ff")}
+            frame = frame.join(of.rename(columns=names), on="run")
+        planned = self._results.plan.runs
+        values = [planned[run].hyperparameters.model_dump() for run in frame["run"]]
+        hyperparameters = pd.DataFrame(values, frame.index).add_prefix("hyperparameters.")
+        cost = self._whole[["seconds", "peak_memory_mib", "device"]]
+        return frame.join(cost).join(hyperparameters)
 
     @cached_property
     def accuracies(self) -> pd.DataFrame:
@@ -55,19 +58,20 @@ class Frames:
 
         Tasks count from 1; `trained` is 0 before training, and Joint's are all trained at once.
         """
-        rows = []
-        for name, outcome in self._runs.outcomes.items():
-            for protocol in self._protocols[name] if outcome.status == "finished" else ():
-                matrix = outcome.accuracy(protocol)
-                tasks = len(matrix[0])
-                after = {0: outcome.initial(protocol)}
-                after |= dict(enumerate(matrix, start=tasks - len(matrix) + 1))
-                rows += [
-                    (name, protocol, trained, evaluated, accuracy)
-                    for trained, accuracies in after.items()
-                    for evaluated, accuracy in enumerate(accuracies, start=1)
-                ]
-        return self._placed(rows, ["protocol", "trained", "evaluated", "accuracy"])
+
+        def values(row: Any) -> Iterable[tuple[Any, ...]]:
+            protocol = row["protocol"]
+            matrix = row[column("accuracy", protocol)]
+            tasks = len(matrix[0])
+            after = {0: row[column("initial", protocol)]}
+            after |= dict(enumerate(matrix, start=tasks - len(matrix) + 1))
+            for trained, accuracies in after.items():
+                for evaluated, accuracy in enumerate(accuracies, start=1):
+                    yield protocol, trained, evaluated, accuracy
+
+        finished = self._whole[self._whole["status"] == "finished"].drop(columns="variant")
+        rows = show.rows(finished.merge(self._served, on="run"))
+        return _frame(rows, values, ["protocol", "trained", "evaluated", "accuracy"])
 
     @cached_property
     def losses(self) -> pd.DataFrame:
@@ -75,39 +79,19 @@ class Frames:
 
         Epochs count from 1 over all tasks. The loss minimised is the sum of a run's terms.
         """
-        rows = []
-        for name, outcome in self._runs.outcomes.items():
-            if outcome.status == "finished":
-                for epoch, entry in enumerate(outcome.row["history"], start=1):
-                    trained = entry["phase"] + 1 + outcome.run.tasks - outcome.run.phases
-                    rows += [(name, trained, epoch, *term) for term in entry["terms"]]
-        return self._placed(rows, ["trained", "epoch", "term", "loss"])
 
-    def _place(self, outcome: Outcome) -> dict[str, Any]:
-        run = outcome.run
-        place = run.model_dump(include={"benchmark", "source", "method", "seed"})
-        place |= {"run": run.id, "variant": self._variants[run.id], "buffer": run.buffer or 0}
-        return {key: place[key] for key in _PLACE}
+        def values(row: Any) -> Iterable[tuple[Any, ...]]:
+            run = self._results.plan.runs[row["run"]]
+            for epoch, entry in enumerate(row["history"], start=1):
+                trained = entry["phase"] + 1 + run.tasks - run.phases
+                for term, loss in entry["terms"]:
+                    yield trained, epoch, term, loss
 
-    def _placed(self, rows: list[tuple[Any, ...]], columns: list[str]) -> pd.DataFrame:
-        """Rows that begin with a run's name, with the run's place before them."""
-        return self.runs[_PLACE].merge(pd.DataFrame(rows, columns=["run", *columns]), on="run")
+        finished = show.rows(self._whole[self._whole["status"] == "finished"])
+        return _frame(finished, values, ["trained", "epoch", "term", "loss"])
 
 
-def _served(plan: Plan) -> tuple[dict[str, str], dict[str, list[Protocol]]]:
-    """The variant of each run, and the protocols of the cells that it serves."""
-    variants: dict[str, str] = {}
-    protocols = defaultdict[str, list[Protocol]](list)
-    for table in plan.tables.values():
-        for cell in table.cells:
-            for run in cell.runs.values():
-                protocols[run].append(cell.protocol)
-                if cell.unchanged:
-                    variants[run] = AS_SET
-                variants.setdefault(run, str(cell.variant))
-    for searched in plan.search:
-        for trial in searched.trials:
-            for run in trial.runs.values():
-                protocols[run].append(searched.protocol)
-                variants[run] = plan.runs[run].id.split(".")[-2]  # `trial-` and a hash
-    return variants, {run: sorted(set(found)) for run, found in protocols.items()}
+def _frame(rows: Iterable[Any], values: Any, columns: list[str]) -> pd.DataFrame:
+    """A row for each of the `values` of some rows, behind the row's `_PLACE`."""
+    found = [(*(row[name] for name in _PLACE), *of) for row in rows for of in values(row)]
+    return pd.DataFrame(found, columns=[*_PLACE, *columns])

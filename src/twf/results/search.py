@@ -3,140 +3,119 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import yaml
 
+from twf.errors import UserError
 from twf.files import atomic, search_files
-from twf.results import output, statistics
-from twf.results.output import PROTOCOL_TITLES, Texts, number
-from twf.results.published import CellKey, key_of
-from twf.results.runs import Runs
-from twf.study import SearchCell, Trial
+from twf.results import show
+from twf.results.frame import Results, key_of
+from twf.results.printed import CellKey
+from twf.results.show import PROTOCOL_TITLES, Texts, number
+from twf.study import Plan, SearchCell
 from twf.study.grids import times
 from twf.study.methods import METHODS
 from twf.study.params import BestFactors, BestHyperparameters
 from twf.study.types import Hyperparameters
 
-
-@dataclass(frozen=True)
-class TrialResult:
-    """What the runs of one trial found: final average accuracy on held-out images, per cent."""
-
-    trial: Trial
-    accuracies: list[float]  # of the finished runs
-    diverged: int
-    as_set: bool  # these are the hyperparameters of params.yaml
+_CELL = ["benchmark", "cell"]
+_COLUMNS = [
+    *(*_CELL, "method", "buffer", "protocol", "hyperparameters", "as_set", "n", "n_planned"),
+    *("n_diverged", "accuracy_mean", "accuracy_std"),
+]
 
 
-@dataclass(frozen=True)
-class CellResult:
-    """The trials of one cell."""
+def trials(results: Results) -> pd.DataFrame:
+    """A row per trial of each searched cell, in the order of the plan.
 
-    cell: SearchCell
-    trials: list[TrialResult]
-
-    @property
-    def best(self) -> TrialResult | None:
-        """The highest mean accuracy of trials without an unfinished run.
-
-        Of equals the one as set, or the first; None where no trial is complete.
-        """
-        complete = [t for t in self.trials if len(t.accuracies) == len(t.trial.runs)]
-        return max(
-            complete,
-            key=lambda t: (statistics.mean(t.accuracies) or 0.0, t.as_set),
-            default=None,
-        )
-
-    @property
-    def ended(self) -> bool:
-        """Whether each run of each trial has finished or diverged."""
-        return all(len(t.accuracies) + t.diverged == len(t.trial.runs) for t in self.trials)
-
-    def chosen(self, name: str) -> float | None:
-        """The best trial's value of a hyperparameter.
-
-        None where all trials have the same, or one has a run that has not ended.
-        """
-        tried = {getattr(t.trial.hyperparameters, name) for t in self.trials}
-        if self.best is None or len(tried) == 1 or not self.ended:
-            return None
-        return float(getattr(self.best.trial.hyperparameters, name))
+    `benchmark`, `cell`, `method`, `buffer` (0 without), `protocol`, `hyperparameters` (JSON);
+    `as_set` where they are those of params.yaml; `n` finished of `n_planned` runs, `n_diverged`;
+    `accuracy_mean` and `accuracy_std`, per cent, final average accuracy on held-out images. `best`
+    is the highest mean of trials without an unfinished run: of equals the one as set, or the first.
+    """
+    rows = []
+    for cell in results.plan.search:
+        for trial in cell.trials:
+            runs = results.runs["status"].loc[list(trial.runs.values())]
+            place = cell.model_dump(include={"benchmark", "method", "protocol"})
+            faa = results.scores["faa"].reindex([(run, cell.protocol) for run in runs.index])
+            rows.append(
+                place
+                | {"buffer": cell.buffer or 0, "cell": cell.name}
+                | {"hyperparameters": json.dumps(trial.hyperparameters.model_dump())}
+                | {"as_set": trial.hyperparameters == cell.as_set, "n": int(faa.count())}
+                | {"n_planned": len(runs), "n_diverged": int((runs == "diverged").sum())}
+                | {"accuracy_mean": faa.mean(), "accuracy_std": faa.std()}
+            )
+    frame = pd.DataFrame(rows, columns=_COLUMNS)
+    complete = frame[frame["n"] == frame["n_planned"]]
+    ranked = complete.sort_values(["accuracy_mean", "as_set"], ascending=False, kind="stable")
+    best = ranked.drop_duplicates(_CELL).index
+    frame.insert(7, "best", frame.index.isin(best))
+    return frame
 
 
-def results(runs: Runs) -> list[CellResult]:
-    """What a study's searches found in its records."""
-
-    def of_trial(cell: SearchCell, trial: Trial) -> TrialResult:
-        return TrialResult(
-            trial=trial,
-            accuracies=list(runs.faa(trial.runs, cell.protocol).values()),
-            diverged=runs.counts(trial.runs.values())["diverged"],
-            as_set=trial.hyperparameters == cell.as_set,
-        )
-
-    return [CellResult(cell, [of_trial(cell, t) for t in cell.trials]) for cell in runs.plan.search]
+def ended(of_cell: pd.DataFrame) -> bool:
+    """Whether each run of each trial of a cell has finished or diverged."""
+    return bool((of_cell["n"] + of_cell["n_diverged"] == of_cell["n_planned"]).all())
 
 
-def untuned(runs: Runs) -> dict[CellKey, str]:
+def _chosen(of_cell: pd.DataFrame, name: str) -> float | None:
+    """The best trial's value of a hyperparameter.
+
+    None where all trials have the same, or one has a run that has not ended.
+    """
+    tried = of_cell["hyperparameters"].map(lambda text: json.loads(text)[name])
+    best = tried[of_cell["best"]]
+    if best.empty or len(set(tried)) == 1 or not ended(of_cell):
+        return None
+    return float(best.iloc[0])
+
+
+def untuned(results: Results) -> dict[CellKey, str]:
     """The cells with a hyperparameter that the paper does not print and no search has chosen.
 
     Each with the method's and the hyperparameter's name. The search may be another study's, whose
     `best_hyperparameters` this one takes, or its own, once it is complete and its best is what the
     cell has.
     """
-    searched = {
-        (r.cell.benchmark, r.cell.method, r.cell.buffer, r.cell.protocol): r for r in results(runs)
-    }
+    searched = dict(list(trials(results).groupby(["benchmark", "method", "buffer", "protocol"])))
     found = {}
-    for table in runs.plan.tables.values():
+    for table in results.plan.tables.values():
         for cell in table.cells:
             name = METHODS[cell.method].not_printed
             if name is None or name in cell.searched:
                 continue
-            key = key_of(table, cell)
-            own = searched.get((key.benchmark, key.method, key.buffer, key.protocol))
-            value = getattr(runs.plan.runs[next(iter(cell.runs.values()))].hyperparameters, name)
-            if own is None or value != own.chosen(name):
+            own = searched.get((table.benchmark, cell.method, cell.buffer or 0, cell.protocol))
+            run = results.plan.runs[next(iter(cell.runs.values()))]
+            value = getattr(run.hyperparameters, name)
+            if own is None or value != _chosen(own, name):
+                key = key_of(table.benchmark, table.paper_source, cell)
                 found[key] = f"{name} of {METHODS[cell.method].title}"
     return found
 
 
-def trials(found: list[CellResult]) -> pd.DataFrame:
-    """A row per trial; accuracies in per cent on the held-out images, null where none finished."""
-    return pd.DataFrame(
-        {
-            **result.cell.model_dump(include={"benchmark", "method", "buffer", "protocol"}),
-            "hyperparameters": json.dumps(trial.trial.hyperparameters.model_dump()),
-            "as_set": trial.as_set,
-            "best": trial is result.best,
-            "n": len(trial.accuracies),
-            "n_planned": len(trial.trial.runs),
-            "n_diverged": trial.diverged,
-            "accuracy_mean": statistics.mean(trial.accuracies),
-            "accuracy_std": statistics.standard_deviation(trial.accuracies),
+def summary(tried: pd.DataFrame) -> list[Texts]:
+    """The searched cells as text, by the heading of each column, of the frame of `trials`."""
+    found = []
+    for _, of_cell in tried.groupby(_CELL, sort=False):
+        first = of_cell.iloc[0]
+        texts = {
+            "Benchmark": first["benchmark"],
+            "Method": METHODS[first["method"]].title,
+            "Buffer": str(first["buffer"] or "—"),
+            "Protocol": PROTOCOL_TITLES[first["protocol"]],
+            "Tried": str(len(of_cell)),
         }
-        for result in found
-        for trial in result.trials
-    ).astype({"buffer": "Int64"})
-
-
-def entry(result: CellResult) -> Texts:
-    """A searched cell as text, by the heading of each column."""
-    texts = {
-        "Benchmark": result.cell.benchmark,
-        "Method": METHODS[result.cell.method].title,
-        "Buffer": "—" if result.cell.buffer is None else str(result.cell.buffer),
-        "Protocol": PROTOCOL_TITLES[result.cell.protocol],
-        "Tried": str(len(result.trials)),
-    }
-    as_set = next((trial for trial in result.trials if trial.as_set), None)  # maybe not tried
-    for name, trial in (("Best", result.best), ("As set", as_set)):
-        texts[name] = trial.trial.hyperparameters.text if trial else "—"
-        texts[f"{name}: accuracy"] = number(statistics.mean(trial.accuracies) if trial else None)
-    return texts
+        for name, column in (("Best", "best"), ("As set", "as_set")):
+            rows = of_cell[of_cell[column]]  # maybe not tried
+            values = json.loads(rows["hyperparameters"].iloc[0]) if len(rows) else {}
+            texts[name] = " ".join(f"{key}={value:g}" for key, value in values.items()) or "—"
+            texts[f"{name}: accuracy"] = number(rows["accuracy_mean"].min())
+        found.append(texts)
+    return found
 
 
 def _for_another_study(
@@ -155,26 +134,41 @@ def _for_another_study(
     )
 
 
-def write(runs: Runs) -> None:
+def read(plan: Plan) -> pd.DataFrame:
+    """The frame of `trials` as `write` has written it; `UserError` where it has not."""
+    path = search_files(plan.study)[0]
+    if not plan.search:
+        return pd.DataFrame(columns=[*_COLUMNS, "best"])
+    if not path.exists():
+        raise UserError(f"no {path}: `twf search {plan.study}` makes it")
+    return pd.read_csv(path).fillna({"buffer": 0}).astype({"buffer": int})
+
+
+def write(results: Results) -> None:
     """Write every trial as CSV, and the best as Markdown and as input of another study.
 
     That input waits until the search is complete: fewer records than it was made from, as beside
     another checkpoint, must not change what the other study takes.
     """
-    found = results(runs)
-    table, page, study = search_files(runs.plan.study)
+    table, page, study = search_files(results.plan.study)
+    tried = trials(results)
     with atomic(table) as partial:
-        partial.write_text(output.csv(trials(found)), encoding="utf-8")
-    values = {"entries": [entry(result) for result in found]}
-    output.write_text("best_hyperparameters.md.j2", values, page)
-    if left := sum(not result.ended for result in found):
-        print(f"{study} is not written: {left} of {len(found)} cells have trials to do")
+        tried.assign(buffer=tried["buffer"].astype("Int64").mask(tried["buffer"] == 0)).to_csv(
+            partial, index=False
+        )
+    show.write_text("best_hyperparameters.md.j2", {"entries": summary(tried)}, page)
+    cells = list(tried.groupby(_CELL, sort=False))
+    if left := sum(not ended(of_cell) for _, of_cell in cells):
+        print(f"{study} is not written: {left} of {len(cells)} cells have trials to do")
         return
-    best = [_for_another_study(r.cell, r.best.trial.hyperparameters) for r in found if r.best]
+    best: list[dict[str, Any]] = []
+    for cell, (_, of_cell) in zip(results.plan.search, cells, strict=True):
+        for i in of_cell["best"].to_numpy().nonzero()[0]:
+            values = cell.trials[int(i)].hyperparameters
+            best.append(_for_another_study(cell, values).model_dump())
     with atomic(study) as partial:
         partial.write_text(
-            f"# Found by the searches of the study {runs.plan.study}; input of another study's\n"
-            "# `best_hyperparameters`.\n"
-            + yaml.safe_dump([place.model_dump() for place in best], sort_keys=False),
+            f"# Found by the searches of the study {results.plan.study}; input of another study's\n"
+            f"# `best_hyperparameters`.\n{yaml.safe_dump(best, sort_keys=False)}",
             encoding="utf-8",
         )

@@ -112,6 +112,15 @@ class Cell(Strict):
     protocol: Protocol
     runs: dict[int, str]
 
+    @property
+    def name(self) -> str:
+        """What tells it from the others of its table, in a word."""
+        return _name(self.method, self.variant, self.buffer, self.protocol)
+
+
+def _name(*parts: str | int | None) -> str:
+    return ".".join(str(part) for part in parts if part is not None)
+
 
 class Table(Strict):
     """A table in the shape of the paper's Tables 1-3: methods, or variants of them, by buffer."""
@@ -167,6 +176,11 @@ class SearchCell(Strict):
     as_set: SerializeAsAny[Hyperparameters]  # those of params.yaml
     factors: dict[str, list[int | float]]  # those tried, where the search is for factors
     trials: list[Trial]
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others that are searched on its benchmark, in a word."""
+        return _name(self.method, self.buffer, self.protocol)
 
 
 class Plan(Strict):

@@ -3,41 +3,41 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from frames import rows
 
 from twf.files import COMPARISON_FORMATS, gains_file
-from twf.results import tables
-from twf.results.output import Row
+from twf.results import cells
+from twf.results.frame import Results
 from twf.results.paper import gains
-from twf.results.runs import Runs
 
 
-def rows_of(runs: Runs) -> dict[tuple[str, str, int | None], Row]:
+def rows_of(runs: Results) -> dict[tuple[str, str, int | None], dict[str, Any]]:
     """The gains in Class-IL of the study's table, by the two rows' names and buffer."""
-    (table,) = runs.plan.tables.values()
     return {
         (
             row["variant"] or row["method"],
             row["over_variant"] or row["over_method"],
             row["buffer"],
         ): row
-        for row in gains.of_table(runs, table)
+        for row in rows(gains.of_tables(runs, cells.of_tables(runs)))
         if row["protocol"] == "class-il"
     }
 
 
-def text_of(runs: Runs, title: str) -> dict[str, str]:
+def text_of(runs: Results, title: str) -> dict[str, str]:
     """A row of the study's table of gains."""
     (table,) = runs.plan.tables.values()
-    entries = gains.wide(table, gains.of_table(runs, table))
+    entries = gains.texts(table, gains.of_tables(runs, cells.of_tables(runs)))
     return next(entry for entry in entries if title in entry.values())
 
 
 @pytest.fixture
-def measured(make_plan, recorded) -> Runs:
+def measured(make_plan, recorded) -> Results:
     """TwF gains 5, 6 and 7 points over ER by seed, and 8 over Finetune in the one that it has."""
     levels = {f"split-cifar10.er.500.s{seed}": 60.0 + 10 * seed for seed in range(3)}
     levels |= {f"split-cifar10.twf.500.s{seed}": 65.0 + 11 * seed for seed in range(3)}
@@ -51,7 +51,7 @@ def test_runs_are_paired_by_seed(measured):
     assert (row["n"], row["n_planned"]) == (3, 3)
     assert (row["gain_mean"], row["gain_std"]) == pytest.approx((6.0, 1.0))
     half = 4.30265 / 3**0.5
-    ends = (row["gain_student_low"], row["gain_student_high"])
+    ends = (row["gain_low"], row["gain_high"])
     assert ends == pytest.approx((6 - half, 6 + half), abs=1e-4)
     assert row["published_gain"] == pytest.approx(83.65 - 67.24)
     text = text_of(measured, "ER")
@@ -61,7 +61,7 @@ def test_runs_are_paired_by_seed(measured):
 def test_seeds_that_only_one_of_them_has_are_left_out_and_counted(measured):
     row = rows_of(measured)["twf", "finetune", 500]
     assert (row["n"], row["n_planned"], row["gain_mean"]) == (1, 3, pytest.approx(8.0))
-    assert (row["gain_std"], row["gain_student_low"]) == (None, None)
+    assert (row["gain_std"], row["gain_low"]) == (None, None)
     assert text_of(measured, "Finetune")["Class-IL, buffer 500"] == "+8.00 n=1/3<br>paper +63.89"
     assert rows_of(measured)["twf", "joint", 500]["gain_mean"] is None
     assert text_of(measured, "Joint (UB)")["Class-IL, buffer 500"] == "—<br>paper -9.24"
@@ -86,7 +86,8 @@ def test_a_gain_between_runs_of_different_precision_says_so(make_plan, recorded,
     assert shown == "+0.00 (+0.00 to +0.00) bf16/fp32<br>paper +16.41"
     assert rows_of(runs)["twf", "derpp", 500]["precisions"] == []
     (table,) = runs.plan.tables.values()
-    entries = dict(tables.method_rows(table, tables.cells(runs, table), rehearsal=True))
+    _, rehearsal = cells.layout(table, cells.of_tables(runs))["groups"]
+    entries = dict(rehearsal)
     assert [entry.remark for entry in entries["ER"]] == ["bf16/fp32"] * 2
     assert [entry.remark for entry in entries["TwF"]] == [""] * 2
 
@@ -120,12 +121,12 @@ def test_a_variant_is_compared_with_its_method_as_it_is(make_plan, recorded):
 def test_a_study_without_twf_or_without_records_has_none(make_plan, collect, recorded):
     none = collect(make_plan([0]))
     (table,) = none.plan.tables.values()
-    assert gains.wide(table, gains.of_table(none, table)) == []
+    assert gains.texts(table, gains.of_tables(none, cells.of_tables(none))) == []
     assert rows_of(recorded(make_plan([0], methods=["er", "derpp"]))) == {}
 
 
 def test_files_hold_the_same_rows(measured):
-    gains.write(measured)
+    gains.write(measured, cells.of_tables(measured))
     files = {ending: gains_file("small", ending) for ending in COMPARISON_FORMATS}
     assert pq.read_schema(files["parquet"]).equals(gains.SCHEMA)
     long = pd.read_parquet(files["parquet"])

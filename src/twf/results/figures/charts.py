@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from twf.results import output
 from twf.results.figures import style
 from twf.results.figures.style import ACCURACY
-from twf.results.output import PROTOCOL_TITLES, buffer_words
+from twf.results.show import PROTOCOL_TITLES, buffer_words
+from twf.results.show import place as place_title
 from twf.study.methods import METHODS
 
 
@@ -30,34 +30,29 @@ def accuracy(frame: pd.DataFrame) -> Figure:
             style.line(panel, "tasks", group, **style.LOOKS[str(method)])
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(axis="y")
-        style.no_more_than_all(panel)
+        style.of_per_cent(panel)
     style.legend(figure, 5)
     return figure
 
 
 def matrix(frame: pd.DataFrame) -> Figure:
-    """Heat maps, a panel per protocol and buffer: task trained down, task evaluated across."""
+    """Heat maps, a panel per row of the table: task trained down, task evaluated across."""
     tasks = int(frame["evaluated"].max())
-    figure, axes = style.panels_by_place(
-        frame, min(0.8 + 0.3 * tasks, 2.8), "task evaluated", "task trained"
-    )
+    names = "task evaluated", "task trained"
+    figure, panels = style.panels_by_row(frame, 4, 1.5, *names, sharex=True, sharey=True)
     edges = np.arange(tasks + 1) + 0.5
-    for panel, rows in axes:
+    for panel, rows in panels:
         values = rows.pivot_table(index="trained", columns="evaluated", values="mean").to_numpy()
-        panel.set(xticks=range(1, tasks + 1), yticks=range(1, tasks + 1), aspect="equal")
-        panel.set(xlim=(0.5, tasks + 0.5), ylim=(tasks + 0.5, 0.5))
+        panel.set(aspect="equal", xlim=(0.5, tasks + 0.5), ylim=(tasks + 0.5, 0.5))
+        panel.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        panel.yaxis.set_major_locator(MaxNLocator(5, integer=True))
         panel.tick_params(length=0)
         panel.spines[:].set_visible(False)
-        if not values.size:
-            continue
         panel.pcolormesh(edges, edges, values, cmap="cividis", vmin=0, vmax=100)
-        for (t, i), value in np.ndenumerate(values):
-            text = f"{value:.1f}" if tasks <= 5 and value < 99.95 else f"{value:.0f}"
+        for (t, i), value in np.ndenumerate(values) if tasks <= 5 else ():
             ink = "white" if value < 55 else "black"
-            size = style.SIZE - 1 if tasks <= 5 else style.SIZE - 2
-            look: Any = {"ha": "center", "va": "center", "color": ink, "fontsize": size}
-            # inside its panel: the layout, which is slow with thousands of words, need not ask it
-            panel.text(i + 1, t + 1, text, in_layout=False, **look)
+            look: Any = {"ha": "center", "va": "center", "color": ink, "fontsize": style.SIZE - 2}
+            panel.text(i + 1, t + 1, f"{value:.0f}", in_layout=False, **look)
         steps = np.repeat(edges, 2)  # between the tasks seen and those to come
         panel.plot(steps[1:-1], steps[:-2], color="white", linewidth=1.5)
     return figure
@@ -65,8 +60,8 @@ def matrix(frame: pd.DataFrame) -> Figure:
 
 def costs(frame: pd.DataFrame) -> Figure:
     """Points, joined over a method's buffers: buffer, memory and time across, protocols down."""
-    sizes = ["none", *map(str, sorted(frame["buffer"].dropna().unique()))]
-    places = frame["buffer"].astype("object").fillna("none").astype(str).map(sizes.index)
+    sizes = [0, *sorted(set(frame["buffer"]) - {0})]
+    places = frame["buffer"].map(sizes.index)
     hours = frame["seconds"].max() > 2 * 3600
     seconds = frame["seconds"] / (3600 if hours else 1)
     frame = frame.assign(place=places, seconds=seconds)  # buffers evenly spaced
@@ -87,10 +82,14 @@ def costs(frame: pd.DataFrame) -> Figure:
         panel.xaxis.set_major_locator(MaxNLocator(4))
         panel.margins(x=0.1, y=0.1)
         if column == "place":
-            panel.set(xticks=range(len(sizes)), xticklabels=sizes, xlim=(-0.4, len(sizes) - 0.6))
+            panel.set(
+                xticks=range(len(sizes)),
+                xticklabels=[s or "none" for s in sizes],
+                xlim=(-0.4, len(sizes) - 0.6),
+            )
         panel.set(xlabel=names[column], ylabel=f"{PROTOCOL_TITLES[protocol]} {ACCURACY}")
         panel.label_outer()
-        style.no_more_than_all(panel)
+        style.of_per_cent(panel)
         panel.grid()
     style.legend(figure, 5)
     return figure
@@ -98,10 +97,8 @@ def costs(frame: pd.DataFrame) -> Figure:
 
 def losses(frame: pd.DataFrame) -> Figure:
     """Lines over the epochs of all tasks, which lines separate; a panel per method and buffer."""
-    cells = list(frame.groupby(["label", "buffer"], sort=False, dropna=False))
-    across = min(3, len(cells))
-    figure, grid = style.panels(range(-(-len(cells) // across)), range(across), 1.35, sharey=True)
-    panels = list(grid.values())
+    names = "epoch, over all tasks", "loss"
+    figure, panels = style.panels_by_row(frame, 3, 1.35, *names, sharey=True)
     terms = [term for term in frame["term"].unique() if term != "loss"]  # no two look alike
     looks: dict[Any, dict[str, Any]] = {
         term: {"color": colour, "linestyle": line, "linewidth": 1}
@@ -110,23 +107,16 @@ def losses(frame: pd.DataFrame) -> Figure:
         )
     }
     looks["loss"] = {"color": style.BLACK, "linewidth": 0.7}
-    for ((label, buffer), rows), panel in zip(cells, panels, strict=False):
+    for panel, rows in panels:
         for term, group in rows.groupby("term", sort=False):
             name = "loss, the sum" if term == "loss" else str(term).replace("_", " ")
             epochs, means = group["epoch"].to_numpy(float), group["mean"].to_numpy()
             panel.plot(epochs, means, label=name, **looks[term])
         for first in rows.groupby("task")["epoch"].min().iloc[1:]:
             panel.axvline(first - 0.5, color="#AAAAAA", linewidth=0.5, zorder=1)
-        panel.set(title=textwrap.fill(f"{label}{buffer_words(buffer)}", 22))
         panel.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         panel.grid(axis="y")
         _scale_losses(panel, frame["mean"].min(), frame["mean"].max())
-    for panel in panels[len(cells) :]:
-        panel.set_visible(False)
-    for panel in panels[len(cells) - across : len(cells)]:
-        panel.set_xlabel("epoch, over all tasks")
-    for panel in panels[::across]:
-        panel.set_ylabel("loss")
     style.legend(figure, 4)
     return figure
 
@@ -148,7 +138,7 @@ def final(frame: pd.DataFrame) -> Figure:
     protocols = list(dict.fromkeys(frame["protocol"]))
     height = 0.7 + len(labels) * (0.1 + 0.13 * bars)
     figure, axes = style.panels([None], protocols, height, sharey=True, sharex=True)
-    sizes = sorted(frame["buffer"].dropna().unique())
+    sizes = sorted(set(frame["buffer"]) - {0})
     blues = matplotlib.colormaps["Blues"](np.linspace(0.25, 0.65, max(len(sizes), 2)))
     looks: dict[int, dict[str, Any]] = {
         size: {"color": colour, "label": f"buffer {size}"}
@@ -157,7 +147,7 @@ def final(frame: pd.DataFrame) -> Figure:
     looks[0] = {"color": "white", "hatch": "/////", "label": "no buffer"}
     for (_, protocol), panel in axes.items():
         for (label,), group in frame[frame["protocol"] == protocol].groupby(["label"]):
-            for i, row in enumerate(group.fillna({"buffer": 0}).to_dict("records")):
+            for i, row in enumerate(group.to_dict("records")):
                 offset = (i - (len(group) - 1) / 2) * 0.8 / len(group)
                 _bar(panel, row, labels.index(label) + offset, 0.8 / bars, looks[row["buffer"]])
         panel.set(xlim=(0, 125), xticks=range(0, 101, 20), yticks=range(len(labels)))
@@ -207,7 +197,7 @@ def fidelity(frame: pd.DataFrame) -> Figure:
         names = [title or _base(frame, method) for method, title in lines]
         panel.set(yticks=range(len(lines)), yticklabels=names, ylim=(len(lines) - 0.5, -0.6))
         panel.tick_params(axis="y", length=0)
-        panel.set(title=output.place(*place), xlabel="change, percentage points")
+        panel.set(title=place_title(*place), xlabel="change, percentage points")
         panel.margins(x=0.12)
         panel.grid(axis="x")
     for (_, title), text in zip(lines, next(iter(axes.values())).get_yticklabels(), strict=True):
@@ -234,7 +224,7 @@ def _dot(panel: Axes, row: dict[Any, Any], y: float) -> None:
 
 def initialization(frame: pd.DataFrame) -> Figure:
     """CKA above k-NN accuracy, over the tasks, a line per layer; a column per row of the table."""
-    columns = dict(list(frame.groupby(["label", "buffer"], sort=False, dropna=False)))
+    columns = dict(list(frame.groupby(["label", "buffer"], sort=False)))
     names = {
         "cka": "CKA with the network\nbefore training",
         "nearest_neighbours": "k-NN accuracy\non the source, %",

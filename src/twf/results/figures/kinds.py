@@ -7,21 +7,17 @@ their `frames`, draws them and writes both.
 from __future__ import annotations
 
 import io
-import multiprocessing
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import pandas as pd
 from matplotlib.figure import Figure as Drawing
 
 from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
-from twf.results import output
 from twf.results.figures import charts, frames, style
-from twf.results.runs import Runs
+from twf.results.frame import Results
 from twf.study import Plan, Table
-from twf.study.methods import METHODS
 
 INDEX = ["figure", "table", "title", "note"]  # the columns of the list of figures
 
@@ -32,21 +28,19 @@ class Kind:
 
     title: str
     suits: Callable[[Plan, Table], bool]
-    frame: Callable[[Runs, Table], pd.DataFrame]
+    frame: Callable[[Results, Table], pd.DataFrame]
     draw: Callable[[pd.DataFrame], Drawing]
     spread: str = ""  # what shows it: bands, or whiskers; nothing where it is not drawn
     note: str = ""  # what else has to be said
-    per_method: bool = False
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a plan: a kind, of a table, maybe of one of its methods."""
+    """A figure of a plan: a kind, of a table."""
 
     name: str
     kind: Kind
     table: Table
-    method: str | None
 
 
 def _of_methods(plan: Plan, table: Table) -> bool:
@@ -98,12 +92,11 @@ KINDS = {
         "whole run with its evaluations. Probed runs are left out of both.",
     ),
     "matrix": Kind(
-        "Accuracy on each task after training each, per cent",
+        "Accuracy on each task after training each, per cent, first protocol and smallest buffer",
         _of_methods,
         frames.matrix,
         charts.matrix,
         note="Right of the white line are tasks still to come.",
-        per_method=True,
     ),
     "losses": Kind(
         "Loss terms over the epochs, each weighted as in the loss",
@@ -141,38 +134,24 @@ def planned(plan: Plan) -> Iterator[Figure]:
     """The figures that a study has once its runs have finished."""
     for table in plan.tables.values():
         for name, kind in KINDS.items():
-            if not kind.suits(plan, table):
-                continue
-            if not kind.per_method:
-                yield Figure(f"{name}.{table.name}", kind, table, None)
-                continue
-            for method in dict.fromkeys(cell.method for cell in table.cells):
-                if method != "joint":  # it has no order of tasks
-                    yield Figure(f"{name}.{table.name}.{method}", kind, table, method)
+            if kind.suits(plan, table):
+                yield Figure(f"{name}.{table.name}", kind, table)
 
 
-def write(plan: Plan, processes: int = 1) -> list[str]:
+def write(plan: Plan) -> list[str]:
     """Write a study's figures, each with its data, and the list of them.
 
     Returns the names of those without any data, which are not written. What other figures left in
     the folder is removed. Raises `UserError` where the records have not been collected.
     """
-    index, without, jobs = [], [], []
+    index, without = [], []
     for figure, frame in _frames(plan):
         if frame["n"].sum() == 0:
             without.append(figure.name)
             continue
         title, note = _words(figure, frame)
-        jobs.append((plan.study, figure, frame, [title, figure.table.title, note]))
+        _save(plan.study, figure, frame, [title, figure.table.title, note])
         index.append((figure.name, figure.table.name, title, note))
-    if processes == 1 or len(jobs) < 2:
-        for job in jobs:
-            _save(*job)
-    else:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])
-        with ProcessPoolExecutor(processes, mp_context=context) as pool:
-            list(pool.map(_save, *zip(*jobs, strict=True)))
     file = figure_index(plan.study)
     with atomic(file) as partial:
         pd.DataFrame(index, columns=INDEX).to_csv(partial, index=False)
@@ -189,27 +168,23 @@ def _frames(plan: Plan) -> list[tuple[Figure, pd.DataFrame]]:
     All of them before the first is drawn: the records with their losses, millions of objects for
     2,000 runs, are then gone, and Python does not look for garbage among them while it draws.
     """
-    runs, found = Runs.collected(plan, history=True), []
+    runs, found = Results.collected(plan, history=True), []
     for figure in planned(plan):
-        frame = figure.kind.frame(runs, figure.table)
-        if figure.method is not None:
-            frame = frame[frame["method"] == figure.method]
-        found.append((figure, frame))
+        found.append((figure, figure.kind.frame(runs, figure.table)))
     return found
 
 
 def _words(figure: Figure, frame: pd.DataFrame) -> tuple[str, str]:
     """A figure's title, and what its means, bands and the like are."""
-    method = "" if figure.method is None else f", {METHODS[figure.method].title}"
     counts = frame["n"][frame["n"] > 0]
     low, high = counts.min(), counts.max()
     mean = "One seed"
     if high > 1:
         mean = f"Mean over {high} seeds" if low == high else f"Mean over {low} to {high} seeds"
         if figure.kind.spread:
-            mean += f"; {figure.kind.spread} from the lowest to the highest"
-            mean += ", none for one" if low == 1 else ""
-    return f"{figure.kind.title}{method}", f"{mean}. {figure.kind.note}".rstrip()
+            mean += f"; {figure.kind.spread}: Student's 95 % interval"
+            mean += ", none for one seed" if low == 1 else ""
+    return figure.kind.title, f"{mean}. {figure.kind.note}".rstrip()
 
 
 def _save(study: str, figure: Figure, frame: pd.DataFrame, words: list[str]) -> None:
@@ -223,7 +198,7 @@ def _save(study: str, figure: Figure, frame: pd.DataFrame, words: list[str]) -> 
         drawing.savefig(file, format="svg", metadata=metadata)
     # The numbered identifiers are referred to by nothing, and alike in each figure of a page.
     svg = re.sub(rb' id="[a-zA-Z0-9.]*_\d+"', b"", file.getvalue())
-    files = {"svg": svg, "csv": output.csv(frame).encode()}
+    files = {"svg": svg, "csv": frame.to_csv(index=False).encode()}
     for ending in FIGURE_FORMATS:
         with atomic(figure_file(study, figure.name, ending)) as partial:
             partial.write_bytes(files[ending])

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from twf.results import output
+from twf.results import show
 from twf.study.methods import METHODS
 
 # Okabe and Ito's palette, which the colour-blind can tell apart, without its yellow, which is too
@@ -98,9 +98,27 @@ def panels_by_place(
     protocols, buffers = (list(dict.fromkeys(part)) for part in zip(*places, strict=True))
     figure, axes = panels(protocols, buffers, height, **sharing)
     for (protocol, buffer), panel in axes.items():
-        panel.set(title=output.place(protocol, buffer), xlabel=x, ylabel=y)
+        panel.set(title=show.place(protocol, buffer), xlabel=x, ylabel=y)
         panel.label_outer()
     return figure, [(axes[key], rows) for key, rows in places.items()]
+
+
+def panels_by_row(
+    frame: pd.DataFrame, across: int, height: float, x: str, y: str, **sharing: Any
+) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+    """A figure, and a panel for each label and buffer, so many across, each with its rows."""
+    groups = list(frame.groupby(["label", "buffer"], sort=False))
+    across = min(across, len(groups))
+    figure, grid = panels(range(-(-len(groups) // across)), range(across), height, **sharing)
+    places = list(grid.values())
+    for i, panel in enumerate(places):
+        panel.set_visible(i < len(groups))
+        panel.set_xlabel(x if i >= len(groups) - across else "")
+        panel.set_ylabel(y if i % across == 0 else "")
+    for ((label, buffer), _), panel in zip(groups, places, strict=False):
+        title = f"{label}{show.buffer_words(buffer)}"
+        panel.set_title(textwrap.fill(title, 66 // across))
+    return figure, [(panel, rows) for panel, (_, rows) in zip(places, groups, strict=False)]
 
 
 def legend(figure: Figure, columns: int) -> None:
@@ -128,7 +146,7 @@ def _grow(figure: Figure, lines: int) -> None:
 
 
 def line(panel: Axes, x: str, group: pd.DataFrame, **look: Any) -> None:
-    """A line through means over column `x`, and a band from the lowest to the highest run."""
+    """A line through means over column `x`, and a band over their intervals."""
     at, low, high = (group[name].to_numpy(dtype=float) for name in (x, "low", "high"))
     panel.plot(at, group["mean"].to_numpy(), **{"label": group["label"].iloc[0]} | look)
     panel.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
@@ -140,17 +158,16 @@ def note(panel: Axes, text: str, at: tuple[float, float]) -> None:
     panel.annotate(text, at, (3, 0), textcoords="offset points", **look)
 
 
-def no_more_than_all(panel: Axes) -> None:
-    """End an axis of accuracies a little above 100 per cent at most."""
-    panel.set_ylim(top=min(panel.get_ylim()[1], 101.5))
+def of_per_cent(panel: Axes) -> None:
+    """End an axis of accuracies a little above 100 per cent at most, and at 0 at the least."""
+    low, high = panel.get_ylim()
+    panel.set_ylim(max(low, 0), min(high, 101.5))
 
 
 def by_place(frame: pd.DataFrame) -> dict[tuple[Any, Any], pd.DataFrame]:
     """The rows of each protocol and buffer; those without a buffer are among each of them."""
     found = {}
     for protocol, rows in frame.groupby("protocol", sort=False):
-        found[protocol, None] = rows
-        for buffer in sorted(frame["buffer"].dropna().unique()):
-            found.pop((protocol, None), None)
-            found[protocol, buffer] = rows[rows["buffer"].fillna(buffer) == buffer]
+        for buffer in sorted(set(frame["buffer"]) - {0}) or [0]:
+            found[protocol, buffer] = rows[rows["buffer"].isin([0, buffer])]
     return found

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from twf.results.published import CellKey
+from twf.results.printed import CellKey
 from twf.results.record import LAYERS
 from twf.study.params import Protocol
 
@@ -83,7 +83,7 @@ def above(keys: Keys, cells: Iterable[Key], *rivals: Mapping[str, Any]) -> list[
 
 
 def cells_of(
-    keys: Keys, method: str, variant: str | None = None, protocol: Protocol | None = None
+    keys: Keys, method: str, variant: str = "", protocol: Protocol | None = None
 ) -> Iterator[CellKey]:
     """The cells of a method, or of its variant, in one protocol or in both."""
     for key in keys:
@@ -113,15 +113,15 @@ def above_without_buffer(
     keys: Keys, protocol: Protocol | None, methods: Sequence[str], rivals: Sequence[str]
 ) -> list[Difference]:
     """Each of some methods, with whatever buffer, over each of some others that have none."""
-    without = [{"method": rival, "buffer": None} for rival in rivals]
+    without = [{"method": rival, "buffer": 0} for rival in rivals]
     cells = (key for method in methods for key in cells_of(keys, method, protocol=protocol))
     return above(keys, cells, *without)
 
 
 def propagation_without_buffer(keys: Keys, rival: str) -> list[Difference]:
     """TwF's L_FP and L_AUX without a buffer over a method that has none."""
-    cells = [key for key in cells_of(keys, "twf", "fp-aux") if key.buffer is None]
-    return above(keys, cells, {"method": rival, "variant": None})
+    cells = [key for key in cells_of(keys, "twf", "fp-aux") if not key.buffer]
+    return above(keys, cells, {"method": rival, "variant": ""})
 
 
 def smallest_and_largest(
@@ -129,8 +129,8 @@ def smallest_and_largest(
 ) -> list[tuple[CellKey, CellKey]]:
     """A method's cells with the smallest and the largest buffer, where there are several."""
     found: dict[CellKey, list[CellKey]] = {}
-    for key in sorted(main(keys, method, protocol), key=lambda key: key.buffer or 0):
-        found.setdefault(key._replace(buffer=None), []).append(key)
+    for key in sorted(main(keys, method, protocol), key=lambda key: key.buffer):
+        found.setdefault(key._replace(buffer=0), []).append(key)
     return [(cells[0], cells[-1]) for cells in found.values() if len(cells) > 1]
 
 
@@ -165,8 +165,8 @@ def variant_above(keys: Keys, method: str, *pairs: tuple[str, str]) -> list[Diff
 def in_each_variant(keys: Keys, place: CellKey) -> list[CellKey]:
     """A method's variants at a place but for `CONTROL`; the method as it is where it has none."""
     cells = (key for key in keys if isinstance(key, CellKey) and key.variant != CONTROL)
-    found = [key for key in cells if key._replace(variant=None) == place]
-    return [key for key in found if key.variant is not None] or found
+    found = [key for key in cells if key._replace(variant="") == place]
+    return [key for key in found if key.variant] or found
 
 
 def variants_above(keys: Keys, method: str, rival: str) -> list[Difference]:

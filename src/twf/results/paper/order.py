@@ -6,69 +6,75 @@ it is not a method of continual learning, and first everywhere. Most pairs of on
 buffer and one without are in the paper's order at any scale, so those with a buffer have a tau of
 their own.
 
-Our means differ from the true ones by chance, which a bootstrap over few seeds shows too little of
-(`statistics`). So the interval is of the tau of the true means, drawn for each method from
-Student's distribution around its mean, as in `statistics.probability_within`.
+Our means differ from the true ones by chance. So the interval is of the tau of the true means,
+drawn for each method from Student's distribution around its mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from twf.results.output import PROTOCOL_TITLES, Row, Texts, interval, number
-from twf.results.statistics import LEVEL, RESAMPLES
+from twf.files import order_file
+from twf.results import show
+from twf.results.show import PROTOCOL_TITLES, Texts, interval, number
+from twf.results.statistics import SAMPLES, TAIL
 
 LEAST = 3  # methods in a column
 
+_COLUMN = ["published_table", "benchmark", "source", "protocol"]
+_TAU = {"tau": pa.float64(), "low": pa.float64(), "high": pa.float64(), "n_methods": pa.int64()}
 
-def compare(compared: Iterable[Row]) -> list[Row]:
-    """A row for each column of which `LEAST` methods have run, from those of `comparison.compare`.
-
-    With `tau`, the ends `low` and `high` of its 95 % interval (None where a method has a single
-    seed), and `n_methods`; a method without a buffer counts in each column of its benchmark. The
-    same of methods with a buffer alone, as `buffer_tau` and so on, None where they are too few.
-    """
-    rows = [
-        row
-        for row in compared
-        if row["variant"] is None and row["method"] != "joint" and row["faa_mean"] is not None
+SCHEMA = pa.schema(
+    [
+        ("published_table", pa.int64()),
+        *((name, pa.string()) for name in _COLUMN[1:]),
+        ("buffer", pa.int64()),
+        # Of all methods, the ends of a 95 % interval, null where a method has a single seed
+        *_TAU.items(),
+        # The same of methods with a buffer alone; null where they are fewer than `LEAST`
+        *((f"buffer_{name}", kind) for name, kind in _TAU.items()),
     ]
-    places = ("published_table", "benchmark", "source", "protocol", "buffer")
+)
+
+
+def compare(compared: pd.DataFrame) -> pd.DataFrame:
+    """A row of `SCHEMA` for each column of which `LEAST` methods have run, of the comparison.
+
+    A method without a buffer counts in each column of its benchmark.
+    """
+    rows = compared[(compared["variant"] == "") & (compared["method"] != "joint")]
+    rows = rows[rows["faa_mean"].notna()]
     found = []
-    for column in dict.fromkeys(tuple(row[name] for name in places) for row in rows):
-        *where, buffer = column
-        of_column = [
-            row
-            for row in rows
-            if [row[name] for name in places[:-1]] == where and row["buffer"] in (None, buffer)
-        ]
-        if buffer is not None and len(of_column) >= LEAST:
-            with_buffer = [row for row in of_column if row["buffer"] is not None]
-            found.append(
-                dict(zip(places, column, strict=True))
-                | _correlation(of_column)
-                | {f"buffer_{name}": value for name, value in _correlation(with_buffer).items()}
-            )
-    return found
+    for where, group in rows.groupby(_COLUMN, sort=False):
+        for buffer in dict.fromkeys(group["buffer"][group["buffer"] > 0]):
+            of_column = group[group["buffer"].isin([0, buffer])]
+            if len(of_column) >= LEAST:
+                alone = _correlation(of_column[of_column["buffer"] > 0])
+                found.append(
+                    dict(zip(_COLUMN, where, strict=True))
+                    | {"buffer": buffer}
+                    | _correlation(of_column)
+                    | {f"buffer_{name}": value for name, value in alone.items()}
+                )
+    return pd.DataFrame(found, columns=SCHEMA.names)
 
 
-def _correlation(rows: list[Row]) -> Row:
-    found: Row = {"n_methods": len(rows), "tau": None, "low": None, "high": None}
+def _correlation(rows: pd.DataFrame) -> dict[str, float]:
+    found: dict[str, float] = dict.fromkeys(_TAU, np.nan) | {"n_methods": len(rows)}
     if len(rows) < LEAST:
         return found
-    published, means, deviations, counts = np.array(
-        [[row["published_faa"], row["faa_mean"], row["faa_std"] or 0.0, row["n"]] for row in rows],
-        np.float64,
-    ).T
-    found["tau"] = float(kendall(means, published))
+    printed, means, counts = (rows[n].to_numpy(float) for n in ("published_faa", "faa_mean", "n"))
+    deviations = rows["faa_std"].fillna(0.0).to_numpy()
+    found["tau"] = float(kendall(means, printed))
     if counts.min() > 1:
-        chance = np.random.default_rng(0).standard_t(counts - 1, (RESAMPLES, len(rows)))
-        taus = kendall(means + chance * deviations / np.sqrt(counts), published)
-        ends = np.quantile(taus, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        found |= dict(zip(("low", "high"), map(float, ends), strict=True))
+        chance = np.random.default_rng(0).standard_t(counts - 1, (SAMPLES, len(rows)))
+        taus = kendall(means + chance * deviations / np.sqrt(counts), printed)
+        found["low"], found["high"] = map(float, np.quantile(taus, [TAIL, 1 - TAIL]))
     return found
 
 
@@ -79,15 +85,28 @@ def kendall(values: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray
     return (signs * np.sign(others[first] - others[second])).mean(-1)
 
 
-def entry(row: Row) -> Texts:
-    """A row as text, by the heading of each column."""
-    texts = {
-        "Benchmark": f"{row['benchmark']} from {row['source']}",
-        "Protocol": PROTOCOL_TITLES[row["protocol"]],
-        "Buffer": str(row["buffer"]),
-    }
-    for heading, prefix in (("Kendall's tau", ""), ("Of methods with a buffer", "buffer_")):
-        tau, low, high, count = (row[prefix + name] for name in ("tau", "low", "high", "n_methods"))
-        ends = "" if low is None else f" ({interval(low, high, '+')})"
-        texts[heading] = f"{number(tau, '+')}{ends}, {count} methods"
-    return texts
+def write(study: str, ranked: pd.DataFrame) -> None:
+    """Write the correlations of a study as Parquet and CSV."""
+    show.write(ranked, SCHEMA, partial(order_file, study))
+
+
+def read(study: str) -> pd.DataFrame:
+    """The correlations as `write` has written them."""
+    return show.read(order_file(study, "parquet"), f"`twf compare {study}`")
+
+
+def texts(ranked: pd.DataFrame) -> list[Texts]:
+    """The rows as text, by the heading of each column."""
+    found = []
+    for row in show.rows(ranked):
+        of = {
+            "Benchmark": f"{row['benchmark']} from {row['source']}",
+            "Protocol": PROTOCOL_TITLES[row["protocol"]],
+            "Buffer": str(row["buffer"]),
+        }
+        for heading, prefix in (("Kendall's tau", ""), ("Of methods with a buffer", "buffer_")):
+            tau, low, high, count = (row[prefix + name] for name in _TAU)
+            ends = "" if pd.isna(low) else f" ({interval(low, high, '+')})"
+            of[heading] = f"{number(tau, '+')}{ends}, {count} methods"
+        found.append(of)
+    return found

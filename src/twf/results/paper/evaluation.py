@@ -3,7 +3,7 @@
 A claim says that each mean of a family is positive: of a difference between cells, or of the mean
 of some. Its value is the least of these means. On the paper's numbers, which have no seeds, a claim
 holds where the value is positive. On ours it is evaluated on the seeds that all its cells have
-finished, paired by seed, with the 95 % interval of `statistics.least_interval`:
+finished, paired by seed, with the 95 % interval of `statistics.interval_of_minimum`:
 
     holds            the interval lies above 0, and no difference of the family is missing
     does not hold    it lies below 0, and (where means are of several) none of theirs is missing;
@@ -16,9 +16,6 @@ So with probability of at most 2.5 % a claim is said to hold that does not, and 
 not to hold though it does, or to be contradicted by a mean that is not below 0, whatever the number
 of its differences: the family is that of one claim, not of all claims together. The rival that is
 strongest is not chosen: the least mean is over all.
-
-The probability that a claim holds is the share of bootstrap samples of the seeds in which the
-value is positive. Few seeds make it too sure of itself (see `statistics`), so it decides nothing.
 """
 
 from __future__ import annotations
@@ -26,19 +23,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain, compress
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from twf.files import claims_file
-from twf.results import output, search, statistics
-from twf.results.output import Row, Texts, number
+from twf.results import search, show, statistics
+from twf.results.frame import PLACE, Results
 from twf.results.paper.claims import CLAIMS, Claim
 from twf.results.paper.differences import Difference, Key, ProbeKey, in_words
-from twf.results.published import CellKey, planned, published
+from twf.results.printed import CellKey, printed_keys
 from twf.results.record import PROBED
-from twf.results.runs import Runs
+from twf.results.show import Texts, number
 
 Values = Mapping[Key, Mapping[int, float]]  # by cell and seed, empty where none is
 
@@ -53,9 +52,8 @@ SCHEMA = pa.schema(
         ("published_value", pa.float64()),  # of the paper's numbers; null where it prints none
         ("published_verdict", pa.string()),  # holds, does not hold, or no numbers
         ("value", pa.float64()),  # the least mean of those run; null where nothing can be paired
-        ("low", pa.float64()),  # by statistics.least_interval: decides the verdict
+        ("low", pa.float64()),  # by statistics.interval_of_minimum: decides the verdict
         ("high", pa.float64()),
-        ("probability", pa.float64()),  # that the value is positive; null with fewer than 2 seeds
         # How often it would be said to hold, were each mean 1 or 2 standard deviations
         *((f"power_{effect}", pa.float64()) for effect in EFFECTS),
         ("n_means", pa.int64()),  # of the family
@@ -88,7 +86,7 @@ def weights(family: Sequence[Sequence[Difference]]) -> tuple[NDArray[np.float64]
     return found, list(place)
 
 
-def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Row:
+def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> dict[str, Any]:
     """A claim on measured values: the columns of `SCHEMA` without the published ones.
 
     `untuned` are hyperparameters that nobody has searched for, by cell.
@@ -96,7 +94,7 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Ro
     family = claim.family(values.keys())
     run = [[d for d in group if _seeds([d], values)] for group in family]
     differences, done = list(chain(*family)), list(chain(*run))
-    row: Row = {
+    row: dict[str, Any] = {
         "n_means": len(family),
         "n_differences": len(differences),
         "n_differences_run": len(done),
@@ -128,13 +126,11 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> Ro
     }
     if len(seeds) < 2:
         return row
-    low, high = statistics.least_interval(by_seed, planned=len(family))
+    low, high = statistics.interval_of_minimum(by_seed, planned=len(family))
     whole = all(len(group) == len(ran) for group, ran in zip(family, run, strict=True) if ran)
-    chance, _ = statistics.least_interval(by_chance(means, len(seeds), SAMPLES), len(means))
+    chance, _ = statistics.interval_of_minimum(by_chance(means, len(seeds), SAMPLES), len(means))
     row |= {"low": float(low), "high": float(high)}
     row |= {f"power_{effect}": float(np.mean(chance + effect > 0)) for effect in EFFECTS}
-    sampled = by_seed[:, statistics.resamples(len(seeds))].mean(-1).min(0)
-    row["probability"] = float(np.mean((sampled > 0) + (sampled == 0) / 2))  # ties half
     if not names and low > 0 and len(done) == len(differences):
         row["verdict"] = "holds"
     elif not names and high < 0 and whole:
@@ -167,9 +163,9 @@ def _cells(differences: Sequence[Difference]) -> set[CellKey]:
     return {key if isinstance(key, CellKey) else key.cell for key in keys}
 
 
-def on_published(claim: Claim) -> Row:
+def on_published(claim: Claim) -> dict[str, Any]:
     """A claim on the paper's own numbers: the published columns of `SCHEMA`."""
-    faa: dict[Key, float] = {cell.key: cell.faa for cell in published()}
+    faa: Mapping[Key, float] = printed_keys()  # type: ignore[assignment]
     family = claim.family(faa.keys())
     if not family:
         return {"published_verdict": "no numbers"}
@@ -179,21 +175,25 @@ def on_published(claim: Claim) -> Row:
     return {"published_value": value, "published_verdict": verdict}
 
 
-def measured(runs: Runs) -> Values:
+def measured(results: Results) -> Values:
     """The FAA of each cell of a study by seed, of its finished runs, and what was probed of it."""
     found: dict[Key, Mapping[int, float]] = {}
-    for cell, of_cell in planned(runs.plan).items():
-        found[cell] = runs.faa(of_cell, cell.protocol)
-        probed = {seed: run for seed, run in of_cell.items() if runs.plan.runs[run].probes}
+    for place, members in results.by_place.groupby(PLACE, sort=False):
+        cell = CellKey._make(place)
+        faa = members["faa"].notna()
+        found[cell] = dict(zip(members["seed"][faa], members["faa"][faa], strict=True))
+        runs = dict(zip(members["seed"], members["run"], strict=True))
+        probed = {seed: run for seed, run in runs.items() if results.plan.runs[run].probes}
         if probed:
-            found |= _probed(runs, cell, probed)
+            found |= _probed(results, cell, probed)
     return found
 
 
-def _probed(runs: Runs, cell: CellKey, of_cell: Mapping[int, str]) -> Values:
+def _probed(results: Results, cell: CellKey, of_cell: Mapping[int, str]) -> Values:
     """What was probed of a cell's runs, by layer, tasks and seed."""
-    tasks = runs.plan.runs[next(iter(of_cell.values()))].tasks
-    rows = {seed: outcome.row for seed, outcome in runs.finished(of_cell).items()}
+    tasks = results.plan.runs[next(iter(of_cell.values()))].tasks
+    finished = results.finished
+    rows = {seed: finished.loc[run] for seed, run in of_cell.items() if run in finished.index}
     return {
         ProbeKey(cell, quantity, layer, done): {
             seed: row[quantity][done][i] for seed, row in rows.items()
@@ -204,48 +204,57 @@ def _probed(runs: Runs, cell: CellKey, of_cell: Mapping[int, str]) -> Values:
     }
 
 
-def evaluate_all(runs: Runs) -> list[Row]:
+def evaluate_all(results: Results) -> pd.DataFrame:
     """A row of `SCHEMA` for each of `CLAIMS`."""
-    values, untuned = measured(runs), search.untuned(runs)
-    return [
-        output.complete(
-            {"claim": claim.name, "statement": claim.statement, "unit": claim.unit}
-            | on_published(claim)
-            | evaluate(claim, values, untuned),
-            SCHEMA,
-        )
+    values, untuned = measured(results), search.untuned(results)
+    rows = [
+        {"claim": claim.name, "statement": claim.statement, "unit": claim.unit}
+        | on_published(claim)
+        | evaluate(claim, values, untuned)
         for claim in CLAIMS
     ]
+    return pd.DataFrame(rows, columns=SCHEMA.names)
 
 
-def write(runs: Runs) -> None:
+def write(results: Results) -> None:
     """Write the claims from the study's collected records, as `files.COMPARISON_FORMATS`."""
-    long = evaluate_all(runs)
-    file = partial(claims_file, runs.plan.study)
-    output.write_long(long, SCHEMA, file)
-    values = {"study": runs.plan.study, "entries": [entry(row) for row in long]}
-    output.write_text("claims.md.j2", values, file("md"))
+    study, frame = results.plan.study, evaluate_all(results)
+    show.write(frame, SCHEMA, partial(claims_file, study))
+    values = {"study": study, "entries": texts(frame)}
+    show.write_text("claims.md.j2", values, claims_file(study, "md"))
 
 
-def entry(row: Row) -> Texts:
-    """A row as text, by the heading of each column."""
+def read(study: str) -> pd.DataFrame:
+    """The claims as `write` has written them."""
+    return show.read(claims_file(study, "parquet"), f"`twf compare {study}`")
+
+
+def texts(claims: pd.DataFrame) -> list[Texts]:
+    """The rows as text, by the heading of each column."""
+    return [_texts(row) for row in show.rows(claims)]
+
+
+def _texts(row: Any) -> Texts:
     printed = number(row["published_value"], "+")
     power = [row[f"power_{effect}"] for effect in EFFECTS]
     return {
         "Claim": row["statement"],
-        "Paper's numbers": f"{row['published_verdict']}, {printed}".removesuffix(", —"),
+        "Verdict": row["verdict"],
         "Ours": number(row["value"], "+"),
-        "95 % interval": output.interval(row["low"], row["high"], "+"),
+        "95 % interval": show.interval(row["low"], row["high"], "+"),
         "Unit": row["unit"],
+        "Paper's numbers": f"{row['published_verdict']}, {printed}".removesuffix(", —"),
         "Cells": f"{row['n_cells_run']}/{row['n_cells']}",
         "Differences": f"{row['n_differences_run']}/{row['n_differences']}",
         "Seeds": str(row["n_seeds"]),
-        "Verdict": row["verdict"],
-        "Contradicted in": row["contradicted"] or "—",
-        "Missing": row["missing"] or "—",
+        "Contradicted in": _or_dash(row["contradicted"]),
+        "Missing": _or_dash(row["missing"]),
         "Power, 1 and 2 SD": "—"
-        if power[0] is None
+        if pd.isna(power[0])
         else " and ".join(f"{100 * p:.0f} %" for p in power),
-        "Probability": number(row["probability"]),
-        "Weakest": row["weakest"] or "—",
+        "Weakest": _or_dash(row["weakest"]),
     }
+
+
+def _or_dash(text: Any) -> str:
+    return text if isinstance(text, str) and text else "—"

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 from processes import until
+from results.test_report import made
 
-from twf.files import PARAMS, report_file
+from twf.files import report_file
 from twf.results import figures
-from twf.results.documents import report
-from twf.study import reading
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
@@ -133,7 +132,7 @@ def page(make_plan: Any, recorded: Any, monkeypatch: pytest.MonkeyPatch) -> Path
     levels = dict(zip(finished, (70.0, 9.0, 80.0, 60.0), strict=True))
     runs = recorded(plan, {n: {"level": f, "history": history} for n, f in levels.items()})
     figures.write(plan)
-    report.write(reading.load(PARAMS), runs)
+    made(runs)
     return report_file(plan.study)
 
 
@@ -228,7 +227,7 @@ def test_text_of_a_record_is_shown_and_nothing_of_it_run(
         records[run_id] = texts | {"status": "diverged" if diverged else "finished"}
     runs = recorded(plan, records)
     figures.write(plan)
-    report.write(reading.load(PARAMS), runs)
+    made(runs)
     page = report_file(plan.study)
     browser.open(page)
     browser.ask("document.querySelectorAll('details').forEach(details => details.open = true)")

@@ -1,4 +1,4 @@
-"""How tables become files: rows by column to Parquet, CSV, Markdown and LaTeX."""
+"""How frames become files and text: Parquet and CSV; Markdown, LaTeX and HTML by templates."""
 
 from __future__ import annotations
 
@@ -12,23 +12,92 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from twf.errors import UserError
 from twf.files import atomic
 from twf.study.params import Protocol
 
-Row = dict[str, Any]  # a row of a module's SCHEMA; what has no value is None, or left out
 Texts = dict[str, str]  # a row as text, by the heading of each column
 
 PROTOCOL_TITLES: dict[Protocol, str] = {"class-il": "Class-IL", "task-il": "Task-IL"}
 
 
-def place(protocol: Protocol, buffer: int | None) -> str:
-    """A protocol and a buffer as a heading."""
-    return f"{PROTOCOL_TITLES[protocol]}{buffer_words(buffer)}"
+def place(protocol: Protocol, buffer: Any) -> str:
+    """A protocol and a buffer, if there is one, as a heading."""
+    return PROTOCOL_TITLES[protocol] + buffer_words(buffer)
 
 
 def buffer_words(buffer: Any) -> str:
     """What follows a title that has a buffer."""
-    return "" if pd.isna(buffer) else f", buffer {buffer}"
+    return f", buffer {buffer}" if buffer else ""
+
+
+def number(value: float | None, sign: str = "") -> str:
+    """A number as text, to two decimals, 0 never negative; a dash where there is none."""
+    return "—" if pd.isna(value) else f"{value:{sign}z.2f}"
+
+
+def interval(low: float | None, high: float | None, sign: str = "") -> str:
+    """An interval as text; a dash where there is none."""
+    return "—" if pd.isna(low) else f"{number(low, sign)} to {number(high, sign)}"
+
+
+def in_parentheses(value: float | None) -> str:
+    """Forgetting as it stands behind an accuracy; nothing where there is none."""
+    return "" if pd.isna(value) else f"({value:.2f})"
+
+
+def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame, by column."""
+    return frame.to_dict("records")  # type: ignore[return-value]
+
+
+# Files
+
+
+def write(frame: pd.DataFrame, schema: pa.Schema, file: Callable[[str], Path]) -> None:
+    """Write a frame as Parquet and as CSV, where lists are words; `file` names them by ending.
+
+    The columns are those of the schema, all null where the frame has none of this name. A buffer of
+    0 and empty text are null.
+    """
+    columns = {}
+    for field in schema:
+        column = frame.get(field.name, pd.Series(None, index=frame.index, dtype=object))
+        if field.name == "buffer":
+            column = column.astype("Int64").mask(column == 0)
+        elif pa.types.is_list(field.type):
+            column = column.astype(object)
+        elif pa.types.is_string(field.type):
+            column = column.astype(object).where(column.notna() & (column != ""), None)
+        columns[field.name] = column
+    whole = pd.DataFrame(columns)
+    with atomic(file("parquet")) as partial:
+        pq.write_table(pa.Table.from_pandas(whole, schema=schema, preserve_index=False), partial)
+    lists = [field.name for field in schema if pa.types.is_list(field.type)]
+    with atomic(file("csv")) as partial:
+        whole.assign(**{n: whole[n].map(" ".join) for n in lists}).to_csv(partial, index=False)
+
+
+def read(path: Path, remedy: str) -> pd.DataFrame:
+    """What `write` wrote, from its Parquet file; `UserError` with the remedy where it is not there.
+
+    A buffer that is null is 0, text that is null is empty.
+    """
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise UserError(f"no {path}: {remedy} makes it") from None
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}): {remedy} makes it anew") from None
+    frame = table.to_pandas()
+    texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
+    frame[texts] = frame[texts].astype(object).fillna("")
+    if "buffer" in frame:
+        frame["buffer"] = frame["buffer"].fillna(0).astype(int)
+    return frame
+
+
+# Text
 
 
 class Markdown(str):
@@ -39,9 +108,6 @@ _TEX = {character: f"\\{character}" for character in "&%$#_{}"}
 _TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 _TEX |= {"±": r"$\pm$", "—": "---"}
-
-# What a spreadsheet takes for a formula's start; the wide forms of East Asian text too.
-_FORMULA = ("=", "+", "-", "@", "\t", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 # What is shown as a number: 3; -0.5; 70.00 (1.20); 1.00 to 2.00; 2/3, 1 diverged
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(/\d+)?( [(\[].*| to .*|, \d+ diverged)?")
@@ -84,37 +150,6 @@ def numeric(rows: Sequence[Texts]) -> set[str]:
     return {name for name, found in texts.items() if all(map(_NUMBER.fullmatch, found))}
 
 
-def number(value: float | None, sign: str = "") -> str:
-    """A number as text, to two decimals, 0 never negative; a dash where there is none."""
-    return "—" if value is None else f"{value:{sign}z.2f}"
-
-
-def interval(low: float | None, high: float | None, sign: str = "") -> str:
-    """An interval as text; a dash where there is none."""
-    return "—" if low is None else f"{number(low, sign)} to {number(high, sign)}"
-
-
-def csv(frame: pd.DataFrame) -> str:
-    """A frame as CSV in which no text is a formula: a spreadsheet would compute what starts so.
-
-    Such a text gets an apostrophe before it (CWE-1236). Numbers are as they are.
-    """
-    texts = {
-        name: column.map(_no_formula)
-        for name, column in frame.items()
-        if pd.api.types.is_object_dtype(column) or isinstance(column.dtype, pd.StringDtype)
-    }
-    return frame.assign(**texts).to_csv(index=False)  # type: ignore[arg-type]
-
-
-def _no_formula(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    # pandas does not quote a bare return, so what follows would be a row of its own
-    text = value.replace("\r\n", "\n").replace("\r", "\n")
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
 def environment(html: bool = False) -> Environment:
     """What fills the templates of this package."""
     return Environment(
@@ -142,33 +177,6 @@ _tex = _markdown.overlay(  # braces and per cent signs mean something else in La
     comment_start_string="<#",
     comment_end_string="#>",
 )
-
-
-def complete(row: Row, schema: pa.Schema) -> Row:
-    """A row with all columns of a schema and no other, None where it has no value."""
-    return {name: row.get(name) for name in schema.names}
-
-
-def to_frame(rows: Sequence[Row], schema: pa.Schema) -> pd.DataFrame:
-    """Rows as a frame with the columns of a schema; integers are Int64, lists are kept."""
-    table = pa.Table.from_pylist(list(rows), schema=schema)
-    return table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
-
-
-def flat_csv(rows: Sequence[Row], schema: pa.Schema) -> str:
-    """Rows as CSV, where lists are words."""
-    frame = to_frame(rows, schema)
-    lists = [field.name for field in schema if pa.types.is_list(field.type)]
-    return csv(frame.assign(**{name: frame[name].map(" ".join) for name in lists}))
-
-
-def write_long(rows: Sequence[Row], schema: pa.Schema, file: Callable[[str], Path]) -> None:
-    """Write rows as Parquet and as CSV; `file` names them by ending."""
-    frame = to_frame(rows, schema)
-    with atomic(file("parquet")) as partial:
-        pq.write_table(pa.Table.from_pandas(frame, schema=schema, preserve_index=False), partial)
-    with atomic(file("csv")) as partial:
-        partial.write_text(flat_csv(rows, schema), encoding="utf-8")
 
 
 def write_text(template: str, values: dict[str, Any], path: Path) -> None:

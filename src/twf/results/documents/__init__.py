@@ -1,1 +1,0 @@
-"""The report, the reproducibility statement and the model cards of a study."""

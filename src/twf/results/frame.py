@@ -1,0 +1,220 @@
+"""A study's runs as tidy frames: what its records say, its scores, and the cells that they fill.
+
+What counts as finished is decided here. Tables, figures, comparison, claims, searches and the
+report all ask `Results`; a run that is missing, diverged or stale is counted, and never averaged.
+
+In every frame `buffer` is 0 without one, and `variant` is empty for a method as it is; files have
+null there (`show.write`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from twf.files import record_file
+from twf.learning.evaluation import metrics
+from twf.results import record, status
+from twf.results.printed import PRINTED_VARIANTS, CellKey
+from twf.study import Plan, Run
+from twf.study.params import PROTOCOLS, Protocol
+
+STATUSES = ("finished", "diverged", "stale", "unreadable", "missing")
+AS_SET = "as set"  # the variant of a method as params.yaml has it, for a notebook
+
+PLACE = ["benchmark", "source", "method", "variant", "buffer", "protocol"]
+
+# By column of `Results.scores`: a function of the accuracy matrix and of what was before training.
+SCORES: dict[str, Callable[..., float | None]] = {
+    "faa": lambda matrix, _: metrics.final_average_accuracy(matrix),
+    "ff": lambda matrix, _: metrics.forgetting(matrix),
+    "ff_paper": lambda matrix, _: metrics.forgetting_paper(matrix),
+    "learning_accuracy": lambda matrix, _: metrics.learning_accuracy(matrix),
+    "average_incremental_accuracy": lambda m, _: metrics.average_incremental_accuracy(m),
+    "backward_transfer": lambda matrix, _: metrics.backward_transfer(matrix),
+    "forward_transfer": metrics.forward_transfer,
+}
+
+
+class Results:
+    """The planned runs of a study with their records, as frames."""
+
+    def __init__(self, plan: Plan, records: pa.Table) -> None:
+        self.plan = plan
+        planned = records.filter(pc.field("run").isin(list(plan.runs)))
+        rows = {row["run"]: row for row in planned.to_pylist()}
+        self.runs = pd.DataFrame(
+            [_row(plan, run, rows.get(name)) for name, run in plan.runs.items()],
+            index=pd.Index(plan.runs, name="run", dtype=object),
+            dtype=object,
+        ).astype({"seconds": float, "peak_memory_mib": float})
+
+    @classmethod
+    def collected(cls, plan: Plan, history: bool = False) -> Results:
+        """The runs with their collected records; with their losses, if `history` is asked.
+
+        Raises `UserError` where the records have not been collected, or cannot be read.
+        """
+        return cls(plan, record.read_collected(plan.study, history))
+
+    @classmethod
+    def of_records(cls, plan: Plan, runs: Iterable[str]) -> Results:
+        """The runs with the records of some, as far as they are there, collected or not.
+
+        Raises `UserError` where a record cannot be read.
+        """
+        paths = [record_file(plan.study, run) for run in runs]
+        found = [record.read(path) for path in paths if path.exists()]
+        return cls(plan, pa.concat_tables([record.SCHEMA.empty_table(), *found]))
+
+    @classmethod
+    def planned(cls, plan: Plan) -> Results:
+        """The runs without any record."""
+        return cls(plan, record.SCHEMA.empty_table())
+
+    @property
+    def finished(self) -> pd.DataFrame:
+        """The rows of `runs` that have finished: those that means are over."""
+        return self.runs[self.runs["status"] == "finished"]
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """The `SCORES` of each finished run under each protocol, per cent, by run and protocol.
+
+        Null where there is none, as Joint's forgetting.
+        """
+        rows = {
+            (run, protocol): [
+                score(row[column("accuracy", protocol)], row[column("initial", protocol)])
+                for score in SCORES.values()
+            ]
+            for run, row in self.finished.iterrows()
+            for protocol in PROTOCOLS
+        }
+        index = pd.MultiIndex.from_tuples(rows, names=["run", "protocol"]) if rows else None
+        if index is None:
+            index = pd.MultiIndex.from_arrays([[], []], names=["run", "protocol"])
+        return pd.DataFrame(rows.values(), index=index, columns=list(SCORES), dtype=float)
+
+    @cached_property
+    def members(self) -> pd.DataFrame:
+        """A row for each planned run of each cell of the tables, in their order, with its scores.
+
+        `table`, `cell`, `PLACE` with the paper's source, `seed` and `run`; `unchanged` as in
+        `study.Cell`; `printed_variant` is that of the paper's number beside it, null where there is
+        none. With `status`, `precision`, and the `SCORES`, null where the run has not finished.
+        """
+        rows = [
+            {
+                "table": table.name,
+                "cell": cell.name,
+                **key_of(table.benchmark, table.paper_source, cell)._asdict(),
+                "seed": seed,
+                "run": run,
+                "unchanged": cell.unchanged,
+                "printed_variant": self._printed_variant(cell),
+            }
+            for table in self.plan.tables.values()
+            for cell in table.cells
+            for seed, run in cell.runs.items()
+        ]
+        names = ["table", "cell", *PLACE, "seed", "run", "unchanged", "printed_variant"]
+        frame = pd.DataFrame(rows, columns=names).astype({"unchanged": bool})
+        frame = frame.join(self.runs[["status", "precision"]], on="run")
+        return frame.join(self.scores, on=["run", "protocol"])
+
+    @cached_property
+    def by_place(self) -> pd.DataFrame:
+        """`members` by what their number is of, whichever of the tables asks for it.
+
+        A variant that changes nothing has the runs of the method as it is, and stands for it too.
+        """
+        members = self.members
+        unchanged = members[members["unchanged"]]
+        as_it_is = unchanged.assign(variant="")
+        other = [name for name in PLACE if name != "variant"]
+        names = unchanged[PLACE].drop_duplicates()
+        renamed = as_it_is.drop(columns="variant").merge(names, on=other)
+        frame = pd.concat([as_it_is, renamed, members[~members["unchanged"]]])
+        return frame.drop_duplicates([*PLACE, "seed"]).sort_values("seed", kind="stable")
+
+    def _printed_variant(self, cell: Any) -> str | None:
+        """A variant of Table 4 has its number there; else the method's own, where it is as printed.
+
+        It is not with other hyperparameters, nor from random weights.
+        """
+        in_table_4 = cell.variant in PRINTED_VARIANTS
+        pretrained = all(self.plan.runs[run].pretrained for run in cell.runs.values())
+        if not pretrained or (cell.retuned and not in_table_4):
+            return None
+        return str(cell.variant) if in_table_4 else ""
+
+
+def key_of(benchmark: str, source: str, cell: Any) -> CellKey:
+    """What the number of a cell is of; also of a searched one, which has no variant."""
+    variant = getattr(cell, "variant", None) or ""
+    return CellKey(benchmark, source, cell.method, variant, cell.buffer or 0, cell.protocol)
+
+
+def column(name: str, protocol: Protocol) -> str:
+    """The column of a record that has an accuracy under a protocol."""
+    return f"{name}_{protocol.replace('-', '_')}"
+
+
+def _row(plan: Plan, run: Run, row: dict[str, Any] | None) -> dict[str, Any]:
+    """A run's row: what is planned, and the columns of `record.SCHEMA`, null where it is missing.
+
+    It is `stale` as `status.of_run` says.
+    """
+    found = row or dict.fromkeys(record.SCHEMA.names)
+    found.pop("run")  # the index
+    said = record.provenance(found)
+    state = found["status"] or "missing"
+    if state not in ("unreadable", "missing"):
+        stale = found["digest"] != run.digest
+        if stale or status.unfit_inputs(plan.params, run, said.get("inputs", {})):
+            state = "stale"
+    on_gpu = "cuda" in said.get("versions", {})
+    precision = said.get("precision")
+    place = run.model_dump(include={"benchmark", "source", "method", "seed"})
+    planned = place | {"buffer": run.buffer or 0, "digest": run.digest}
+    return (
+        found
+        | planned
+        | {
+            "status": state,
+            "provenance": said,
+            "on_gpu": on_gpu,
+            "precision": "fp32"
+            if precision == "tf32" and not on_gpu
+            else precision,  # a CPU has none
+            "ended": state in ("finished", "diverged"),  # trained as planned: its hours count
+        }
+    )
+
+
+def served(plan: Plan) -> pd.DataFrame:
+    """The `variant` of each run, and each `protocol` that it serves: `run`, `variant`, `protocol`.
+
+    The variant is `AS_SET`, an experiment's name for what it changes, or `trial-...` in a search.
+    """
+    cells = [cell for table in plan.tables.values() for cell in table.cells]
+    ordered = sorted(cells, key=lambda cell: not cell.unchanged)  # which name a run first
+    variants: dict[str, str] = {}
+    found = []
+    for cell in ordered:
+        for run in cell.runs.values():
+            variants.setdefault(run, AS_SET if cell.unchanged else str(cell.variant))
+            found.append((run, cell.protocol))
+    for searched in plan.search:
+        for run in chain(*(trial.runs.values() for trial in searched.trials)):
+            variants[run] = run.split(".")[-2]  # `trial-` and a hash
+            found.append((run, searched.protocol))
+    frame = pd.DataFrame(sorted(set(found)), columns=["run", "protocol"])
+    return frame.assign(variant=frame["run"].map(variants))

@@ -1,0 +1,91 @@
+"""The paper's printed numbers, under the keys that a study's cells have."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pandas as pd
+
+from twf.errors import UserError
+from twf.files import PUBLISHED
+from twf.study.params import Protocol
+
+
+class CellKey(NamedTuple):
+    """What a number is of. `variant` is an experiment's, empty for the method as it is.
+
+    `source` is the paper's also where a study takes a smaller one in its place; `buffer` is 0
+    without one.
+    """
+
+    benchmark: str
+    source: str
+    method: str
+    variant: str
+    buffer: int
+    protocol: Protocol
+
+    @property
+    def row(self) -> str:
+        """Method and variant in words, with the names of params.yaml."""
+        return f"{self.method} {self.variant}".rstrip()
+
+    @property
+    def place(self) -> str:
+        """The rest in words."""
+        buffer = f"buffer {self.buffer}" if self.buffer else "no buffer"
+        return f"{self.benchmark} from {self.source}, {buffer}, {self.protocol}"
+
+
+# What Table 4's rows are called in the paper's numbers, by the names of our variants.
+PRINTED_VARIANTS = {
+    "all": "cl=on fp=on aux=on",
+    "cl": "cl=on fp=off aux=off",
+    "cl-fp": "cl=on fp=on aux=off",
+    "fp": "cl=off fp=on aux=off",
+    "fp-aux": "cl=off fp=on aux=on",
+}
+
+# A number of the paper is of one pretraining; another source's cell has none to stand beside.
+_BENCHMARKS = {
+    "split-cifar10": ("split-cifar10", "cifar100"),
+    "split-cifar100": ("split-cifar100", "tiny-imagenet"),
+    "split-cub200": ("split-cub200", "imagenet"),
+    "split-cifar100-from-svhn": ("split-cifar100", "svhn"),
+}
+
+
+def printed() -> pd.DataFrame:
+    """The paper's numbers in the order of their file; `UserError` where that is missing.
+
+    `published_table` (from 1), the fields of `CellKey`, `published_faa` and `published_ff` in per
+    cent, null where it prints none. The paper prints TwF on Split CUB-200 with buffer 400 twice and
+    differently, in Tables 3 and 4: the second has the variant `all`, as each cell of Table 4 has
+    one.
+    """
+    try:
+        file = pd.read_csv(PUBLISHED)
+    except FileNotFoundError:
+        raise UserError(f"no {PUBLISHED}: it is part of the project; take it from there") from None
+    variants = {text: name for name, text in PRINTED_VARIANTS.items()}
+    places = file["benchmark"].map(_BENCHMARKS)
+    return pd.DataFrame(
+        {
+            "published_table": file["table"],
+            "benchmark": places.str[0],
+            "source": places.str[1],
+            "method": file["method"],
+            "variant": file["variant"].map(variants).fillna(""),
+            "buffer": file["buffer_size"].fillna(0).astype(int),
+            "protocol": file["protocol"],
+            "published_faa": file["final_average_accuracy"].astype(float),
+            "published_ff": file["final_forgetting"].astype(float),
+        }
+    )
+
+
+def printed_keys() -> dict[CellKey, float]:
+    """The paper's final average accuracy of each of its cells."""
+    frame = printed()
+    keys = frame[list(CellKey._fields)].itertuples(index=False, name=None)
+    return dict(zip(map(CellKey._make, keys), frame["published_faa"], strict=True))

@@ -1,0 +1,270 @@
+"""What a study's numbers rest on: runs, deviations from the paper, data, networks, code, hardware.
+
+The report shows `sections`, and results/STUDY/reproducibility.md is them as a text of its own. What
+no record, checkpoint or entry of params.yaml says is *not recorded*.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+from safetensors import SafetensorError, safe_open
+
+from twf import files
+from twf.data import origin
+from twf.data.registry import ImagesEntry
+from twf.results import search, show
+from twf.results.frame import STATUSES, Results, key_of
+from twf.results.show import PROTOCOL_TITLES, Markdown, Texts
+from twf.study import Plan
+from twf.study.choices import of_study
+from twf.study.grids import load_best_hyperparameters
+from twf.study.methods import METHODS
+from twf.study.params import Params
+from twf.study.switches import SWITCHES
+
+NOT_RECORDED = "not recorded"
+
+NOTES = {  # what is said with a section
+    "Deviations": "Where the paper's authors published code that differs from its text, or decides "
+    "what that leaves open, a switch of params.yaml says which of the two a study follows.",
+    "Hyperparameters": "From params.yaml, a variant of an experiment there, or a search on "
+    "held-out training images. Untuned: the paper does not print it, and no search has chosen it; "
+    "no claim on such a method is decided.",
+    "Data": "A fingerprint is of the labelled images, whatever their order.",
+    "Pretrained networks": "As their files say; accuracy is on the source's test images. The paper "
+    "names the number of epochs alone; the rest is ours.",
+    "Code, inputs and software": "A method's hash is of the code in use. A commit with a + had "
+    "changed files: the hash tells such code apart, the commit does not bring it back.",
+    "Hours": "Of a run from its first step to its last evaluation, on the clock.",
+}
+
+
+def facts(results: Results) -> dict[str, str]:
+    """What was run, on what, and with which code: a line each."""
+    runs, said = results.runs, list(filter(None, results.runs["provenance"]))
+    counts = runs["status"].value_counts()
+    code = [of["code"] for of in said]
+    hashes = runs["provenance"].map(lambda of: of and of["code"].get("method_hash"))
+    per_method = hashes[runs["provenance"].map(bool)].groupby(runs["method"]).nunique()
+    mixed = [METHODS[method].title for method in METHODS if per_method.get(method, 0) > 1]
+    commits = {f"commit {of['commit'] or 'unknown'}" for of in code}
+    return {
+        "Runs": f"{len(runs)} planned: "
+        + ", ".join(f"{counts[state]} {state}" for state in STATUSES if state in counts),
+        "Seeds": _distinct(runs["seed"]),
+        "Time of all runs": f"{runs['seconds'].sum() / 3600:.2f} hours",
+        "Device": _distinct(runs["device"]),
+        "Precision": _distinct(runs["precision"]),
+        "Execution": _distinct(str(of.get("execution", NOT_RECORDED)) for of in said),
+        "torch": _distinct(of["versions"].get("torch") for of in said),
+        "twf": f"{_distinct(of['version'] for of in code)}, "
+        + (_distinct(commits) if len(commits) < 2 else f"at {len(commits)} commits"),
+    } | ({"Code differs within": _distinct(mixed)} if mixed else {})
+
+
+def _distinct(values: Iterable[Any]) -> str:
+    """The different values, in order; a dash where there is none."""
+    return "; ".join(map(str, sorted({value for value in values if not pd.isna(value)}))) or "—"
+
+
+def sections(params: Params, results: Results) -> dict[str, list[Texts]]:
+    """Tables by their title; one that would be empty is left out."""
+    found = {
+        "Deviations": deviations(params, results.plan),
+        "Runs that are in no mean": _unfinished(results),
+        "Hyperparameters": hyperparameters(params, results),
+        "Data": _data(params, results),
+        "Pretrained networks": _networks(params, results.plan),
+        "Code, inputs and software": _said(results),
+        "Hours": _hours(results),
+    }
+    return {title: rows for title, rows in found.items() if rows}
+
+
+def deviations(params: Params, plan: Plan) -> list[Texts]:
+    """Where the published code differs from the paper, or we do, and what this study does.
+
+    `Set by` is a switch of params.yaml with its value, and the variants that set it otherwise;
+    empty where nothing can be set.
+    """
+    set_to = params.switches(plan.study)
+    rows: list[tuple[str, ...]] = []
+    for switch, differs in SWITCHES.items():
+        flipped = [
+            f"{changes.fidelity[switch]} in {name}.{variant}"
+            for name, experiment in params.named_study(plan.study).experiments.items()
+            for variant, changes in experiment.variants.items()
+            if switch in changes.fidelity
+        ]
+        here = differs.paper if set_to[switch] == "paper" else differs.published
+        set_by = "; ".join([f"{switch}: {set_to[switch]}", *flipped])
+        rows.append((Markdown(differs.subject), Markdown(differs.paper), Markdown(here), set_by))
+    rows += [(choice.subject, choice.paper, choice.here, "—") for choice in of_study(params, plan)]
+    names = "Subject", "The paper", "Here", "Set by"
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _unfinished(results: Results) -> list[Texts]:
+    """Missing runs are counted, of others each is named."""
+    left = results.runs[results.runs["status"] != "finished"]
+    missing = left["status"] == "missing"
+    rows = [
+        {"Run": str(run), "Status": row["status"], "Reason": row["reason"] or "—"}
+        for run, row in left[~missing].sort_index().iterrows()
+    ]
+    none = {"Run": f"{missing.sum()} runs", "Status": "missing", "Reason": "no record"}
+    return rows + ([none] if missing.any() else [])
+
+
+def hyperparameters(params: Params, results: Results) -> list[Texts]:
+    """The hyperparameters of each cell of the study's tables, and where each has them from."""
+    plan, untuned = results.plan, search.untuned(results)
+    study = params.named_study(plan.study)
+    best = load_best_hyperparameters(study.best_hyperparameters, plan.study)
+    protocols: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for table in plan.tables.values():
+        for cell in table.cells:
+            values = plan.runs[next(iter(cell.runs.values()))].hyperparameters
+            place = cell.method, cell.buffer, cell.protocol
+            benchmark = params.benchmarks[table.benchmark]
+            as_set = benchmark.hyperparameters(*place, params.switches(plan.study))
+            source = f"variant {table.experiment}.{cell.variant}"
+            if values == best.of((table.benchmark, *place), as_set):
+                source = "search"
+            elif values == as_set:
+                source = "params.yaml"
+            if name := untuned.get(key_of(table.benchmark, table.paper_source, cell)):
+                source += f"; untuned: {name}"
+            title = METHODS[cell.method].title
+            row = table.benchmark, title, str(cell.buffer or "—"), values.text, source
+            protocols[row].append(PROTOCOL_TITLES[cell.protocol])
+    names = "Benchmark", "Method", "Buffer", "Hyperparameters", "From"
+    return [
+        dict(zip(names, row, strict=True)) | {"Protocol": ", ".join(dict.fromkeys(of))}
+        for row, of in protocols.items()
+    ]
+
+
+def _fingerprint(params: Params, name: str, split: str, value: str | None) -> str:
+    """A fingerprint, and whether it is that of the official images."""
+    if value is None:
+        return NOT_RECORDED
+    entry, size = origin.of_dataset(params.datasets[name]).entry, params.datasets[name].size
+    official = entry.fingerprints_at(size).get(split) if isinstance(entry, ImagesEntry) else None
+    if official is None:
+        return f"{value} (no official one to compare with)"
+    return f"{value} (official)" if value == official else f"{value} (NOT the official {official})"
+
+
+def _data(params: Params, results: Results) -> list[Texts]:
+    """The images of the benchmarks: whose they are, and the fingerprints that records have."""
+    said = results.runs["provenance"].map(lambda of: of.get("inputs", {}))
+    data = said.index.map(lambda run: results.plan.runs[run].data)
+    found = []
+    for name in dict.fromkeys(data):
+        whose = origin.of_dataset(params.datasets[name])
+        texts = {"Data set": name, "What": whose.title, "Licence": whose.licence or NOT_RECORDED}
+        for split in ("train", "test"):
+            values = said[data == name].map(lambda of, key=f"{split}_fingerprint": of.get(key))
+            shown = [
+                _fingerprint(params, name, split, value) for value in sorted(set(values.dropna()))
+            ]
+            texts[f"Fingerprint, {split}"] = "; ".join(shown) or NOT_RECORDED
+        found.append(texts)
+    return found
+
+
+def _networks(params: Params, plan: Plan) -> list[Texts]:
+    """The networks that runs start from, as their files say; no tensor is read."""
+    found = []
+    for name in plan.sources:
+        path, source = files.checkpoint_file(name), params.sources[name]
+        about: dict[str, Any] = {}
+        with contextlib.suppress(SafetensorError, OSError, KeyError, ValueError):
+            file = path if path.exists() else source.weights or path  # that it will be made from
+            with safe_open(file, framework="numpy") as opened:
+                about = json.loads((opened.metadata() or {})["about"])
+        accuracy, seconds = about.get("test_accuracy"), about.get("seconds")
+        trained = about.get("data_fingerprint")
+        recipe = about.get("pretraining") or {}
+        said = [about.get("weights"), *(f"{key}={value}" for key, value in recipe.items())]
+        found.append(
+            {
+                "Source": name,
+                "Accuracy": "not measured" if accuracy is None else f"{accuracy:.2f} %",
+                "Recipe": " ".join(filter(None, said)) or NOT_RECORDED,
+                "Training images": _fingerprint(params, source.data, "train", trained)
+                if source.data
+                else NOT_RECORDED,
+                "Hours": NOT_RECORDED if seconds is None else f"{seconds / 3600:.3f}",
+                "SHA-256 of the file": files.sha256(path)
+                if path.exists()
+                else f"no {path}: twf pretrain train {name}",
+            }
+        )
+    return found
+
+
+def _said(results: Results) -> list[Texts]:
+    """Where the records come from: each value, and how many runs have it."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for row in show.rows(results.runs[results.runs["provenance"].map(bool)]):
+        said, method = row["provenance"], METHODS[row["method"]].title
+        code = said["code"]
+        counts["Code", f"twf {code['version']}", f"commit {code['commit'] or 'unknown'}"] += 1
+        counts["Method", method, str(code.get("method_hash"))] += 1
+        for name, value in said.get("inputs", {}).items():
+            place = row["source"] if name.startswith("checkpoint") else row["benchmark"]
+            counts["Input", f"{place}, {name.replace('_', ' ')}", str(value)] += 1
+        counts.update(("Version", name, str(value)) for name, value in said["versions"].items())
+        counts["Precision", "products and convolutions", row["precision"] or NOT_RECORDED] += 1
+        counts["Execution", "steps", str(said.get("execution", NOT_RECORDED))] += 1
+    names = "Of", "What", "Value"
+    return [
+        dict(zip(names, key, strict=True)) | {"Runs": str(count)}
+        for key, count in sorted(counts.items())
+    ]
+
+
+def _hours(results: Results) -> list[Texts]:
+    """Hours of the runs that finished or diverged, by device; GPUs are those that CUDA drove."""
+    ended = results.runs[results.runs["ended"].astype(bool)]
+    groups = ended.groupby(["on_gpu", "device"])["seconds"].agg(["size", "sum"]).reset_index()
+    return [
+        {
+            "": "GPU" if row["on_gpu"] else "CPU",
+            "Device": row["device"],
+            "Runs": str(row["size"]),
+            "Hours": f"{row['sum'] / 3600:.2f}",
+        }
+        for row in show.rows(groups)
+    ]
+
+
+def write(params: Params, results: Results, agreement: list[str]) -> None:
+    """Write the reproducibility statement of a study, as Markdown."""
+    plan = results.plan
+    said = filter(None, results.runs["provenance"])
+    commits = sorted({of["code"]["commit"] or "" for of in said})
+    # They stand in a command to be copied, so nothing else passes for a commit.
+    clean = [commit for commit in commits if re.fullmatch(r"[0-9a-f]{7,64}", commit)]
+    whose = [origin.of_dataset(params.datasets[name]) for name in plan.data]
+    values = {
+        "plan": plan,
+        "facts": facts(results),
+        "agreement": agreement,
+        "sections": sections(params, results),
+        "notes": NOTES,
+        "citations": list(dict.fromkeys(of.citation for of in whose if of.citation)),
+        "commits": clean,
+        "no_commits": [commit for commit in commits if commit not in clean],
+        "report": str(files.report_file(plan.study)),
+    }
+    show.write_text("reproducibility.md.j2", values, files.statement_file(plan.study))

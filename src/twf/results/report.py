@@ -1,0 +1,339 @@
+"""The report of a study: one HTML file that needs nothing else, on a screen or printed.
+
+It shows what tables, comparison, figures and search have written, and computes nothing of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import pandas as pd
+from markupsafe import Markup
+
+from twf import files
+from twf.errors import UserError
+from twf.results import cells, provenance, record, search, show, statistics
+from twf.results.frame import STATUSES, Results, column
+from twf.results.paper import comparison, evaluation, gains, order
+from twf.results.paper.comparison import MARGIN, VERDICTS
+from twf.results.show import PROTOCOL_TITLES, Texts, in_parentheses, number
+from twf.study import Plan, Table
+from twf.study.params import PROTOCOLS, Params
+
+PAGE_LIMIT = 9_500_000  # bytes; figures that would make the page larger stay beside it
+RUN_SIZE = 3_300  # bytes of a planned run in the page, with its part of all tables: measured
+TEXT = 40  # characters; a column with a longer text may have several lines
+POINTS = 60  # of a loss curve: 2,000 runs have to fit into a page
+WIDTH, HEIGHT = 240, 48  # of a loss curve, in units of the drawing
+
+_COMMAND = Markup(
+    '<details><summary>command</summary><div class="command"><code>{}</code></div></details>'
+)
+
+
+class Download(NamedTuple):
+    """A file inside the page."""
+
+    name: str
+    uri: str
+
+
+class ShownFigure(NamedTuple):
+    """A figure in the page, or, without `svg`, beside it."""
+
+    caption: str
+    path: Path
+    svg: Markup | None
+    download: Download | None
+
+
+def write(params: Params, results: Results) -> None:
+    """Write the report of a study, and its reproducibility statement, from what was written before.
+
+    Raises `UserError` that names the command where tables or comparison have not been made, or
+    where the list of figures names one that is not there; without a list, the page says so.
+    """
+    plan, study = results.plan, results.plan.study
+    tables = plan.tables
+    written = cells.read(study, tables.values())
+    compared, claims, gained = (part.read(study) for part in (comparison, evaluation, gains))
+    agreed = agreement(compared, claims)
+    provenance.write(params, results, agreed)
+    statement = files.statement_file(study)
+    figures = _figures(plan, statement.stat().st_size)
+    script, losses = _source("report.js"), record.read_losses(study)
+    sections = [
+        cells.layout(table, written[written["table"] == name])
+        | {
+            "title": table.title,
+            "experiment": table.experiment,
+            "gains": gains.texts(table, gained[gained["table"] == name], Markup),
+            "figures": (figures or {}).get(name, []),
+        }
+        for name, table in tables.items()
+    ]
+    texts = comparison.texts_of(compared)
+    page = _environment.get_template("report.html.j2").render(
+        title=plan.title,
+        study=study,
+        note=plan.note,
+        first=next((table.experiment for table in tables.values()), None),
+        style=_source("report.css"),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        facts=provenance.facts(results),
+        agreement=agreed,
+        unfinished=_unfinished(results),
+        drawn=figures is not None,
+        sections=sections,
+        cells=[
+            (f"cell-{row['table']}.{row['cell']}", _cell(tables[row["table"]], row, plan))
+            for row in show.rows(written)
+        ],
+        compared=[
+            {"Table": str(number)} | text | {"Command": _command(text["Command"])}
+            for number, text in zip(compared["published_table"], texts, strict=True)
+        ],
+        order=order.texts(order.read(study)),
+        claims=evaluation.texts(claims),
+        searched=search.summary(search.read(plan)),
+        run_columns={"Run": "", "Status": "", "Seed": "number"}
+        | {PROTOCOL_TITLES[protocol]: "number" for protocol in PROTOCOLS}
+        | {"Seconds": "number", "Device": ""},
+        runs=[
+            _run(results, str(run), row, losses.get(str(run), []))
+            for run, row in results.runs.iterrows()
+        ],
+        forgetting=cells.FORGETTING[params.switches(study)["F8"]],
+        provenance=provenance.sections(params, results),
+        notes=provenance.NOTES,
+        statement=_download(f"{study}-{statement.name}", statement.read_bytes(), "markdown"),
+        downloads=[
+            _download(f"{study}-runs.csv", _runs_as_csv(results).encode()),
+            *(
+                _download(f"{study}-{path.name}", path.read_bytes())
+                for path in [
+                    *(files.table_file(study, name, "csv") for name in tables),
+                    *(made(study, "csv") for made in (files.comparison_file, files.gains_file)),
+                ]
+            ),
+        ],
+    )
+    with files.atomic(files.report_file(study)) as partial:
+        partial.write_text(page, encoding="utf-8")
+
+
+def agreement(compared: pd.DataFrame, claims: pd.DataFrame) -> list[str]:
+    """What the comparison with the paper and its claims come to, in sentences."""
+    verdicts = Counter(compared["verdict"])
+    counts = {verdict: verdicts[verdict] for verdict in VERDICTS}
+    measured = len(compared) - counts["not run"]
+    found = Counter(claims["verdict"])
+    order = ("holds", "does not hold", "undecided", "not run")
+    shown = [f"{verdict}: {found[verdict]}" for verdict in order if found[verdict]]
+    of_claims = f"Of {len(claims)} claims of the paper, on our numbers: {'; '.join(shown)}."
+    if not measured:
+        none = f"None of the {len(compared)} numbers that the paper prints has been measured yet."
+        return [none, of_claims]
+    if counts["reduced"]:
+        at_scale = (
+            f"Of the {len(compared)} numbers that the paper prints, {counts['reduced']} have been "
+            "measured at reduced scale, where a difference says nothing of the paper's number."
+        )
+        return [at_scale, of_claims]
+    spreads, seeds = compared["faa_std"].dropna(), []
+    if len(spreads):  # a cell has two seeds
+        seeds = [
+            f"With a standard deviation of {median(spreads):.2f} points, the median of these "
+            "cells', agreement is found in 80 % of cases with "
+            f"{statistics.seeds_needed(median(spreads), MARGIN)} seeds, if our true mean is the "
+            "paper's number."
+        ]
+    return [
+        f"Of the {len(compared)} numbers that the paper prints, {measured} have been measured.",
+        f"{counts['equivalent']} agree with the paper: the 95 % interval of our mean lies within "
+        f"{MARGIN:g} points of its number.",
+        f"{counts['higher'] + counts['lower']} do not: ours is higher in {counts['higher']} and "
+        f"lower in {counts['lower']}.",
+        f"{counts['undecided']} are undecided: the interval is too wide, or there is none with a "
+        "single seed.",
+        *seeds,
+        of_claims,
+    ]
+
+
+def columns(rows: Sequence[Texts]) -> dict[str, str]:
+    """The class of each column of a table, by its heading: number, text or none."""
+    numbers = show.numeric(rows)
+    texts = {
+        name: [row[name] for row in rows if not isinstance(row[name], Markup)] for name in rows[0]
+    }
+    wide = {name for name, found in texts.items() if any(len(text) > TEXT for text in found)}
+    return {n: "number" if n in numbers else "text" if n in wide else "" for n in rows[0]}
+
+
+_environment = show.environment(html=True)
+_environment.filters["columns"] = columns
+
+
+def _source(name: str) -> Markup:
+    """A file of this package that goes into the page as it is."""
+    return Markup((Path(__file__).parent / "templates" / name).read_text(encoding="utf-8"))  # noqa: S704
+
+
+def _link(target: str, text: str) -> Markup:
+    return Markup('<a href="#{}">{}</a>').format(quote(target), text)
+
+
+def _command(text: str) -> str:
+    """A command, folded."""
+    return text if text == "—" else _COMMAND.format(text)
+
+
+def _download(name: str, content: bytes, kind: str = "csv") -> Download:
+    encoded = base64.b64encode(content).decode()
+    return Download(name, f"data:text/{kind};charset=utf-8;base64,{encoded}")
+
+
+def _unfinished(results: Results) -> list[Texts]:
+    """Each table with unfinished runs, and how many have each status."""
+    members = results.members.drop_duplicates(["table", "run"])
+    counts = pd.crosstab(members["table"], members["status"]).reindex(columns=list(STATUSES))
+    counts = counts.fillna(0).astype(int)
+    return [
+        {"Table": _link(f"table-{name}", table.title), "Planned": str(row.sum())}
+        | {status.capitalize(): str(row[status]) for status in STATUSES}
+        for name, table in results.plan.tables.items()
+        if (row := counts.loc[name])["finished"] < row.sum()
+    ]
+
+
+def _cell(table: Table, row: dict[str, Any], plan: Plan) -> Texts:
+    """A cell with links to its runs."""
+    (cell,) = [cell for cell in table.cells if cell.name == row["cell"]]
+    diverged = f", {row['n_diverged']} diverged" if row["n_diverged"] else ""
+    return {
+        "Table": table.title,
+        "Benchmark": f"{table.benchmark} from {table.source}",
+        "Method": table.rows[cell.method, cell.variant],
+        "Buffer": str(cell.buffer or "—"),
+        "Protocol": PROTOCOL_TITLES[cell.protocol],
+        "FAA": number(row["faa_mean"]),
+        "±": number(row["faa_std"]),
+        "Interval": show.interval(row["faa_low"], row["faa_high"]),
+        "FF": number(row[cells.FORGETTING_COLUMN[table.forgetting]]),
+        "Paper": number(row["published_faa"]),
+        "n": f"{row['n']}/{row['n_planned']}{diverged}",
+        "Runs by seed": Markup(" ").join(
+            _link(f"run-{run}", str(seed)) for seed, run in cell.runs.items()
+        ),
+    }
+
+
+def _figures(plan: Plan, size: int) -> dict[str, list[ShownFigure]] | None:
+    """The study's figures by table; None where they have not been made.
+
+    `size` is that of other parts of the page, in bytes. Raises `UserError` where the list of
+    figures names one that is not there.
+    """
+    index = files.figure_index(plan.study)
+    if not index.exists():
+        return None
+    found = defaultdict(list)
+    size += RUN_SIZE * len(plan.runs)
+    for row in pd.read_csv(index, keep_default_na=False).to_dict("records"):
+        drawing, data = map(partial(files.figure_file, plan.study, row["figure"]), ("svg", "csv"))
+        for path in (drawing, data):
+            if not path.exists():
+                raise UserError(f"no {path}, which {index} lists: `twf figures {plan.study}`")
+        svg, csv = drawing.read_text(encoding="utf-8"), data.read_bytes()
+        size += len(svg) + len(csv) * 4 // 3
+        # Text from data is escaped in it, and no script of it would be run.
+        shown = Markup(svg[svg.index("<svg") :])  # noqa: S704
+        fits = size <= PAGE_LIMIT
+        parts = (shown if fits else None, _download(data.name, csv) if fits else None)
+        found[row["table"]].append(ShownFigure(f"{row['title']}. {row['note']}", drawing, *parts))
+    return dict(found)
+
+
+class Curve(NamedTuple):
+    """A run's loss over its epochs as the points of a line, and what a reader asks of it."""
+
+    points: str
+    epochs: int
+    first: str
+    last: str
+    highest: str
+
+
+def curve(losses: list[float]) -> Curve | None:
+    """A run's loss from 0 to its highest value.
+
+    At most `POINTS` of the epochs, evenly spaced, the first and the last among them; epochs whose
+    loss is not finite are left out. None with fewer than two.
+    """
+    finite = [(epoch, loss) for epoch, loss in enumerate(losses) if math.isfinite(loss)]
+    if len(finite) < 2:
+        return None
+    top = max(loss for _, loss in finite) or 1.0
+    count = min(POINTS, len(finite))
+    chosen = [finite[i * (len(finite) - 1) // (count - 1)] for i in range(count)]
+    across = WIDTH / (len(losses) - 1)
+    points = (f"{across * e:.0f},{HEIGHT * (1 - max(loss, 0) / top):.0f}" for e, loss in chosen)
+    shown = (f"{loss:.4g}" for loss in (finite[0][1], finite[-1][1], top))
+    return Curve(" ".join(points), len(losses), *shown)
+
+
+def _run(results: Results, run: str, row: Any, losses: list[float]) -> dict[str, Any]:
+    """A planned run, with or without a record, for the template."""
+    planned = results.plan.runs[run]
+    details = {"parameters": json.loads(planned.parameters)} | row["provenance"]
+    scores = results.scores
+    return {
+        "id": run,
+        "seed": planned.seed,
+        "status": row["status"],
+        "reason": row["reason"],
+        "results": [
+            f"{number(score['faa'])} {in_parentheses(score['ff'])}".rstrip()
+            for score in show.rows(scores.reindex([(run, protocol) for protocol in PROTOCOLS]))
+        ],
+        "seconds": "—" if pd.isna(row["seconds"]) else f"{row['seconds']:.1f}",
+        "device": row["device"] or "—",
+        "details": {name: _lines(values) for name, values in details.items()},
+        "memory": None if pd.isna(row["peak_memory_mib"]) else row["peak_memory_mib"],
+        "started": row["started"] and f"{row['started']:%Y-%m-%d %H:%M} UTC",
+        "curve": curve(losses),
+        "command": f"twf run {planned.study} {run}",
+        "log": str(files.log_file(planned.study, run)),
+    }
+
+
+def _lines(values: Any) -> str:
+    """What a provenance has under one name as text: a line for each of its values."""
+    if not isinstance(values, dict):
+        return json.dumps(values, ensure_ascii=False)
+    lines = (f"{key}: {json.dumps(v, ensure_ascii=False)}" for key, v in sorted(values.items()))
+    return "\n".join(lines)
+
+
+def _runs_as_csv(results: Results) -> str:
+    """A row for each planned run: where it stands, what it gave (per cent), what it cost."""
+    names = ["benchmark", "source", "method", "buffer", "seed", "status", "reason"]
+    frame = results.runs[names].copy()
+    for protocol in PROTOCOLS:
+        of_runs = results.scores.reindex([(run, protocol) for run in frame.index])
+        for name in ("faa", "ff"):
+            frame[column(name, protocol)] = of_runs[name].to_numpy()
+    cost = ["seconds", "peak_memory_mib", "started", "device", "digest"]
+    return frame.join(results.runs[cost]).reset_index().to_csv(index=False)

@@ -1,0 +1,451 @@
+"""The report and the statement: what they say, what they escape, that they need no other file."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hostile import Elements
+from safetensors.numpy import save_file
+
+from twf.data import registry
+from twf.errors import UserError
+from twf.files import PARAMS, checkpoint_file, figure_file, report_file, statement_file, table_file
+from twf.results import cells, figures, provenance, record, report, search
+from twf.results.frame import Results
+from twf.results.paper import comparison, evaluation, gains
+from twf.results.paper.claims import CLAIMS
+from twf.study import Plan, expand, reading
+from twf.study.choices import CHOICES
+from twf.study.params import Params
+from twf.study.switches import SWITCHES
+
+HEADINGS = {"h1", "h2", "h3", "h4"}
+HOSTILE = (
+    """=HYPERLINK("https://x")</script><script>alert(1)</script>"><img src=x onerror=alert(2)>"""
+    """ `tick` | pipe [link](javascript:alert(3)) **bold** .. raw:: html $x$ --> &"""
+)
+
+
+def make_report(params: Params, results: Results) -> str:
+    """Make tables, comparison and report of what is there; the page."""
+    cells.write(results, results.plan.tables.values())
+    if results.plan.search:
+        search.write(results)
+    comparison.write(params, results)
+    evaluation.write(results)
+    gains.write(results, cells.read("small", results.plan.tables.values()))
+    report.write(params, results)
+    return report_file("small").read_text()
+
+
+def made(results: Results, **switches: str) -> str:
+    """The report of what is there, with some switches changed; the page."""
+    params = reading.load(PARAMS)
+    return make_report(params.model_copy(update={"fidelity": params.fidelity | switches}), results)
+
+
+def statement(results: Results) -> str:
+    """The reproducibility statement of what is there."""
+    provenance.write(reading.load(PARAMS), results, ["a sentence"])
+    return statement_file("small").read_text()
+
+
+def files_in(page: str) -> dict[str, bytes]:
+    """The CSV files inside a page, by name."""
+    found = re.findall(r'download="([^"]+)" href="data:text/csv;[^,]*,([^"]+)"', page)
+    return {name: base64.b64decode(data) for name, data in found}
+
+
+@pytest.fixture(autouse=True)
+def one_kind_of_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes time: one figure for each table is enough here."""
+    monkeypatch.setattr(figures.kinds, "KINDS", {"accuracy": figures.KINDS["accuracy"]})
+
+
+@pytest.fixture
+def results(make_plan, recorded) -> Results:
+    """Two seeds: ER's second with 500 diverged, all of TwF's missing, the rest finished."""
+    plan = make_plan([0, 1], study_title=f"Study {HOSTILE}")
+    finished = {name: 80.0 for name, run in plan.runs.items() if run.method != "twf"}
+    diverged = {"status": "diverged", "reason": f"loss is nan {HOSTILE}"}
+    return recorded(plan, finished | {"split-cifar10.er.500.s1": diverged})
+
+
+@pytest.fixture
+def page(results) -> str:
+    """The report of these runs, with figures."""
+    figures.write(results.plan)
+    return made(results)
+
+
+def test_the_page_says_what_the_records_do(page):
+    """Joint, Finetune, and three methods with two buffers: 8 runs a seed, of half an hour each."""
+    text = Elements(page).text
+    for said in (
+        "16 planned: 11 finished, 1 diverged, 4 missing",
+        "6.00 hours",
+        "0.1.0, commit abc1234",
+        "2.13.0",
+        *("80.00 ± 0.00 (0.00)", "n=1/2, 1 diverged", "paper 83.65 (11.59)"),
+        # 5 methods, 3 of them with 2 buffers, under 2 protocols: TwF's 4 cells are missing
+        "Of the 144 numbers that the paper prints, 12 have been measured.",
+        f"Of {len(CLAIMS)} claims of the paper, on our numbers:",
+        "snakemake --cores all results/small/runs/split-cifar10.er.500.s0.parquet",
+        "optimizer, rate, batch and augmentation are ours",
+    ):
+        assert said in text, said
+    assert "Code differs within" not in text
+    assert [claim.name for claim in CLAIMS if claim.statement not in text] == []
+    levels = [int(name[1]) for name in Elements(page).names if name in HEADINGS]
+    assert levels[0] == 1
+    assert all(below <= above + 1 for above, below in pairwise(levels))
+    order = ("main-section", "claims", "comparison", "tables", "cells", "runs")  # folded ones last
+    places = [page.index(f'id="{name}"') for name in order]
+    assert places == sorted(places)
+
+
+def test_hostile_text_is_escaped(make_plan, recorded):
+    plan = make_plan([0], study_title=f"Study {HOSTILE}", title=f"Experiment {HOSTILE}")
+    said = {
+        "reason": f"loss is nan {HOSTILE}",
+        "device": HOSTILE,
+        "provenance": json.dumps(
+            {
+                "parameters": {HOSTILE: HOSTILE},
+                "code": {"version": HOSTILE, "commit": HOSTILE},
+                "versions": {"torch": HOSTILE},
+            }
+        ),
+    }
+    states = {run: "finished" if "joint" in run else "diverged" for run in plan.runs}
+    results = recorded(plan, {run: said | {"status": state} for run, state in states.items()})
+    figures.write(plan)
+    page = made(results)
+    elements = Elements(page)
+    assert elements.names.count("script") == 1  # the report's own, of which the policy has the hash
+    assert not {"img", "iframe", "object"} & set(elements.names)
+    assert HOSTILE not in page
+    # a title, a reason, a parameter
+    for text in (f"Study {HOSTILE}", f"Experiment {HOSTILE}", f"loss is nan {HOSTILE}"):
+        assert text in elements.text
+    assert json.dumps(HOSTILE) in elements.text
+    assert not [name for name, _ in elements.attributes if name.startswith("on")]
+    assert not [link for link in elements.values("href") if link.startswith("javascript")]
+    folder = report_file(plan.study).parent
+    for path in (*folder.rglob("*.md"), *folder.rglob("*.tex"), *folder.rglob("*.svg")):
+        text = path.read_text()
+        assert HOSTILE not in text, path
+        assert "<script" not in text.replace("\\<", ""), path
+    for path in folder.rglob("*.csv"):
+        with path.open(newline="") as file:
+            assert len({len(row) for row in csv.reader(file)}) == 1, path
+
+
+def test_policy_allows_the_reports_own_script_alone(page):
+    (script,) = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = [text for text in Elements(page).values("content") if "default-src" in text]
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"] == f"'sha256-{digest}'"
+    assert rules["img-src"] == "data:"
+    assert page.index("Content-Security-Policy") < page.index("<style>")
+
+
+def test_report_needs_no_other_file_and_its_links_lead_to_one_place_each(page):
+    elements = Elements(page)
+    assert not {"link", "img", "iframe", "object"} & set(elements.names)
+    for name in ("src", "href", "xlink:href", "action"):
+        for value in elements.values(name):
+            assert value.startswith(("#", "data:text/csv;", "data:text/markdown;")), value
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+    places = elements.values("id")
+    links = [link[1:] for link in elements.values("href") if link.startswith("#")]
+    assert {
+        "run-split-cifar10.er.500.s1",
+        "cell-main.split-cifar10.er.500.class-il",
+        "table-main.split-cifar10",
+    } <= set(links)
+    for link in links:
+        assert places.count(link) == 1, link
+
+
+def test_every_run_is_listed_with_what_it_was_made_from(results, page):
+    text = Elements(page).text
+    for run in results.plan.runs:
+        assert page.count(f'<tr id="run-{run}">') == 1
+        assert f"twf run small {run}" in text
+        assert f"logs/small/runs/{run}.log" in text
+    assert '"lambda_fp_replay": 0.1' in text  # of a missing run, from the plan
+    assert "method_hash: " in text
+
+
+def test_sentences_count_the_verdicts():
+    names = ["equivalent"] * 3 + ["lower", "undecided"] + ["not run"] * 4
+    compared = pd.DataFrame({"verdict": names, "faa_std": 1.0})
+    claims = pd.DataFrame({"verdict": []})
+    measured, agree, differ, undecided, seeds, _ = report.agreement(compared, claims)
+    assert "9 numbers" in measured and "5 have been measured" in measured
+    assert agree.startswith("3 agree")
+    assert "higher in 0 and lower in 1" in differ
+    assert undecided.startswith("1 are undecided")
+    assert "1.00 points" in seeds and "with 13 seeds" in seeds
+    assert "None of the 4" in report.agreement(compared[-4:], claims)[0]
+
+
+def test_data_inside_the_page_are_the_studys(results, page):
+    files = files_in(page)
+    assert {"small-main.split-cifar10.csv", "small-comparison.csv", "small-gains.csv"} <= set(files)
+    frame = pd.read_csv(io.BytesIO(files["small-runs.csv"]))
+    assert list(frame["run"]) == list(results.plan.runs)
+    assert frame["status"].value_counts().to_dict() == {"finished": 11, "missing": 4, "diverged": 1}
+    assert (frame.loc[frame["status"] == "finished", "faa_class_il"] == 80.0).all()
+    name = "accuracy.main.split-cifar10"
+    assert files[f"{name}.csv"] == figure_file("small", name, "csv").read_bytes()
+
+
+def test_curve_goes_over_all_epochs():
+    assert report.curve([1.0]) is None
+    curve = report.curve([2.0, 1.0, float("nan"), 0.0, 1.0])
+    assert curve.points == "0,0 60,24 180,48 240,24"  # from the top left; nan is left out
+    assert (curve.epochs, curve.first, curve.highest) == (5, "2", "2")
+    points = report.curve([1.0 / (1 + i) for i in range(1000)]).points.split()
+    assert len(points) == report.POINTS
+    assert (points[0], points[-1][:4]) == ("0,0", "240,")
+
+
+def test_losses_are_those_of_each_run(make_plan, recorded):
+    plan = make_plan([0], methods=["er"])
+    losses = {run: [float(i), 2.0 + i] if i else [] for i, run in enumerate(plan.runs)}
+    epoch = {"phase": 0, "epoch": 0, "seconds": 1.0, "terms": {}}
+    histories = {run: [epoch | {"loss": loss} for loss in of_run] for run, of_run in losses.items()}
+    results = recorded(plan, {run: {"history": history} for run, history in histories.items()})
+    assert record.read_losses(plan.study) == losses
+    assert '<polyline points="0,32 240,0"' in made(results)
+
+
+def test_each_table_has_its_figures_of_the_methods_that_ran(page):
+    charts = re.findall(r"<figure>.*?</figure>", page, flags=re.DOTALL)
+    assert len(charts) == 1  # as `one_kind_of_figure` has it
+    assert "DER++" in charts[0]
+    assert "TwF" not in charts[0]  # no finished run
+    identifiers = Elements("".join(charts)).values("id")
+    assert not [name for name in identifiers if re.fullmatch(r"(figure|axes|patch)_\d+", name)]
+
+
+def test_same_records_give_the_same_bytes(results, page):
+    said = statement_file("small").read_bytes()
+    assert made(results) == page
+    assert statement_file("small").read_bytes() == said
+
+
+def test_a_run_that_serves_both_protocols_is_unfinished_once(make_plan, recorded):
+    plan = make_plan([0, 1, 2], methods=["joint", "er"])
+    per_seed = len(plan.runs) // 3
+    results = recorded(plan, {name: 80.0 for name, run in plan.runs.items() if run.seed == 0})
+    (texts,) = report._unfinished(results)
+    assert (texts["Planned"], texts["Finished"]) == (str(3 * per_seed), str(per_seed))
+    assert 3 * per_seed < len(plan.tables["main.split-cifar10"].cells) * 3
+
+
+def test_nothing_finished_still_makes_a_report_that_names_what_is_not_made(make_plan, collect):
+    page = made(collect(make_plan([0])))
+    assert "8 planned: 8 missing" in page
+    assert "<figure" not in page
+    assert "<svg" not in page
+    assert "twf figures small" in page
+
+
+def test_a_table_that_was_not_made_is_named_with_its_command(results):
+    with pytest.raises(UserError, match=r"main.split-cifar10.parquet: `twf table small` makes it"):
+        report.write(reading.load(PARAMS), results)
+    cells.write(results, results.plan.tables.values())
+    with pytest.raises(UserError, match="comparison.parquet: `twf compare small` makes it"):
+        report.write(reading.load(PARAMS), results)
+
+
+def test_a_figure_that_is_listed_and_not_there_is_named(results):
+    figures.write(results.plan)
+    figure_file("small", "accuracy.main.split-cifar10", "svg").unlink()
+    with pytest.raises(UserError, match="accuracy.main.split-cifar10.svg"):
+        made(results)
+
+
+def test_figures_too_large_for_the_page_are_named(results, monkeypatch):
+    figures.write(results.plan)
+    monkeypatch.setattr(report, "PAGE_LIMIT", 100)
+    page = made(results)
+    assert "results/small/figures/accuracy.main.split-cifar10.svg" in Elements(page).text
+    assert "<svg" not in page
+
+
+def test_what_a_reader_must_know_of_a_studys_numbers_is_beside_them(make_plan, recorded):
+    plan = make_plan([0], methods=["er"]).model_copy(update={"note": "Toy data."})
+    results = recorded(plan)
+    page = made(results)
+    assert page.index("Toy data.") < page.index('id="summary"')
+    assert cells.FORGETTING["published"] in Elements(page).text
+    assert cells.FORGETTING["paper"] in Elements(made(results, F8="paper")).text
+    for ending in ("md", "tex"):
+        assert "Toy data." in table_file(plan.study, "main.split-cifar10", ending).read_text()
+    assert "**Toy data.**" in statement_file(plan.study).read_text()
+
+
+# What the numbers rest on
+
+
+def said(commit: str | None = "abc1234", inputs: dict[str, str] | None = None, **more: Any) -> Any:
+    """The columns of a record whose provenance says so."""
+    code = {"version": "0.1.0", "commit": commit, "method_hash": more.pop("method_hash", "00ff")}
+    versions = {"torch": "2.13.0"} | more.pop("versions", {})
+    found = {"parameters": {}, "code": code, "inputs": inputs or {}, "versions": versions} | more
+    return {"provenance": json.dumps(found)}
+
+
+def records(plan: Plan, *of_runs: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Records of the first runs of a plan."""
+    return dict(zip(plan.runs, of_runs, strict=False))
+
+
+@pytest.fixture
+def plan(make_plan) -> Plan:
+    """ER and TwF with two seeds, and variants that set a switch."""
+    variants = {
+        "as-set": {"title": "as set"},
+        "f1": {"title": "F1", "methods": ["twf"], "fidelity": {"F1": "paper"}},
+        "f9": {"title": "F9", "methods": ["twf"], "fidelity": {"F9": "published"}},
+    }
+    return make_plan([0, 1], methods=["er", "twf"], buffers=[500], variants=variants)
+
+
+def test_facts_name_code_precision_and_execution_that_differ(make_plan, recorded):
+    plan = make_plan([0, 1], methods=["er"])
+    cuda = {"versions": {"cuda": "13.0"}}
+    found = provenance.facts(
+        recorded(
+            plan,
+            records(
+                plan,
+                said(precision="bf16", execution="plain"),
+                said(
+                    "def5678", method_hash="other", precision="tf32", execution="compiled", **cuda
+                ),
+                said(precision="tf32", execution="plain"),  # a CPU has none
+            ),
+        )
+    )
+    assert found["Precision"] == "bf16; fp32; tf32"
+    assert found["Execution"] == "compiled; plain"
+    assert found["twf"] == "0.1.0, at 2 commits"
+    assert found["Code differs within"] == "ER"
+
+
+def test_what_made_the_records_is_counted(plan, recorded):
+    results = recorded(plan, records(plan, *[said("abc1234")] * 2, said("def5678")))
+    rows = provenance.sections(reading.load(PARAMS), results)["Code, inputs and software"]
+    listed = {row["Value"]: row["Runs"] for row in rows if row["Of"] == "Code"}
+    assert listed == {"commit abc1234": "2", "commit def5678": "1"}
+
+
+def test_each_switch_and_choice_says_what_the_study_does(plan, collect, make_plan):
+    rows = provenance.deviations(reading.load(PARAMS), plan)
+    by_subject = {row["Subject"]: row for row in rows}
+    assert [row["Subject"] for row in rows][: len(SWITCHES)] == [
+        switch.subject for switch in SWITCHES.values()
+    ]
+    first, ninth = (by_subject[SWITCHES[name].subject] for name in ("F1", "F9"))
+    assert (first["Here"], first["Set by"]) == (
+        SWITCHES["F1"].published,
+        "F1: published; paper in main.f1",
+    )
+    assert (ninth["Here"], ninth["Set by"]) == (
+        SWITCHES["F9"].paper,
+        "F9: paper; published in main.f9",
+    )
+    choice = {of.subject: of for of in CHOICES}
+    assert by_subject["pretraining"]["Here"] == choice["pretraining"].here
+    assert "strength of the EWC anchor" not in by_subject
+    other = make_plan([0], methods=["derpp-ewc"], benchmarks=["split-cifar100"])
+    assert "| strength of the EWC anchor | not given |" in statement(collect(other))
+
+
+def test_hyperparameters_say_where_they_are_from(plan, collect, make_plan):
+    text = statement(collect(plan))
+    assert "| split-cifar10 | ER | 500 | lr=0.1 | params.yaml | Class-IL, Task-IL |" in text
+    assert "lambda\\_fp=0.005 lambda\\_fp\\_replay=0.1 | params.yaml |" in text
+    assert "lambda\\_fp=0.0005 lambda\\_fp\\_replay=0.1 | variant main.f9 |" in text
+    make_plan([0], methods=["er"], buffers=[500], protocols=["class-il"])
+    place = {"benchmark": "split-cifar10", "method": "er", "buffer": 500, "protocol": "class-il"}
+    Path("best.yaml").write_text(json.dumps([place | {"hyperparameters": {"lr": 0.25}}]))
+    study = "  small:\n    best_hyperparameters: best.yaml"
+    PARAMS.write_text(PARAMS.read_text().replace("  small:", study))
+    text = statement(collect(expand(reading.load(PARAMS), "small")))
+    assert "| split-cifar10 | ER | 500 | lr=0.25 | search | Class-IL |" in text
+
+
+def test_an_untuned_hyperparameter_is_said_to_be_so(make_plan, collect):
+    one = {"methods": ["derpp-ewc"], "benchmarks": ["split-cifar100"], "protocols": ["class-il"]}
+    text = statement(collect(make_plan([0], **one, buffers=[2000])))
+    (row,) = [line for line in text.splitlines() if "fisher\\_images" in line]
+    assert "| params.yaml; untuned: lambda\\_ewc of DER++ with EWC |" in row
+
+
+def test_hours_are_apart_for_gpus_and_cpus(plan, recorded):
+    gpu = {"device": "NVIDIA H"} | said(versions={"cuda": "13.0"})
+    of_runs = [
+        gpu | {"seconds": 3600.0},
+        gpu | {"seconds": 1800.0, "status": "diverged", "reason": "loss is nan"},
+        {"seconds": 7200.0},
+        {"seconds": 9e9, "digest": "of something else"},
+    ]
+    text = statement(recorded(plan, records(plan, *of_runs)))
+    assert "| GPU | NVIDIA H | 2 | 1.50 |" in text
+    assert "| CPU | cpu | 1 | 2.00 |" in text
+    assert f"| {list(plan.runs)[1]} | diverged | loss is nan |" in text
+    assert "| 4 runs | missing | no record |" in text
+
+
+def test_only_a_commit_is_to_be_checked_out(plan, recorded):
+    commits = ["abc1234", "def5678+", "abc1234; rm -rf /", None]
+    text = statement(recorded(plan, records(plan, *map(said, commits))))
+    assert [line for line in text.splitlines() if line.startswith("git checkout")] == [
+        "git checkout abc1234"
+    ]
+    assert "**Some records are of code that no commit has: def5678+.**" in text
+    assert "**Some records are of code that no commit has.**" in text
+
+
+def test_networks_speak_for_themselves_or_are_said_to_be_missing(plan, collect):
+    results = collect(plan)
+    assert "no checkpoints/cifar100.safetensors: twf pretrain train cifar100" in statement(results)
+    path = checkpoint_file("cifar100")
+    path.parent.mkdir()
+    path.write_bytes(b"torn")
+    assert "| cifar100 | not measured | not recorded |" in statement(results)
+    about = {"test_accuracy": 77.25, "seconds": 7200.0, "pretraining": {"epochs": 200}}
+    metadata = {"about": json.dumps(about | {"weights": "mine.pth"})}
+    save_file({"classifier.weight": np.zeros((100, 4), np.float32)}, path, metadata=metadata)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    row = f"| cifar100 | 77.25 % | mine.pth epochs=200 | not recorded | 2.000 | {sha256} |"
+    assert row in statement(results)
+
+
+def test_fingerprints_are_held_to_the_official_ones(plan, recorded):
+    official = registry.images_entry("cifar10").fingerprints
+    inputs = {"train_fingerprint": str(official.train), "test_fingerprint": "d00d"}
+    results = recorded(plan, records(plan, said(inputs=inputs)))
+    (row,) = provenance.sections(reading.load(PARAMS), results)["Data"]
+    assert row["Fingerprint, train"] == f"{official.train} (official)"
+    assert row["Fingerprint, test"] == f"d00d (NOT the official {official.test})"
