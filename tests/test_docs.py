@@ -17,11 +17,10 @@ from project import PROJECT, kept
 from twf.files import table_file
 from twf.results import cells, show, statistics
 from twf.results.figures.kinds import KINDS
-from twf.results.frame import PLACE, Results
+from twf.results.frame import Results
 from twf.results.paper import comparison, evaluation, gains, order
 from twf.results.paper.claims import CLAIMS
-from twf.results.paper.differences import ProbeKey
-from twf.results.printed import CellKey
+from twf.results.printed import PLACE, CellKey
 from twf.study import expand, reading
 from twf.study.choices import CHOICES
 from twf.study.methods import METHODS
@@ -163,7 +162,7 @@ def both_protocols(results: Results) -> dict[CellKey, Mapping[int, float]]:
         for protocol in PROTOCOLS:
             scores = results.scores.reindex([(run, protocol) for run in members["run"]])["faa"]
             of_key = dict(zip(members["seed"], scores, strict=True))
-            key = CellKey._make(place)._replace(protocol=protocol)
+            key = CellKey(*place)._replace(protocol=protocol)
             found[key] = {seed: faa for seed, faa in of_key.items() if faa == faa}
     return found
 
@@ -176,7 +175,7 @@ def intervals(recorded) -> set[tuple[int, float, float]]:
     with the decimals it is rounded to.
     """
     values: dict[Any, Mapping[int, float]] = dict(evaluation.measured(recorded))
-    of_cells = {key: of_key for key, of_key in values.items() if isinstance(key, CellKey)}
+    of_cells = {key: of_key for key, of_key in values.items() if not key.layer}
     claimed = [values] + [
         {key: of_key for key, of_key in of_cells.items() if key.benchmark == benchmark}
         for benchmark in {key.benchmark for key in of_cells}
@@ -189,7 +188,7 @@ def intervals(recorded) -> set[tuple[int, float, float]]:
     for key, of_key in both_protocols(longer).items():
         groups[key.benchmark, key.protocol].append(of_key)
     for key, of_key in values.items():
-        alike = key[1:] if isinstance(key, ProbeKey) else (key.benchmark, key.protocol)
+        alike = key[6:] if key.layer else (key.benchmark, key.protocol)
         groups[alike].append(of_key)
     found = [(row.get("low"), row.get("high")) for row in evaluated]
     for group in groups.values():

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from twf.files import table_file
 from twf.results import search, show, statistics
-from twf.results.frame import PLACE, SCORES, Results
-from twf.results.printed import CellKey, printed
+from twf.results.frame import SCORES, Results
+from twf.results.printed import PLACE, key_at, printed
 from twf.results.show import PROTOCOL_TITLES, in_parentheses, number
 from twf.study import Table
 from twf.study.methods import METHODS
@@ -112,7 +112,7 @@ def of_tables(results: Results, tables: Collection[Table] | None = None) -> pd.D
     frame = frame.merge(numbers, on=alike, how="left")
     untuned = search.untuned(results)
     keys = frame[PLACE].itertuples(index=False, name=None)
-    frame["untuned"] = [untuned.get(CellKey._make(key), "") for key in keys]
+    frame["untuned"] = [untuned.get(key_at(key), "") for key in keys]
     sources = {table.name: table.source for table in tables}
     return frame.assign(source=frame["table"].map(sources))
 

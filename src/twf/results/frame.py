@@ -21,14 +21,12 @@ import pyarrow.compute as pc
 from twf.files import record_file
 from twf.learning.evaluation import metrics
 from twf.results import record, status
-from twf.results.printed import PRINTED_VARIANTS, CellKey
+from twf.results.printed import PLACE, PRINTED_VARIANTS, CellKey
 from twf.study import Plan, Run
 from twf.study.params import PROTOCOLS, Protocol
 
 STATUSES = ("finished", "diverged", "stale", "unreadable", "missing")
 AS_SET = "as set"  # the variant of a method as params.yaml has it, for a notebook
-
-PLACE = ["benchmark", "source", "method", "variant", "buffer", "protocol"]
 
 # By column of `Results.scores`: a function of the accuracy matrix and of what was before training.
 SCORES: dict[str, Callable[..., float | None]] = {

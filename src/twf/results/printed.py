@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -15,7 +15,8 @@ class CellKey(NamedTuple):
     """What a number is of. `variant` is an experiment's, empty for the method as it is.
 
     `source` is the paper's also where a study takes a smaller one in its place; `buffer` is 0
-    without one.
+    without one. `quantity` is final average accuracy, or one of `record.PROBED` of a `layer` after
+    so many `tasks`, 0 before the first.
     """
 
     benchmark: str
@@ -24,17 +25,29 @@ class CellKey(NamedTuple):
     variant: str
     buffer: int
     protocol: Protocol
+    quantity: str = "faa"
+    layer: str = ""
+    tasks: int = 0
 
     @property
     def row(self) -> str:
-        """Method and variant in words, with the names of params.yaml."""
-        return f"{self.method} {self.variant}".rstrip()
+        """Method, variant and what was probed in words, with the names of params.yaml."""
+        probed = f" in {self.layer} after {self.tasks} tasks" if self.layer else ""
+        return f"{self.method} {self.variant}".rstrip() + probed
 
     @property
     def place(self) -> str:
         """The rest in words."""
         buffer = f"buffer {self.buffer}" if self.buffer else "no buffer"
         return f"{self.benchmark} from {self.source}, {buffer}, {self.protocol}"
+
+
+PLACE = list(CellKey._fields[:6])  # of a number in a table
+
+
+def key_at(place: Any) -> CellKey:
+    """The key of the number at a place, a row of the columns `PLACE`."""
+    return CellKey(*place)
 
 
 # What Table 4's rows are called in the paper's numbers, by the names of our variants.
@@ -87,5 +100,5 @@ def printed() -> pd.DataFrame:
 def printed_keys() -> dict[CellKey, float]:
     """The paper's final average accuracy of each of its cells."""
     frame = printed()
-    keys = frame[list(CellKey._fields)].itertuples(index=False, name=None)
-    return dict(zip(map(CellKey._make, keys), frame["published_faa"], strict=True))
+    keys = frame[PLACE].itertuples(index=False, name=None)
+    return {key_at(key): faa for key, faa in zip(keys, frame["published_faa"], strict=True)}

@@ -13,11 +13,10 @@ from scipy.stats import binomtest, nct
 
 from twf import study
 from twf.files import COMPARISON_FORMATS, claims_file
-from twf.results.frame import PLACE, Results
+from twf.results.frame import Results
 from twf.results.paper import evaluation
-from twf.results.paper.claims import CLAIMS
-from twf.results.paper.differences import REHEARSAL, Difference, Keys
-from twf.results.printed import CellKey, printed_keys
+from twf.results.paper.claims import CLAIMS, REHEARSAL, Difference, Keys
+from twf.results.printed import PLACE, CellKey, printed_keys
 from twf.study import Plan, reading
 
 PARAMS = reading.load(PROJECT / "params.yaml")
@@ -94,7 +93,7 @@ def test_every_claim_has_its_cells_in_both_studies(name):
 def keyed(plan: Plan) -> dict[CellKey, dict[int, str]]:
     """The runs of each cell of a study, by what its number is of."""
     groups = Results.planned(plan).by_place.groupby(PLACE)
-    return {CellKey._make(key): dict(of[["seed", "run"]].to_numpy()) for key, of in groups}
+    return {CellKey(*key): dict(of[["seed", "run"]].to_numpy()) for key, of in groups}
 
 
 def differences(name: str, keys: Keys) -> list[Difference]:

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from twf.files import comparison_file, record_file
 from twf.results import cells, show
-from twf.results.frame import PLACE, Results
+from twf.results.frame import Results
 from twf.results.paper import order
-from twf.results.printed import PRINTED_VARIANTS, printed
+from twf.results.printed import PLACE, PRINTED_VARIANTS, printed
 from twf.results.show import PROTOCOL_TITLES, Markdown, Texts, in_parentheses, number
 from twf.study import expand
 from twf.study.methods import METHODS

@@ -32,14 +32,13 @@ from numpy.typing import NDArray
 
 from twf.files import claims_file
 from twf.results import search, show, statistics
-from twf.results.frame import PLACE, Results
-from twf.results.paper.claims import CLAIMS, Claim
-from twf.results.paper.differences import Difference, Key, ProbeKey, in_words
-from twf.results.printed import CellKey, printed_keys
+from twf.results.frame import Results
+from twf.results.paper.claims import CLAIMS, Claim, Difference, in_words
+from twf.results.printed import PLACE, CellKey, key_at, printed_keys
 from twf.results.record import PROBED
 from twf.results.show import Texts, number
 
-Values = Mapping[Key, Mapping[int, float]]  # by cell and seed, empty where none is
+Values = Mapping[CellKey, Mapping[int, float]]  # by cell and seed, empty where none is
 
 SAMPLES = 1000  # of a simulation of a claim's power
 EFFECTS = (1, 2)  # true differences that it is given for, in standard deviations of a cell's runs
@@ -47,6 +46,7 @@ EFFECTS = (1, 2)  # true differences that it is given for, in standard deviation
 SCHEMA = pa.schema(
     [
         ("claim", pa.string()),
+        ("group", pa.string()),  # performance, mechanism or incidental
         ("statement", pa.string()),
         ("unit", pa.string()),  # of the values: FAA or k-NN in points of per cent, CKA from 0 to 1
         ("published_value", pa.float64()),  # of the paper's numbers; null where it prints none
@@ -71,9 +71,9 @@ SCHEMA = pa.schema(
 )
 
 
-def weights(family: Sequence[Sequence[Difference]]) -> tuple[NDArray[np.float64], list[Key]]:
+def weights(family: Sequence[Sequence[Difference]]) -> tuple[NDArray[np.float64], list[CellKey]]:
     """The means of a family as weights of its keys, `[mean, key]`, and these keys, each once."""
-    place: dict[Key, int] = {}
+    place: dict[CellKey, int] = {}
     for difference in chain(*family):
         for key in chain(*difference):
             place.setdefault(key, len(place))
@@ -160,12 +160,12 @@ def _seeds(differences: Sequence[Difference], values: Values) -> set[int]:
 
 def _cells(differences: Sequence[Difference]) -> set[CellKey]:
     keys = (key for difference in differences for key in chain(*difference))
-    return {key if isinstance(key, CellKey) else key.cell for key in keys}
+    return {key_at(key[: len(PLACE)]) for key in keys}
 
 
 def on_published(claim: Claim) -> dict[str, Any]:
     """A claim on the paper's own numbers: the published columns of `SCHEMA`."""
-    faa: Mapping[Key, float] = printed_keys()  # type: ignore[assignment]
+    faa = printed_keys()
     family = claim.family(faa.keys())
     if not family:
         return {"published_verdict": "no numbers"}
@@ -177,9 +177,9 @@ def on_published(claim: Claim) -> dict[str, Any]:
 
 def measured(results: Results) -> Values:
     """The FAA of each cell of a study by seed, of its finished runs, and what was probed of it."""
-    found: dict[Key, Mapping[int, float]] = {}
+    found: dict[CellKey, Mapping[int, float]] = {}
     for place, members in results.by_place.groupby(PLACE, sort=False):
-        cell = CellKey._make(place)
+        cell = key_at(place)
         faa = members["faa"].notna()
         found[cell] = dict(zip(members["seed"][faa], members["faa"][faa], strict=True))
         runs = dict(zip(members["seed"], members["run"], strict=True))
@@ -195,7 +195,7 @@ def _probed(results: Results, cell: CellKey, of_cell: Mapping[int, str]) -> Valu
     finished = results.finished
     rows = {seed: finished.loc[run] for seed, run in of_cell.items() if run in finished.index}
     return {
-        ProbeKey(cell, quantity, layer, done): {
+        cell._replace(quantity=quantity, layer=layer, tasks=done): {
             seed: row[quantity][done][i] for seed, row in rows.items()
         }
         for quantity, layers in PROBED.items()
@@ -208,7 +208,8 @@ def evaluate_all(results: Results) -> pd.DataFrame:
     """A row of `SCHEMA` for each of `CLAIMS`."""
     values, untuned = measured(results), search.untuned(results)
     rows = [
-        {"claim": claim.name, "statement": claim.statement, "unit": claim.unit}
+        {name: getattr(claim, name) for name in ("group", "statement", "unit")}
+        | {"claim": claim.name}
         | on_published(claim)
         | evaluate(claim, values, untuned)
         for claim in CLAIMS
