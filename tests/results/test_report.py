@@ -92,6 +92,7 @@ def page(results) -> str:
 def test_the_page_says_what_the_records_do(page):
     """Joint, Finetune, and three methods with two buffers: 8 runs a seed, of half an hour each."""
     text = Elements(page).text
+    of_performance = sum(claim.group == "performance" for claim in CLAIMS)
     for said in (
         "16 planned: 11 finished, 1 diverged, 4 missing",
         "6.00 hours",
@@ -100,7 +101,7 @@ def test_the_page_says_what_the_records_do(page):
         *("80.00 ± 0.00 (0.00)", "n=1/2, 1 diverged", "paper 83.65 (11.59)"),
         # 5 methods, 3 of them with 2 buffers, under 2 protocols: TwF's 4 cells are missing
         "Of the 144 numbers that the paper prints, 12 have been measured.",
-        f"Of {len(CLAIMS)} claims of the paper, on our numbers:",
+        f"Of the paper's {of_performance} claims on how well TwF does,",
         "snakemake --cores all results/small/runs/split-cifar10.er.500.s0.parquet",
         "optimizer, rate, batch and augmentation are ours",
     ):
@@ -195,8 +196,11 @@ def test_every_run_is_listed_with_what_it_was_made_from(results, page):
 def test_sentences_count_the_verdicts():
     names = ["equivalent"] * 3 + ["lower", "undecided"] + ["not run"] * 4
     compared = pd.DataFrame({"verdict": names, "faa_std": 1.0})
-    claims = pd.DataFrame({"verdict": []})
-    measured, agree, differ, undecided, seeds, _ = report.agreement(compared, claims)
+    verdicts = ["holds", "holds", "undecided"]
+    claims = pd.DataFrame({"verdict": verdicts, "group": ["performance"] * 2 + ["mechanism"]})
+    measured, agree, differ, undecided, seeds, *groups = report.agreement(compared, claims)
+    assert groups[0] == "Of the paper's 2 claims on how well TwF does, 2 hold."
+    assert groups[1] == "Of the paper's 1 claims on why it does, 1 are undecided."
     assert "9 numbers" in measured and "5 have been measured" in measured
     assert agree.startswith("3 agree")
     assert "higher in 0 and lower in 1" in differ

@@ -36,6 +36,13 @@ TEXT = 40  # characters; a column with a longer text may have several lines
 POINTS = 60  # of a loss curve: 2,000 runs have to fit into a page
 WIDTH, HEIGHT = 240, 48  # of a loss curve, in units of the drawing
 
+# What the groups of claims are about
+ABOUT = {
+    "performance": "how well TwF does",
+    "mechanism": "why it does",
+    "incidental": "other methods",
+}
+
 _COMMAND = Markup(
     '<details><summary>command</summary><div class="command"><code>{}</code></div></details>'
 )
@@ -138,19 +145,16 @@ def agreement(compared: pd.DataFrame, claims: pd.DataFrame) -> list[str]:
     verdicts = Counter(compared["verdict"])
     counts = {verdict: verdicts[verdict] for verdict in VERDICTS}
     measured = len(compared) - counts["not run"]
-    found = Counter(claims["verdict"])
-    order = ("holds", "does not hold", "undecided", "not run")
-    shown = [f"{verdict}: {found[verdict]}" for verdict in order if found[verdict]]
-    of_claims = f"Of {len(claims)} claims of the paper, on our numbers: {'; '.join(shown)}."
+    of_claims = [_counted(group, claims[claims["group"] == group]) for group in ABOUT]
     if not measured:
         none = f"None of the {len(compared)} numbers that the paper prints has been measured yet."
-        return [none, of_claims]
+        return [none, *of_claims]
     if counts["reduced"]:
         at_scale = (
             f"Of the {len(compared)} numbers that the paper prints, {counts['reduced']} have been "
             "measured at reduced scale, where a difference says nothing of the paper's number."
         )
-        return [at_scale, of_claims]
+        return [at_scale, *of_claims]
     spreads, seeds = compared["faa_std"].dropna(), []
     if len(spreads):  # a cell has two seeds
         seeds = [
@@ -168,8 +172,17 @@ def agreement(compared: pd.DataFrame, claims: pd.DataFrame) -> list[str]:
         f"{counts['undecided']} are undecided: the interval is too wide, or there is none with a "
         "single seed.",
         *seeds,
-        of_claims,
+        *of_claims,
     ]
+
+
+def _counted(group: str, claims: pd.DataFrame) -> str:
+    """How many claims of a group have each verdict, as a sentence."""
+    words = {"holds": "hold", "does not hold": "do not", "undecided": "are undecided"}
+    words["not run"] = "have no runs"
+    counts = claims["verdict"].value_counts()
+    said = [f"{counts[verdict]} {words[verdict]}" for verdict in words if verdict in counts]
+    return f"Of the paper's {len(claims)} claims on {ABOUT[group]}, {', '.join(said)}."
 
 
 def columns(rows: Sequence[Texts]) -> dict[str, str]:

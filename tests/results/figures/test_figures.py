@@ -127,7 +127,7 @@ def switches(make_plan) -> Plan:
     return make_plan([0, 1, 2], **ONE | {"methods": ["twf"]}, variants=variants)
 
 
-def test_fidelity_compares_seed_by_seed_with_the_base(switches, recorded):
+def test_variants_are_compared_seed_by_seed_with_the_base(switches, recorded):
     records = {
         "split-cifar10.twf.500.s0": 50.0,
         "split-cifar10.twf.500.s1": 60.0,
@@ -136,17 +136,25 @@ def test_fidelity_compares_seed_by_seed_with_the_base(switches, recorded):
         "split-cifar10.twf.500.f6.s2": 99.0,  # its seed has no base
         "split-cifar10.twf.500.f7.s0": {"status": "diverged"},
     }
-    frame = frame_of("fidelity", recorded(switches, records))
-    assert values(frame, "title", "base", "n", "mean", "low", "high", "diverged") == [
-        ("F6, all classes", 55.0, 2, -0.5, *interval(-2, 1), 0),
-        ("F7, squared norm", 55.0, 0, None, None, None, 1),
-        ("F6 as it is", 55.0, 2, 0.0, 0.0, 0.0, 0),  # the base's own runs
+    frame = frame_of("differences", recorded(switches, records))
+    assert values(frame, "title", "over", "n", "mean", "low", "high", "diverged") == [
+        ("F6, all classes", "TwF", 2, -0.5, *interval(-2, 1), 0),
+        ("F7, squared norm", "TwF", 0, None, None, None, 1),
+        ("F6 as it is", "TwF", 2, 0.0, 0.0, 0.0, 0),  # the base's own runs
     ]
+
+
+def test_methods_with_a_buffer_are_subtracted_from_twf_beside_the_papers_gain(make_plan, recorded):
+    plan = make_plan([0], methods=["finetune", "er", "twf"], buffers=[500], protocols=["class-il"])
+    levels = {"finetune": 20.0, "er": 60.0, "twf": 70.0}
+    runs = recorded(plan, {name: levels[run.method] for name, run in plan.runs.items()})
+    frame = frame_of("differences", runs)
+    assert values(frame, "title", "over", "n", "mean", "paper") == [("ER", "TwF", 1, 10.0, 16.41)]
 
 
 def test_without_its_base_a_switch_changes_nothing_known(switches, recorded):
     runs = recorded(switches, {"split-cifar10.twf.500.f6.s0": 80.0})
-    assert frame_of("fidelity", runs).empty
+    assert frame_of("differences", runs).empty
 
 
 PROBED = {
@@ -239,7 +247,7 @@ def names(plan: Plan) -> list[str]:
 
 def test_a_table_has_the_figures_of_what_it_is_about(make_plan, switches, probed):
     at = "main.split-cifar10"
-    assert names(switches) == [f"fidelity.{at}"]
+    assert names(switches) == [f"differences.{at}"]
     assert names(probed) == [f"initialization.{at}"]
     assert names(make_plan([0], methods=["joint", "er"])) == [
         f"accuracy.{at}",

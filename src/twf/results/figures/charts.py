@@ -17,8 +17,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from twf.results.figures import style
 from twf.results.figures.style import ACCURACY
 from twf.results.show import PROTOCOL_TITLES, buffer_words
-from twf.results.show import place as place_title
-from twf.study.methods import METHODS
 
 
 def accuracy(frame: pd.DataFrame) -> Figure:
@@ -172,54 +170,49 @@ def _bar(panel: Axes, row: dict[Any, Any], y: float, height: float, look: dict[s
         panel.plot([row["low"], row["high"]], [y, y], color=style.BLACK, linewidth=1)
         end = row["high"]
     if not pd.isna(row["paper"]):
-        paper: Any = {
-            "color": style.VERMILION,
-            "linestyle": "none",
-            "label": "the paper (in parentheses)",
-        }
-        panel.plot(row["paper"], y, marker="D", markersize=3, fillstyle="none", **paper)
+        panel.plot(row["paper"], y, label="the paper (in parentheses)", **style.PAPER)
         end, text = max(end, row["paper"]), f"{text} ({row['paper']:.1f})"
     style.note(panel, text, (end, y))
 
 
-def fidelity(frame: pd.DataFrame) -> Figure:
-    """Dots beside a line at zero, variants below their method; a panel per protocol and buffer."""
-    lines: list[tuple[str, str]] = []  # method and variant's title; none for a method's heading
-    for method, group in frame.groupby("method", sort=False):
-        lines += [(str(method), ""), *((str(method), t) for t in dict.fromkeys(group["title"]))]
-    places = style.by_place(frame)
-    height = 0.7 + 0.175 * len(lines)
-    figure, axes = style.panels([None], list(places), height, sharey=True, sharex=True)
-    for (_, place), panel in axes.items():
+def differences(frame: pd.DataFrame) -> Figure:
+    """Dots with whiskers beside a line at zero, and the paper's; a panel per protocol and buffer.
+
+    Variants stand below their method, and methods below TwF, which they are subtracted from.
+    """
+    lines: list[tuple[str, str]] = []  # a heading, and a title; none for the heading's own line
+    of_methods = (frame["variant"] == "").all()
+    for over, group in frame.groupby("over", sort=False):
+        lines += [(str(over), ""), *((str(over), t) for t in dict.fromkeys(group["title"]))]
+    height, names = 0.6 + 0.16 * len(lines), ("points of per cent", "")
+    figure, axes = style.panels_by_place(frame, height, *names, sharey=True, sharex="row")
+    for panel, rows in axes:
         panel.axvline(0, color=style.BLACK, linewidth=0.8)
-        for row in places[place].to_dict("records"):
-            _dot(panel, row, lines.index((row["method"], row["title"])))
-        names = [title or _base(frame, method) for method, title in lines]
-        panel.set(yticks=range(len(lines)), yticklabels=names, ylim=(len(lines) - 0.5, -0.6))
+        for row in rows.to_dict("records"):
+            _dot(panel, row, lines.index((row["over"], row["title"])))
+        texts = [title or f"{over}{' minus' if of_methods else ' with'}" for over, title in lines]
+        panel.set(yticks=range(len(lines)), yticklabels=texts, ylim=(len(lines) - 0.5, -0.6))
         panel.tick_params(axis="y", length=0)
-        panel.set(title=place_title(*place), xlabel="change, percentage points")
+        panel.tick_params(axis="x", labelbottom=True)
         panel.margins(x=0.12)
         panel.grid(axis="x")
-    for (_, title), text in zip(lines, next(iter(axes.values())).get_yticklabels(), strict=True):
-        text.set_fontweight("normal" if title else "bold")
+    for panel, _ in axes:  # of which the outer ones have words
+        for (_, title), label in zip(lines, panel.get_yticklabels(), strict=False):
+            label.set_fontweight("normal" if title else "bold")
+    if frame["paper"].notna().any():
+        style.legend(figure, 2)
     return figure
 
 
-def _base(frame: pd.DataFrame, method: str) -> str:
-    """A method's heading: what its changes are from."""
-    bases = frame[frame["method"] == method].drop_duplicates(["protocol", "buffer"])
-    values = " / ".join(f"{base:.1f} %" for base in bases["base"])
-    return f"{METHODS[method].title}, base {values}"
-
-
 def _dot(panel: Axes, row: dict[Any, Any], y: float) -> None:
-    """A change with its whisker; a word where all runs diverged."""
+    """A difference with its whisker, and the paper's; a word where all runs diverged."""
     if not row["n"]:
         style.note(panel, "diverged", (0, y))
         return
-    colour, marker = (style.LOOKS[row["method"]][name] for name in ("color", "marker"))
-    panel.plot([row["low"], row["high"]], [y, y], color=colour, linewidth=1)
-    panel.plot(row["mean"], y, linestyle="none", color=colour, marker=marker)
+    panel.plot([row["low"], row["high"]], [y, y], color=style.BLUE, linewidth=1)
+    panel.plot(row["mean"], y, "o", color=style.BLUE, label="ours, with its 95 % interval")
+    if not pd.isna(row["paper"]):
+        panel.plot(row["paper"], y, label="the paper", **style.PAPER)
 
 
 def initialization(frame: pd.DataFrame) -> Figure:

@@ -109,22 +109,31 @@ def final(results: Results, table: Table) -> pd.DataFrame:
     return _labelled(frame.rename(columns=names), table)[[*PLACE, *SPREAD, "diverged", "paper"]]
 
 
-def fidelity(results: Results, table: Table) -> pd.DataFrame:
-    """What each variant changes of the final average accuracy, in points of per cent.
+def differences(results: Results, table: Table) -> pd.DataFrame:
+    """Differences of final average accuracy between cells, in points of per cent.
 
-    The change is from the method as params.yaml has it (`base`, its mean), seed by seed, so `n` is
-    the number of seeds that finished both. A variant whose runs all diverged has n = 0.
+    TwF minus each other method with a buffer, or each variant minus its method as params.yaml has
+    it, seed by seed, so `n` is the number of seeds that finished both. `title` is the method's or
+    the variant's, `over` what it is a difference from; `paper` is the same of the paper's numbers.
+    A variant whose runs all diverged has n = 0.
     """
     frame = cells.of_tables(results, [table])
-    base = frame.set_index("cell")["faa_mean"]
-    changes = gains.of_tables(results, frame)
-    changes = changes.merge(frame[["cell", "n_diverged"]], on="cell")
-    changes = _labelled(changes, table).assign(
-        base=changes["over_cell"].map(base), title=changes["variant"].map(table.variants)
-    )
-    known = changes["base"].notna() & (changes["n"] + changes["n_diverged"] > 0)
-    names = {"n_diverged": "diverged"} | {f"gain_{name}": name for name in SPREAD[1:]}
-    return changes[known].rename(columns=names)[[*PLACE, "title", "base", *SPREAD, "diverged"]]
+    found = gains.of_tables(results, frame)
+    found = found.merge(frame[["cell", "n_diverged"]], on="cell")
+    base = frame.set_index("cell")["n"]
+    found = found[found["over_cell"].map(base) > 0]
+    found = found[(found["n"] > 0) | (bool(table.variants) & (found["n_diverged"] > 0))]
+    methods = {name: info.title for name, info in METHODS.items()}
+    of: dict[str, Any]
+    if table.variants:
+        of = {"title": found["variant"].map(table.variants), "over": found["method"].map(methods)}
+    else:
+        found = found[found["over_method"].map(lambda name: METHODS[name].rehearsal)]
+        of = {"title": found["over_method"].map(methods), "over": methods[gains.REFERENCE]}
+    names = {"n_diverged": "diverged", "published_gain": "paper"}
+    names |= {f"gain_{name}": name for name in SPREAD[1:]}
+    found = _labelled(found, table).assign(**of).rename(columns=names)
+    return found[[*PLACE, "title", "over", *SPREAD, "diverged", "paper"]]
 
 
 def initialization(results: Results, table: Table) -> pd.DataFrame:

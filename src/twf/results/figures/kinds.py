@@ -17,7 +17,9 @@ from matplotlib.figure import Figure as Drawing
 from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
 from twf.results.figures import charts, frames, style
 from twf.results.frame import Results
+from twf.results.paper import gains
 from twf.study import Plan, Table
+from twf.study.methods import METHODS
 
 INDEX = ["figure", "table", "title", "note"]  # the columns of the list of figures
 
@@ -54,6 +56,13 @@ def _of_fidelity(plan: Plan, table: Table) -> bool:
     return len(found) > len({run.method for run in runs})
 
 
+def _of_pairs(plan: Plan, table: Table) -> bool:
+    """Whether cells are subtracted from each other, and that is not drawn as something else."""
+    elsewhere = _of_shares(plan, table) or _of_probes(plan, table)
+    pairs = [o for _, o in gains.pairs(table) if table.variants or METHODS[o.method].rehearsal]
+    return bool(pairs) and not elsewhere
+
+
 def _of_shares(plan: Plan, table: Table) -> bool:
     return any(cell.method == "derpp-pretraining" for cell in table.cells)
 
@@ -81,6 +90,14 @@ KINDS = {
         frames.final,
         charts.final,
         spread="whiskers",
+    ),
+    "differences": Kind(
+        "Differences of final average accuracy",
+        _of_pairs,
+        frames.differences,
+        charts.differences,
+        spread="whiskers",
+        note="Each is between two runs of one seed.",
     ),
     "cost": Kind(
         "Final average accuracy by buffer, memory and time",
@@ -118,14 +135,6 @@ KINDS = {
         frames.shares,
         charts.shares,
         spread="bands",
-    ),
-    "fidelity": Kind(
-        "Change of final average accuracy by each switch",
-        _of_fidelity,
-        frames.fidelity,
-        charts.fidelity,
-        spread="whiskers",
-        note="Each change is between two runs of one seed.",
     ),
 }
 

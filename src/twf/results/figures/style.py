@@ -38,6 +38,10 @@ LOOKS: dict[str, dict[str, Any]] = {
     for method, colour, marker in zip(METHODS, cycle(COLOURS), cycle(MARKERS), strict=False)
 }
 
+# What a number of the paper is drawn with
+PAPER: dict[str, Any] = {"color": VERMILION, "linestyle": "none", "fillstyle": "none"}
+PAPER |= {"marker": "D", "markersize": 3}
+
 WIDTH = 5.5  # inches: the text of a page
 SIZE = 8  # points
 ACCURACY = "accuracy, %"
