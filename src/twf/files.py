@@ -45,7 +45,6 @@ SEARCH = (  # every trial, the best of each cell, to read and as input of anothe
     "results/{study}/tables/best-hyperparameters.yaml",
 )
 STATE = "states/{study}/{run}/state.safetensors"  # of an unfinished run; no output of a rule
-CALIBRATION = Path("states/calibration.json")  # what forecasts have timed on this machine
 
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
 COMPARISON_FORMATS = ("parquet", "csv", "md")  # of claims and gains too

@@ -11,8 +11,7 @@ import torch
 from twf import files
 from twf.errors import UserError
 from twf.forecast import disk
-from twf.forecast.work import network_mib
-from twf.jobs.run import execute
+from twf.forecast.disk import network_mib
 from twf.learning.models.resnet import ResNet
 from twf.study import expand
 from twf.study.params import Network, Params
@@ -28,7 +27,6 @@ def test_a_study_without_any_file_needs_all_its_parts(tiny_project, tiny_values)
         "archives": 0,
         "data": pytest.approx(PIXELS),
         "checkpoints": network,
-        "records": None,  # none is there to go by
         "states": 3 * 2 * network,
     }
 
@@ -37,14 +35,10 @@ def test_what_is_there_is_not_needed_again(tiny_inputs) -> None:
     plan = expand(tiny_inputs, "tiny")
     found = disk.needed(tiny_inputs, plan, jobs=1)
     assert (found["data"], found["checkpoints"]) == (0, 0)
-    run = next(run for run in plan.runs.values() if run.method == "finetune")
-    execute(tiny_inputs, run, torch.device("cpu"))
-    size = files.record_file("tiny", run.id).stat().st_size
-    left = len(plan.runs) - 1
-    found = disk.needed(tiny_inputs, plan, jobs=1)
-    assert found["records"] == pytest.approx(left * size / 2**20)
-    done = plan.model_copy(update={"runs": {run.id: run}})
-    assert not any(disk.needed(tiny_inputs, done, jobs=1).values())
+    for run in plan.runs:
+        files.record_file("tiny", run).parent.mkdir(parents=True, exist_ok=True)
+        files.record_file("tiny", run).touch()
+    assert not any(disk.needed(tiny_inputs, plan, jobs=1).values())
 
 
 @pytest.mark.parametrize("architecture", ["resnet18", "resnet50"])
@@ -57,22 +51,19 @@ def test_a_network_takes_no_less_than_is_said(architecture, width) -> None:
     assert 0.95 * held < said <= held
 
 
-def test_too_small_a_disk_is_a_users_mistake_and_a_close_one_is_told(
-    tiny_project, tiny_values, monkeypatch
-) -> None:
+def test_too_small_a_disk_is_a_users_mistake(tiny_project, tiny_values, monkeypatch) -> None:
     params = Params.model_validate(tiny_values)
     plan, usage = expand(params, "tiny"), shutil.disk_usage(".")
-    together = sum(mib or 0 for mib in disk.needed(params, plan, jobs=1).values())
+    together = sum(disk.needed(params, plan, jobs=1).values())
 
-    def check(free_mib: float) -> str | None:
+    def check(free_mib: float) -> None:
         left = usage._replace(free=int(free_mib * 2**20))
         monkeypatch.setattr(shutil, "disk_usage", lambda _: left)
-        return disk.check(params, plan)
+        disk.check(params, plan)
 
     with pytest.raises(UserError, match=r"study tiny.*twf clean"):
         check(together * 0.9)
-    assert "study tiny" in str(check(together * 1.1))
-    assert check(together * 2) is None
+    check(together * 1.1)
 
 
 def test_folders_on_other_disks_are_held_against_these(tiny_project, tiny_values, small_disk):
@@ -80,7 +71,7 @@ def test_folders_on_other_disks_are_held_against_these(tiny_project, tiny_values
     tiny_values["sources"]["origin"]["network"]["width"] = 16
     params = Params.model_validate(tiny_values)
     plan = expand(params, "tiny")
-    assert disk.check(params, plan) is None
+    disk.check(params, plan)
     Path("states").symlink_to(small_disk)
     with pytest.raises(UserError, match=str(small_disk)) as caught:
         disk.check(params, plan)

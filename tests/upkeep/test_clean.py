@@ -51,7 +51,6 @@ def test_states_of_what_is_done_may_go(put) -> None:
     put(files.state_file("tiny", "split-target.co2l.16.s0"))  # done before, and going on
     put(files.record_file("tiny", "split-target.co2l.16.s0"), age=9)
     put(files.state_file("pretrain", "origin"))
-    put(files.CALIBRATION)
     assert found() == {str(done)}
 
 

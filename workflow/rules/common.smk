@@ -101,9 +101,7 @@ wildcard_constraints:
 def room_for(name, experiment=None):
     """End the workflow before its first job if the disk of a study, or of one experiment, is small."""
     wanted = plan(name) if experiment is None else plan(name).only(experiment)
-    warning = or_end(disk.check, PARAMS, wanted)
-    if warning is not None:
-        print(f"warning: {warning}", file=sys.stderr)
+    or_end(disk.check, PARAMS, wanted)
 
 
 @cache

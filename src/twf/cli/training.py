@@ -50,7 +50,7 @@ def plan(
     ] = False,
     forecast: Annotated[
         bool,
-        typer.Option("--forecast", help="How long what remains takes here, and what it needs."),
+        typer.Option("--forecast", help="How long what remains takes here, and the disk it needs."),
     ] = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
@@ -66,8 +66,8 @@ def plan(
 
     Next: `snakemake --cores all results/STUDY/report.html` does what remains.
 
-    A forecast times steps on random images: no data need be there. It alone needs `--device`,
-    `--threads` and `--execution`.
+    A forecast is an estimate, from steps timed on random images: no data need be there. It alone
+    needs `--device`, `--threads` and `--execution`.
     """
     from twf.results import status
 

@@ -3,179 +3,129 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
-import subprocess
-import sys
 from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
-from statistics import mean
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
 from twf.data.counts import count
-from twf.forecast import cache, disk
-from twf.forecast.cache import Kind
-from twf.forecast.work import MIB, PRETRAINING, Cost, estimated, of_run, pretraining
-from twf.gpus import cpu, nvidia, visible
-from twf.study import Plan
+from twf.errors import UserError
+from twf.forecast import disk, timing
+from twf.gpus import cpu, visible
+from twf.progress import progress
+from twf.study import Plan, Run
+from twf.study.methods import METHODS
 from twf.study.params import Execution, Params
+
+# Runs that are alike in these are taken to cost the same.
+KIND = {"benchmark", "method", "network", "precision", "buffer", "probes", "held_out"}
 
 
 def forecast(
     params: Params,
     plan: Plan,
     status: dict[str, Any],
-    kind: Kind,
+    kind: Literal["cpu", "cuda"],
     threads: int,
     execution: Execution = "plain",
 ) -> dict[str, Any]:
     """What remains of a study, as `status.of_plan` has it, in times and sizes; plain values.
 
-    Preparing data, compiling, tracking, tables and the report are not counted.
+    One run of each kind is timed. Raises `UserError` where the device cannot do what `execution`
+    asks, or its memory does not hold a run.
     """
-    device, jobs = cache.device_name(kind, threads), jobs_at_once(params, kind, threads)
+    if kind == "cpu" and "captured" in execution:
+        raise UserError("only steps on a GPU are captured: --execution plain or compiled")
     images = {name: count(name, params.datasets[name]) for name in status["data"]}
-    planned, sources = list(plan.runs.values()), status["sources"]
+    planned = list(plan.runs.values())
     runs = [
-        pretraining(params, name, planned[0])
-        for name, state in sources.items()
+        pretraining(params, name, like=planned[0])
+        for name, state in status["sources"].items()
         if state != "done" and params.sources[name].trained_on
     ]
     runs += [run for run in planned if status["runs"][run.id]["status"] != "done"]
-    works = [of_run(params, run, images) for run in runs]
-    timed, stopped = cache.take(params, works, kind, threads, execution)
-    known = [(work, timed[work.kind]) for work in works if work.kind in timed]
-    start_up = _start_up(kind)
-    rows: defaultdict[str, list[Cost]] = defaultdict(list)
-    rules: dict[str, list[Cost]] = {"pretrain": [], "run": []}
-    unknown = set[str]()
-    for work in works:
-        run, pretrained = work.run, work.run.benchmark == PRETRAINING
-        name = f"{run.benchmark}.{run.id if pretrained else run.method}"
-        cost = timed.get(work.kind) or estimated(work, known)
-        if cost is None:
-            unknown.add(name)
-            continue
-        cost = cost.model_copy(update={"seconds": cost.seconds + start_up})
-        rows[name].append(cost)
-        rules["pretrain" if pretrained else "run"].append(cost)
-    seconds = {rule: [cost.seconds for cost in costs] for rule, costs in rules.items() if costs}
-    largest = max((cost.memory_mib for costs in rules.values() for cost in costs), default=0.0)
+    kinds = defaultdict[str, list[Run]](list)
+    for run in runs:
+        kinds[run.model_dump_json(include=KIND)].append(run)
+    rows, rules = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    torch.set_num_threads(threads)
+    with progress("timing a run of each kind", len(kinds)) as advance:
+        for run, *others in kinds.values():
+            pretrained = run.tasks == 1
+            name = run.benchmark if pretrained else f"{run.benchmark}.{run.method}"
+            try:
+                seconds = timing.seconds(params, run, images, torch.device(kind), execution)
+            except torch.OutOfMemoryError:
+                raise UserError(f"the memory of the GPU is too small for a run: {name}") from None
+            rows[name] += [seconds] * (1 + len(others))
+            rules["pretrain" if pretrained else "run"] += [seconds] * (1 + len(others))
+            advance(1, name)
+    jobs = max(1, cpu.cores() // threads)  # that `snakemake --cores all` runs side by side
+    if kind == "cuda":
+        jobs = min(jobs, len(visible.gpus()) * params.gpu_slots)
     return {
-        "device": device,
-        "kind": kind,
+        "device": visible.gpus()[0].name if kind == "cuda" else cpu.cpu_name(threads),
         "jobs": jobs,
-        "start_up_seconds": start_up,
-        "runs": [_row(name, costs) for name, costs in rows.items()],
-        "hours": sum(map(sum, seconds.values())) / 3600,
+        "runs": [{"name": name, "seconds": each} for name, each in rows.items()],
+        "hours": sum(map(sum, rules.values())) / 3600,
         # where no job waits for another, and none takes longest
-        "wall_hours": sum(max(max(s), sum(s) / jobs) for s in seconds.values()) / 3600,
-        "memory": {"run_mib": largest, "free_mib": free_memory_mib(kind)},
-        "resources": {
-            rule: resources(seconds[rule], largest if kind == "cpu" else None) for rule in seconds
-        },
-        "disk": {f"{name}_mib": mib for name, mib in disk.needed(params, plan, jobs).items()}
-        | {"free_mib": shutil.disk_usage(Path()).free / MIB},
-        "jobs_left": len(works),
-        "unknown": sorted(unknown),
-        "stopped": stopped,
+        "wall_hours": sum(max(max(s), sum(s) / jobs) for s in rules.values()) / 3600,
+        # minutes: half as much again as the longest
+        "runtime": {rule: 10 * math.ceil(1.5 * max(s) / 600) for rule, s in rules.items()},
+        "disk_mib": disk.needed(params, plan, jobs),
+        "free_mib": shutil.disk_usage(Path()).free / disk.MIB,
     }
 
 
-def _start_up(kind: Kind) -> float:
-    """Seconds of the processor until a new job's run begins.
-
-    On a CPU, Snakemake keeps all imported (`twf.cli.warm`), and a job starts with the command;
-    but not where a fork of that may fail.
-    """
-    warm = kind == "cpu" and cpu.may_fork()
-    code = f"import torch, twf.jobs.run; torch.zeros(1, device='{kind}')"
-    before = os.times()
-    subprocess.run([sys.executable, "-c", "import twf.cli" if warm else code], check=True)
-    after = os.times()
-    user, system = after.children_user, after.children_system
-    return user - before.children_user + system - before.children_system
-
-
-def jobs_at_once(params: Params, kind: Kind, threads: int) -> int:
-    """The jobs that `snakemake --cores all` runs side by side."""
-    cores = max(1, cpu.cores() // threads)
-    return cores if kind == "cpu" else min(cores, len(visible.gpus()) * params.gpu_slots)
-
-
-def free_memory_mib(kind: Kind) -> float | None:
-    """Of the machine, or of the GPU that has least; None where that is not known."""
-    if kind == "cpu":
-        return cpu.free_memory_mib()
-    usage = nvidia.installed()[0]
-    used = [usage.get(gpu) for gpu in visible.gpus()]
-    return min((gpu.free / MIB for gpu in used if gpu is not None), default=None)
-
-
-def resources(seconds: list[float], memory_mib: float | None) -> dict[str, int]:
-    """What to ask a cluster for: `runtime` (minutes) and, where memory is known, `mem_mb`.
-
-    Enough for the longest and the largest job, and half as much again; 10 minutes at least.
-    """
-    asked = {"runtime": 10 * math.ceil(1.5 * max(seconds) / 600)}
-    if memory_mib is not None:
-        asked["mem_mb"] = 1000 * math.ceil(1.5 * memory_mib * MIB / 1e9)
-    return asked
-
-
-def _row(name: str, costs: list[Cost]) -> dict[str, Any]:
-    """What a method's runs on a benchmark take, or a pretraining."""
-    return {
-        "name": name,
-        "runs": len(costs),
-        "seconds": mean(cost.seconds for cost in costs),
-        "hours": sum(cost.seconds for cost in costs) / 3600,
-        "memory_mib": max(cost.memory_mib for cost in costs),
-        "estimated": sum(cost.estimated for cost in costs),
+def pretraining(params: Params, source: str, like: Run) -> Run:
+    """Training on a source's data, as a run of Finetune on one task; `like` has the rest."""
+    recipe, data = params.sources[source].pretraining, params.sources[source].data
+    assert recipe is not None and data is not None  # `Source` holds this
+    change = {
+        "benchmark": f"pretraining.{source}",
+        "data": data,
+        "source": source,
+        "network": params.sources[source].network,
+        "augmentation": params.datasets[data].augmentation,
+        "method": "finetune",
+        "tasks": 1,
+        "classes": params.datasets[data].classes,
+        "hyperparameters": METHODS["finetune"].hyperparameters(lr=recipe.lr),
+        "epochs": recipe.epochs,
+        "batch_size": recipe.batch_size,
+        "precision": recipe.precision,
     }
+    without = ("buffer", "probes", "source_data", "lr_decay", "held_out")
+    return like.model_copy(update=dict.fromkeys(without) | change)
 
 
 def show(found: dict[str, Any]) -> None:
     """Print a forecast."""
-    console, size, jobs = Console(), disk.size, found["jobs"]
-    counted = sum(row["runs"] for row in found["runs"])
-    table = Table(title=f"forecast for {found['device']}")
-    table.add_column("what", no_wrap=True)
-    for column in ("runs", "of them estimated", "each", "hours"):
+    console, size, free = Console(), disk.size, found["free_mib"]
+    table = Table(title=f"estimate for {found['device']}")
+    table.add_column("what")
+    for column in ("runs", "each", "hours"):
         table.add_column(column, justify="right")
     for row in found["runs"]:
-        days, hours = row["seconds"] / 86400, f"{row['hours']:.2f}"
-        each = f"{days:.1f} days" if days > 1 else timedelta(seconds=round(row["seconds"]))
-        table.add_row(row["name"], str(row["runs"]), str(row["estimated"]), str(each), hours)
-    if counted:
+        together, runs = sum(row["seconds"]), len(row["seconds"])
+        each = timedelta(seconds=round(together / runs))
+        table.add_row(row["name"], str(runs), str(each), f"{together / 3600:.2f}")
+    if found["runs"]:
         console.print(table)
-    if counted or not found["unknown"]:
-        least = f"of {counted} of {found['jobs_left']} jobs" if found["unknown"] else "of jobs"
-        console.print(
-            f"{found['hours']:.2f} hours {least}, {found['wall_hours']:.2f} with {jobs} at once; "
-            "preparing data, tables and report not counted"
-        )
-    parts = dict(found["disk"])
-    free, memory = parts.pop("free_mib"), found["memory"]
-    listed = ", ".join(f"{name[:-4]} {size(mib)}" for name, mib in parts.items() if mib is not None)
+    console.print(
+        f"about {found['hours']:.2f} hours of jobs, {found['wall_hours']:.2f} with {found['jobs']} "
+        "at once: estimated from a few steps of each kind of run, on this machine as busy as it is "
+        "now; start-up, compiling, preparing data, tables and report are not counted"
+    )
+    parts = found["disk_mib"]
+    listed = ", ".join(f"{name} {size(mib)}" for name, mib in parts.items())
     console.print(f"disk: {listed} or more; free {size(free)}")
-    room = "" if memory["free_mib"] is None else f"; free {size(memory['free_mib'])}"
-    if counted:
-        console.print(f"memory: up to {size(memory['run_mib'])} a run{room}")
-    warnings = {
-        f"not timed and not counted: {', '.join(found['unknown'])}": found["unknown"],
-        "timing was stopped: the same command goes on from here": found["stopped"],
-        "the disk is too small": sum(mib or 0 for mib in parts.values()) > free,
-        f"memory is short for {jobs} jobs at once; snakemake --cores N starts fewer": room
-        and memory["run_mib"] * jobs > memory["free_mib"],
-    }
-    for text, so in warnings.items():
-        if so:
-            console.print(f"[red]{text}[/]")
-    for rule, asked in found["resources"].items():
-        words = ", ".join(f"{name}: {amount} * attempt" for name, amount in asked.items())
-        console.print(f"for a cluster's profile, {rule}: {words}")
+    if sum(parts.values()) > free:
+        console.print("[red]the disk is too small[/]")
+    for rule, minutes in found["runtime"].items():
+        console.print(f"for a cluster's profile, {rule}: runtime: {minutes} * attempt")

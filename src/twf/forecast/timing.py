@@ -1,25 +1,17 @@
-"""Seconds and memory of a run, by the loop that does it, on few random images.
-
-A step's time depends on shapes alone, and no data need be there.
-"""
+"""Seconds of a run, by the loop that does it, on a few random images: no data need be there."""
 
 from __future__ import annotations
 
-import gc
 import time
-from dataclasses import replace
 from math import ceil
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from twf.data.registry import Splits
 from twf.data.store import Dataset
-from twf.forecast.work import Cost, Work, network_mib
-from twf.gpus import cpu
+from twf.forecast.disk import network_mib
 from twf.jobs.arithmetic import set_arithmetic
-from twf.jobs.run import peak_memory_mib
 from twf.learning import loop
 from twf.learning.methods import load
 from twf.learning.methods.base import Method
@@ -29,100 +21,66 @@ from twf.learning.state import Tensors
 from twf.study import Run
 from twf.study.params import Params
 
-AFFORDABLE = 4e5  # images of an epoch on a CPU, each times `Work.per_image`
-STEPS = {"cpu": 4, "cuda": 20}  # of an epoch, at most
+STEPS = {"cpu": 1, "cuda": 20}  # of an epoch, at most
+AFFORDABLE = 4e5  # images of a step on a CPU, each times its pixels and its network's MiB
 
 
-def cost(params: Params, work: Work, device: torch.device, execution: str = "plain") -> Cost:
-    """What a run takes, timed on few of its images.
+def seconds(
+    params: Params,
+    run: Run,
+    images: dict[str, Splits],
+    device: torch.device,
+    execution: str = "plain",
+) -> float:
+    """Seconds of a run on data sets of so many images, from few steps on two tasks of a class each.
 
-    Batches are smaller where one takes long on a CPU, and where memory is short.
+    Every epoch takes what the last of the first phase, or of a later one, does, in proportion to
+    its steps: before it, libraries choose algorithms or compile. What is done between epochs grows
+    with the images. Where a step takes long on a CPU, its batch is smaller.
     """
-    batch = full = work.run.stream_batch
-    steps = STEPS[device.type]
+    data, side, full = images[run.data], params.datasets[run.data].size, run.stream_batch
+    held_out = round((run.held_out or 0) * data.train)
+    each, tested, batch = (data.train - held_out) // run.phases, held_out or data.test, full
     if device.type == "cpu":
-        affordable = int(AFFORDABLE / work.per_image)
-        batch = min(full, max(2, affordable // 2 * 2))
-        steps = min(steps, max(1, affordable // batch))
-    while True:
-        try:
-            small = _smaller(work, batch, steps)
-            seconds, held, memory = _timed(params, work, small, device, execution)
-        except torch.OutOfMemoryError:
-            if batch < 4:
-                raise
-            batch //= 2
-            continue
-        memory = held + max(0.0, memory - held) * full / batch + work.data_mib
-        return Cost(seconds=seconds, memory_mib=memory)
-
-
-def _smaller(work: Work, batch: int, steps: int) -> Work:
-    """A run of at most two tasks, of a class each, with all else in proportion."""
-    run, tasks = work.run, min(2, work.run.tasks)
-    images = max(batch, min(batch * steps, work.images))
-    share = images / work.images
-    change: dict[str, Any] = {"tasks": tasks, "classes": tasks, "batch_size": batch}
-    if run.buffer:
-        least = tasks if _joins(run) else batch
-        change["buffer"] = max(least, ceil(share * min(run.buffer, work.images)))
-    hyperparameters = dict(run.hyperparameters)
-    fisher = ceil(share * hyperparameters.get("fisher_images", 0))
-    counts = {"batch_size": batch, "fisher_images": fisher}
-    change["hyperparameters"] = run.hyperparameters.changed(
-        {name: count for name, count in counts.items() if name in hyperparameters}
+        batch = min(full, max(2, int(AFFORDABLE / (side**2 * network_mib(run.network)))))
+    taken = max(batch, min(each, batch * STEPS[device.type]))
+    share = taken / each
+    joins = load(run.method).training_set is not Method.training_set  # it trains on the buffer too
+    replayed = min(run.buffer or 0, each) if joins else 0
+    few = max(2, ceil(share * replayed)) if replayed else 0
+    values = dict(run.hyperparameters)
+    counts = {"batch_size": batch, "fisher_images": ceil(share * values.get("fisher_images", 0))}
+    small = run.model_copy(
+        update={
+            "tasks": min(2, run.tasks),
+            "classes": min(2, run.tasks),
+            "batch_size": batch,
+            "buffer": run.buffer and (few or batch),
+            "epochs": 2 if (device.type, execution) == ("cpu", "plain") else 3,
+            "hyperparameters": run.hyperparameters.changed(
+                {name: number for name, number in counts.items() if name in values}
+            ),
+        }
     )
-    source = work.source
+    there = Splits(train=small.phases * taken, test=ceil(share * tested))
+    source = images[run.source_data] if run.source_data is not None else None
     if source is not None:
         source = Splits(train=ceil(share * source.train), test=ceil(share * source.test))
-    return replace(
-        work,
-        run=run.model_copy(update=change),
-        images=images,
-        tested=ceil(share * work.tested),
-        source=source,
-    )
-
-
-def _joins(run: Run) -> bool:
-    """Whether a method replays images as part of a task's training set."""
-    return load(run.method).training_set is not Method.training_set
-
-
-def _timed(
-    params: Params, work: Work, small: Work, device: torch.device, execution: str
-) -> tuple[float, float, float]:
-    """Seconds of a run by those of a smaller one, and the MiB that hold before it and at its peak.
-
-    An epoch takes what the last of its phase does: before it, libraries choose algorithms or
-    compile. What is done between epochs is taken to grow with the images.
-    """
-    epochs = 2 if (device.type, execution) == ("cpu", "plain") else 3
-    run = small.run.model_copy(update={"epochs": epochs})
-    images = Splits(train=run.phases * small.images, test=small.tested)
-    inputs = random_inputs(params, run, images, small.source)
-    held, nobody = _begin(work, device, execution), Nobody()
-    held += 3 * network_mib(run.network)  # with gradients
-    start, used = time.perf_counter(), time.process_time()
-    history = loop.train(run, *inputs, device, nobody, nobody.advance, nobody, execution).history
-    seconds, used = time.perf_counter() - start, time.process_time() - used
-
-    between = seconds - sum(entry["seconds"] for entry in history)
-    total = between * (work.run.phases + 1) / (run.phases + 1) * work.images / small.images
-    last = {entry["phase"]: entry["seconds"] for entry in history}
-    for phase in range(work.run.phases):
-        each = last.get(min(phase, 1), last[0])
-        total += work.run.epochs * each * _passed(work, phase) / _passed(small, phase)
-    if (device.type, execution, torch.get_num_threads()) == ("cpu", "plain", 1):
-        total *= used / seconds  # without what other processes did to it
-    return total, held, peak_memory_mib(device)
-
-
-def _passed(work: Work, phase: int) -> int:
-    """Images that an epoch's steps go through."""
-    replayed = min(work.run.buffer or 0, work.images) if phase and _joins(work.run) else 0
-    full = work.run.stream_batch
-    return (work.images + replayed) // full * full
+    inputs = random_inputs(params, small, there, source)
+    set_arithmetic(run.precision, execution, device)
+    torch.compiler.reset()  # it compiles no function for more than a few methods
+    torch.zeros(1, device=device)
+    start, nobody = time.perf_counter(), Nobody()
+    outcome = loop.train(small, *inputs, device, nobody, nobody.advance, nobody, execution)
+    together = time.perf_counter() - start
+    epochs = [entry["seconds"] for entry in outcome.history]
+    total = (together - sum(epochs)) / share * (run.phases + 1) / (small.phases + 1)
+    for phase in range(run.phases):
+        more, less = (replayed, few) if phase else (0, 0)
+        passed = (each + more) // full * full / ((taken + less) // batch * batch)
+        last = epochs[small.epochs * min(phase + 1, small.phases) - 1]
+        total += run.epochs * last * passed
+    return total
 
 
 def random_inputs(
@@ -149,20 +107,6 @@ class Nobody:
     def advance(self, *_: object) -> None: ...
 
 
-def _begin(work: Work, device: torch.device, execution: str) -> float:
-    """Have the peak of memory count from here, and a GPU set up; MiB that are held already."""
-    set_arithmetic(work.run.precision, execution, device)
-    torch.compiler.reset()  # it compiles no function for more than a few methods
-    gc.collect()
-    torch.zeros(1, device=device)
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
-    else:
-        cpu.forget_peak_memory()
-    return peak_memory_mib(device)
-
-
 def _dataset(classes: int, images: Splits, side: int) -> Dataset:
     """Random images of so many classes, one of each at least."""
     train, test = (random_images(max(classes, n), side) for n in (images.train, images.test))
@@ -173,5 +117,4 @@ def _dataset(classes: int, images: Splits, side: int) -> Dataset:
 def random_images(count: int, side: int) -> Tensor:
     """uint8 `[count, side, side, 3]`."""
     generator = torch.Generator().manual_seed(0)
-    shape = (count, side, side, 3)
-    return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+    return torch.randint(256, (count, side, side, 3), generator=generator, dtype=torch.uint8)
