@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,8 +12,6 @@ from project import PROJECT
 
 from twf import files, study
 from twf.data import registry
-from twf.results import figures
-from twf.results.frame import Results
 from twf.study import params, reading
 
 DVC = yaml.safe_load((PROJECT / "dvc.yaml").read_text())
@@ -126,26 +123,6 @@ def test_git_has_the_records_of_what_was_measured_and_no_other_results(tmp_path:
     kept = [str(files.record_file(name, "x.s0")) for name in IN_GIT]
     kept += [f"results/{name}/weights/x.safetensors" for name in IN_GIT]
     assert sorted(found) == sorted([*kept, str(files.search_files("overnight-search")[2])])
-
-
-PLOTS = {name: plot for entry in DVC["plots"] for name, plot in entry.items()}
-
-
-@pytest.mark.parametrize("name", PLOTS)
-def test_each_plot_is_of_a_figures_data_by_a_template_that_is_there(name: str) -> None:
-    plot = PLOTS[name]
-    ((source, y),) = plot["y"].items()
-    study_name = Path(source).parts[1]
-    plan = study.expand(_without_searches(), study_name)
-    known = {str(files.figure_file(study_name, f.name, "csv")): f for f in figures.planned(plan)}
-    assert source in known, f"mend {name!r} under plots in dvc.yaml"
-    runs = Results.planned(plan)
-    columns = set(known[source].kind.frame(runs, known[source].table).columns)
-    assert {plot["x"], y} <= columns
-    assert name.startswith(f"{study_name}, "), "`dvc plots show STUDY` goes by the first word"
-    template = (PROJECT / f".dvc/plots/{plot['template']}.json").read_text()
-    used = set(re.findall(r'(?:"field": "|datum\.)(\w+)', template))
-    assert {"panel", "rev"} <= used <= columns | {"panel", "place", "rev"}
 
 
 def _without_searches() -> params.Params:
