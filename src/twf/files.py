@@ -20,6 +20,7 @@ SKEW = 2.0  # seconds that a file system's clock and ours may differ by
 
 PARAMS = Path("params.yaml")
 SCHEMA = Path("workflow/schemas/params.schema.json")
+STAGES = Path("dvc.yaml")
 PUBLISHED = Path("results/published.csv")
 ARCHIVES = Path("archives")
 

@@ -424,6 +424,12 @@ def test_the_projects_schema_is_in_step_with_the_types(twf, tmp_path):
     assert text == (PROJECT / files.SCHEMA).read_text(), "run `twf schema` to write it anew"
 
 
+def test_the_projects_stages_are_in_step_with_params(twf, tmp_path):
+    succeed(twf, f"stages {tmp_path}/dvc.yaml --params {PROJECT / files.PARAMS}")
+    text = (tmp_path / "dvc.yaml").read_text()
+    assert text == (PROJECT / files.STAGES).read_text(), "run `twf stages` to write it anew"
+
+
 def test_planning_imports_no_torch(twf, tiny_inputs: Params):
     """Not even where a record is read to tell whether it is stale."""
     succeed(twf, f"run tiny {RUN}")

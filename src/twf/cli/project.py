@@ -136,3 +136,16 @@ def schema(
     """Write the JSON schema of params.yaml, after a change of the types in twf.study.params."""
     with files.atomic(output) as partial:
         partial.write_text(reading.schema(), encoding="utf-8")
+
+
+@app.command()
+def stages(
+    output: Annotated[Path, typer.Argument(help="Where to write it.")] = files.STAGES,
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Write dvc.yaml, after a change of the data sets, sources or studies of params.yaml."""
+    from twf.engines.stages import dvc_yaml
+
+    text = dvc_yaml(reading.load(params))
+    with files.atomic(output) as partial:
+        partial.write_text(text, encoding="utf-8")
