@@ -93,8 +93,8 @@ def doctor(
 ) -> None:
     """Say what is wrong with the set-up, and how to mend it; exit with 1 where something is.
 
-    A line for each check, which is ok, a warning or wrong: packages, driver and GPUs, the project's
-    folder, the home, disk, clock, data and checkpoints, Snakemake's lock, DVC, tracking.
+    A line for each check, which is ok, a warning or wrong: code, packages, driver and GPUs, the
+    home, disk, clock, data and checkpoints, DVC, tracking.
     """
     from twf.upkeep import doctor as examining
 

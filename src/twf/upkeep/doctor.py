@@ -15,7 +15,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from filelock import FileLock, Timeout
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -31,7 +30,6 @@ from twf.forecast import disk
 from twf.gpus import cpu, nvidia, visible
 from twf.study import expand
 from twf.study.params import Params
-from twf.upkeep import clean
 
 EXTRAS = ("", "report", "pipeline", "remotes")  # what `make setup` installs for users
 
@@ -54,12 +52,10 @@ def examine(params: Params, study: str) -> Iterator[Check]:
         "code": code,
         "packages": packages,
         "gpus": gpus,
-        "folder": folder,
         "home": home,
         "disk": lambda: space(params, study),
         "clock": clock,
         "inputs": lambda: made(params),
-        "snakemake": snakemake,
         "dvc": dvc,
         "tracking": lambda: tracking(params),
     }
@@ -207,18 +203,6 @@ def gpus() -> Iterator[Check]:
         yield Check("gpus", "warning", said, "unset it, to use them")
 
 
-def folder() -> Iterator[Check]:
-    """Whether the project's folder can be written to, and locks of files in it hold."""
-    try:
-        with tempfile.TemporaryDirectory(dir=".", prefix=".doctor-") as scratch:
-            holds = _lock_holds(Path(scratch, "lock"))
-        said = "writable, with locks" if holds else "locks of files do not keep others out"
-    except OSError as error:
-        holds, said = False, f"{Path.cwd()} cannot be written to and locked: {error.strerror}"
-    remedy = "make it writable, or have the project on a file system with locks, as a local disk"
-    yield Check("folder", "ok", said) if holds else Check("folder", "wrong", said, remedy)
-
-
 def home() -> Iterator[Check]:
     """Whether there is a home that can be written to, and a name for the user."""
     replaced = environment.replace_home()
@@ -236,15 +220,6 @@ def home() -> Iterator[Check]:
         yield Check("home", "ok", "caches can be written there")
 
 
-def _lock_holds(path: Path) -> bool:
-    with FileLock(path, fallback_to_soft=False):
-        try:
-            FileLock(path, fallback_to_soft=False).acquire(blocking=False)
-        except Timeout:
-            return True
-    return False
-
-
 def space(params: Params, study: str) -> Iterator[Check]:
     """Whether there is room for what remains of a study."""
     disk.check(params, expand(params, study))
@@ -253,12 +228,14 @@ def space(params: Params, study: str) -> Iterator[Check]:
 
 
 def clock() -> Iterator[Check]:
-    """Whether the file system's clock is this machine's, and no file is from the future."""
+    """Whether files can be written here at this machine's time, and none is from the future."""
     try:
         with tempfile.NamedTemporaryFile(dir=".", prefix=".doctor-") as file:
             skew = os.stat(file.name).st_mtime - time.time()
-    except OSError:
-        return  # `folder` tells
+    except OSError as error:
+        said = f"{Path.cwd()} cannot be written to: {error.strerror}"
+        yield Check("folder", "wrong", said, "make it writable, or clone elsewhere")
+        return
     if abs(skew) > files.SKEW:
         said = f"files written now have times {skew:+.0f} s from this machine's clock"
         remedy = "set both machines' clocks (NTP): Snakemake goes by modification times"
@@ -287,17 +264,8 @@ def made(params: Params) -> Iterator[Check]:
         yield Check("inputs", "ok", f"{count} data sets and networks, as params.yaml has them")
 
 
-def snakemake() -> Iterator[Check]:
-    """Whether a Snakemake has locked the folder."""
-    if clean.is_locked():
-        said = "it has locked this folder: it is at work, or was killed"
-        yield Check("snakemake", "warning", said, "where none runs: snakemake --unlock")
-    else:
-        yield Check("snakemake", "ok", "no lock is left behind")
-
-
 def dvc() -> Iterator[Check]:
-    """Whether DVC's cache holds copies, and there is a remote to share by."""
+    """Whether DVC can work in this folder, and its cache holds copies."""
     command = Path(sys.executable).with_name("dvc")
     if not command.exists():
         return  # `packages` tells
@@ -318,11 +286,6 @@ def dvc() -> Iterator[Check]:
     else:
         said = f"cache.type is {kind}: Snakemake would take its links for changed or stale files"
         yield Check("dvc cache", "wrong", said, "dvc config cache.type copy")
-    if "core.remote" in values:
-        yield Check("dvc remote", "ok", values["core.remote"])
-    else:
-        said = "no default remote: dvc push and dvc pull have nowhere to go"
-        yield Check("dvc remote", "warning", said, "dvc remote add --default NAME WHERE")
 
 
 def tracking(params: Params) -> Iterator[Check]:
