@@ -42,13 +42,12 @@ def forecast(
     if kind == "cpu" and "captured" in execution:
         raise UserError("only steps on a GPU are captured: --execution plain or compiled")
     images = {name: count(name, params.datasets[name]) for name in status["data"]}
-    planned = list(plan.runs.values())
     runs = [
-        pretraining(params, name, like=planned[0])
+        pretraining(params, name, like=next(iter(plan.runs.values())))
         for name, state in status["sources"].items()
         if state != "done" and params.sources[name].trained_on
     ]
-    runs += [run for run in planned if status["runs"][run.id]["status"] != "done"]
+    runs += [run for name, run in plan.runs.items() if status["runs"][name]["status"] != "done"]
     kinds = defaultdict[str, list[Run]](list)
     for run in runs:
         kinds[run.model_dump_json(include=KIND)].append(run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from math import ceil
 
@@ -50,6 +51,7 @@ def seconds(
     few = max(2, ceil(share * replayed)) if replayed else 0
     values = dict(run.hyperparameters)
     counts = {"batch_size": batch, "fisher_images": ceil(share * values.get("fisher_images", 0))}
+    counts = {name: number for name, number in counts.items() if name in values}
     small = run.model_copy(
         update={
             "tasks": min(2, run.tasks),
@@ -57,9 +59,7 @@ def seconds(
             "batch_size": batch,
             "buffer": run.buffer and (few or batch),
             "epochs": 2 if (device.type, execution) == ("cpu", "plain") else 3,
-            "hyperparameters": run.hyperparameters.changed(
-                {name: number for name, number in counts.items() if name in values}
-            ),
+            "hyperparameters": run.hyperparameters.changed(counts),
         }
     )
     there = Splits(train=small.phases * taken, test=ceil(share * tested))
@@ -68,6 +68,7 @@ def seconds(
         source = Splits(train=ceil(share * source.train), test=ceil(share * source.test))
     inputs = random_inputs(params, small, there, source)
     set_arithmetic(run.precision, execution, device)
+    gc.collect()  # a GPU's memory that earlier runs held
     torch.compiler.reset()  # it compiles no function for more than a few methods
     torch.zeros(1, device=device)
     start, nobody = time.perf_counter(), Nobody()
