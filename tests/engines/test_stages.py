@@ -39,10 +39,10 @@ def test_the_report_stage_keeps_all_that_is_made_of_records() -> None:
         files.comparison_file(study, "csv"),
         files.claims_file(study, "csv"),
         files.gains_file(study, "csv"),
+        files.order_file(study, "csv"),
         *files.search_files(study),
         files.figure_index(study),
         files.statement_file(study),
-        files.model_card_file(study, "x"),
         files.report_file(study),
     ):
         assert made in kept or made.parent in kept

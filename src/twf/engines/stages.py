@@ -83,7 +83,6 @@ def stages(params: Params) -> dict[str, Any]:
             "outs": _kept(
                 *(str(folder).format(study=study) for folder in folders),
                 files.statement_file(study),
-                files.model_card_file(study, "x").parent,
                 files.report_file(study),
             ),
             "metrics": _kept(files.metrics_file(study)),
