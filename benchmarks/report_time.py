@@ -152,10 +152,10 @@ def main(
 ) -> None:
     """Time tables, comparison, figures and report of many synthetic records."""
     params = with_seeds(reading.load(project / files.PARAMS), study, records)
-    published = (project / files.PUBLISHED).resolve()
+    published = (project / files.PRINTED).resolve()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        files.PUBLISHED.parent.mkdir()
-        shutil.copy(published, files.PUBLISHED)
+        files.PRINTED.parent.mkdir()
+        shutil.copy(published, files.PRINTED)
         print(measure(params, study))
 
 

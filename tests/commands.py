@@ -57,6 +57,6 @@ def mistake(said: Said) -> str:
 
 def publish_nothing() -> None:
     """The paper's numbers, none of which are of the miniature."""
-    files.PUBLISHED.parent.mkdir(exist_ok=True)
+    files.PRINTED.parent.mkdir(exist_ok=True)
     header = "table,benchmark,method,variant,protocol,buffer_size,final_average_accuracy"
-    files.PUBLISHED.write_text(f"{header},final_forgetting\n")
+    files.PRINTED.write_text(f"{header},final_forgetting\n")

@@ -75,7 +75,7 @@ def catchable() -> dict[str, Any]:
 
 FINETUNE, ER, TWF = (f"split-digits.{name}.s0" for name in ("finetune", "er.16", "twf.16"))
 FILES = (  # of the pipeline; DVC's stages of drawn data depend on their code
-    *("Snakefile", "workflow", "profiles", "environment.yml", "results/published.csv"),
+    *("Snakefile", "workflow", "profiles", "environment.yml", "results/printed.csv"),
     *("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore"),
     *(f"src/twf/data/{name}.py" for name in ("digits", "letters", "textures")),
 )

@@ -64,8 +64,8 @@ def test_that_test_finds_what_it_is_to_find(code: str, found: bool) -> None:
 
 def test_a_command_in_a_locale_of_ascii_writes_utf_8_and_says_what_it_can(tiny_inputs) -> None:
     """The signs of a title are in the table; where the terminal has none, it shows others."""
-    files.PUBLISHED.parent.mkdir(exist_ok=True)
-    shutil.copy2(PROJECT / files.PUBLISHED, files.PUBLISHED)
+    files.PRINTED.parent.mkdir(exist_ok=True)
+    shutil.copy2(PROJECT / files.PRINTED, files.PRINTED)
     values = yaml.safe_load(files.PARAMS.read_text(encoding="utf-8"))
     values["studies"]["tiny"]["experiments"]["main"] |= {"title": "É → λ", "methods": ["finetune"]}
     files.PARAMS.write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")

@@ -31,7 +31,7 @@ HERE = Path(os.environ.get("TWF_DRIVER", "/tmp/twf-driver"))
 TREE, PACK, OUT, SITE = HERE / "tree", HERE / "pack", HERE / "out", HERE / "site"
 SETTINGS = "driver.json"  # of the pack
 TRAVELS = (  # of the checkout
-    *("src", "benchmarks", "tests", "workflow", "results/published.csv", "params.yaml"),
+    *("src", "benchmarks", "tests", "workflow", "results/printed.csv", "params.yaml"),
     *("pyproject.toml", "constraints.txt", "environment.yml"),
 )
 LARGEST = 15 * 2**20  # bytes of a file that `collect` writes

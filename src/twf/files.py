@@ -21,7 +21,7 @@ SKEW = 2.0  # seconds that a file system's clock and ours may differ by
 PARAMS = Path("params.yaml")
 SCHEMA = Path("workflow/schemas/params.schema.json")
 STAGES = Path("dvc.yaml")
-PUBLISHED = Path("results/published.csv")
+PRINTED = Path("results/printed.csv")
 ARCHIVES = Path("archives")
 
 # Patterns, so that the Snakefile's rules (with wildcards) and the commands (with names) agree.

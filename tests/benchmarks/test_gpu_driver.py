@@ -56,7 +56,7 @@ SETTINGS = {
 @pytest.fixture
 def checkout(tiny_project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The project with the miniature study in place of its own; the test is in it."""
-    names = ("src", "benchmarks", "tests", "workflow", "results/published.csv")
+    names = ("src", "benchmarks", "tests", "workflow", "results/printed.csv")
     for name in (*names, "pyproject.toml", "constraints.txt", "environment.yml"):
         (tiny_project / name).parent.mkdir(exist_ok=True)
         (tiny_project / name).symlink_to(PROJECT / name)

@@ -61,7 +61,7 @@ def test_jobs_run_in_the_environment_that_conda_makes(
     conda = stand_ins.conda.install(tmp_path / "conda")
     monkeypatch.setenv("PATH", str(conda), prepend=os.pathsep)
     (tiny_project / "results").mkdir()
-    shutil.copy2(PROJECT / "results/published.csv", tiny_project / "results")
+    shutil.copy2(PROJECT / "results/printed.csv", tiny_project / "results")
     words = ["--snakefile", str(PROJECT / "Snakefile"), "--cores", "1"]
     target = "data/target.safetensors"
     call(tiny_project, "snakemake", target, *words, "--software-deployment-method", "conda")

@@ -113,7 +113,7 @@ def plan(folder: Path, *words: str, **changes: Any) -> str:
 def test_snakemake_works_with_a_home_that_cannot_be_written(
     here: Path, without_home: dict[str, str]
 ) -> None:
-    for name in ("params.yaml", "results/published.csv"):
+    for name in ("params.yaml", "results/printed.csv"):
         (here / name).parent.mkdir(exist_ok=True)
         shutil.copy2(PROJECT / name, here / name)
     said = plan(here, "data/digits.safetensors", env=without_home)

@@ -117,7 +117,7 @@ def test_a_studys_note_is_put_into_its_tables_and_trains_nothing(project: Path) 
 def test_the_papers_numbers_are_put_into_tables_and_figures_and_train_nothing(
     project: Path,
 ) -> None:
-    path = project / files.PUBLISHED
+    path = project / files.PRINTED
     path.write_text(path.read_text().replace(".", ".1"))
     needed = jobs(project, REPORT)
     assert {"table", "figures", "compare"} <= set(needed) and "run" not in needed

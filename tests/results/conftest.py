@@ -14,7 +14,7 @@ import yaml
 from project import PROJECT
 
 from twf import study
-from twf.files import PARAMS, PUBLISHED, record_file, runs_file
+from twf.files import PARAMS, PRINTED, record_file, runs_file
 from twf.results import record
 from twf.results.frame import Results
 from twf.study import Plan, reading
@@ -26,8 +26,8 @@ PROJECT_VALUES = yaml.safe_load((PROJECT / PARAMS).read_text())
 def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
     """Expand params.yaml with one study of one experiment, and put it into an empty folder."""
     monkeypatch.chdir(tmp_path)
-    PUBLISHED.parent.mkdir()
-    shutil.copy(PROJECT / PUBLISHED, PUBLISHED)
+    PRINTED.parent.mkdir()
+    shutil.copy(PROJECT / PRINTED, PRINTED)
 
     def make(seeds: list[int], study_title: str = "A small study", **experiment: Any) -> Plan:
         main = {

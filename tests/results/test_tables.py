@@ -10,7 +10,7 @@ import pytest
 from frames import rows as rows_of
 
 from twf.errors import UserError
-from twf.files import PUBLISHED, TABLE_FORMATS, table_file
+from twf.files import PRINTED, TABLE_FORMATS, table_file
 from twf.results import cells, metrics, search, show
 from twf.results.frame import Results
 from twf.study import Plan
@@ -73,7 +73,7 @@ def test_means_and_spreads_over_seeds(three_seeds):
     assert row["ff_std"] == pytest.approx(1.0)
     assert row["ff_paper_mean"] == pytest.approx(11.0)
     assert row["runs"] == [f"split-cifar10.er.500.s{seed}" for seed in range(3)]
-    assert (row["published_faa"], row["published_ff"]) == (67.24, 38.24)
+    assert (row["printed_faa"], row["printed_ff"]) == (67.24, 38.24)
 
 
 def test_the_other_means_are_those_of_their_definitions(make_plan, recorded):
@@ -220,7 +220,7 @@ def test_the_published_number_is_that_of_the_same_pretraining(
     table = plan.tables[f"main.{benchmark}"].model_copy(update={"paper_source": source})
     plan = plan.model_copy(update={"tables": {table.name: table}})
     runs = Results.planned(plan)
-    assert cell(runs, "derpp", 500)["published_faa"] == published
+    assert cell(runs, "derpp", 500)["printed_faa"] == published
 
 
 def test_the_paper_has_no_number_without_pretraining_or_of_other_hyperparameters(make_plan):
@@ -233,7 +233,7 @@ def test_the_paper_has_no_number_without_pretraining_or_of_other_hyperparameters
     }
     plan = make_plan([0], methods=["twf"], buffers=[500], protocols=["class-il"], variants=variants)
     rows = rows_of(cells.of_tables(Results.planned(plan)))
-    assert {row["variant"]: row["published_faa"] for row in rows} == {
+    assert {row["variant"]: row["printed_faa"] for row in rows} == {
         "pretrained": 83.65,
         "scratch": None,
         "f6": 83.65,
@@ -243,8 +243,8 @@ def test_the_paper_has_no_number_without_pretraining_or_of_other_hyperparameters
 
 
 def test_missing_published_numbers_are_named(three_seeds):
-    PUBLISHED.unlink()
-    with pytest.raises(UserError, match=str(PUBLISHED)):
+    PRINTED.unlink()
+    with pytest.raises(UserError, match=str(PRINTED)):
         write(three_seeds)
 
 

@@ -99,7 +99,7 @@ def test_a_limit_draws_always_the_same_points_with_the_set_one_among_them():
     assert all(getattr(p, key) in grid[key] for p in drawn for key in grid)
 
 
-def test_each_grid_of_the_papers_search_has_several_points_and_the_published_values():
+def test_each_grid_of_the_papers_search_has_several_points_and_the_paper_values():
     (experiment,) = LOADED.studies["paper-search"].experiments.values()
     assert experiment.methods == LOADED.studies["paper"].experiments["main"].methods
     planned = expand(LOADED, "paper-search")

@@ -1,7 +1,7 @@
 rule figures:
     input:
         runs=files.RUNS,
-        published=str(files.PUBLISHED),
+        numbers=str(files.PRINTED),
     output:
         report(
             directory(files.FIGURES),

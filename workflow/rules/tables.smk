@@ -1,7 +1,7 @@
 rule table:
     input:
         runs=records_of_table,
-        published=str(files.PUBLISHED),
+        numbers=str(files.PRINTED),
     output:
         [f"{files.TABLE}.{ending}" for ending in files.TABLE_FORMATS if ending != "csv"],
         report(
@@ -52,7 +52,7 @@ rule compare:
         runs=files.RUNS,
         tables=tables_of,
         trials=trials_of,
-        published=str(files.PUBLISHED),
+        numbers=str(files.PRINTED),
     output:
         files.METRICS,
         [f"{files.ORDER}.{ending}" for ending in ("parquet", "csv")],

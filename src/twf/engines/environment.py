@@ -13,7 +13,7 @@ from pathlib import Path
 
 import twf
 from twf.errors import UserError
-from twf.files import PARAMS, PUBLISHED
+from twf.files import PARAMS, PRINTED
 
 OWN_ENVIRONMENT = (
     "`make setup` there makes its own environment; leave the active one (`deactivate`) and take "
@@ -132,7 +132,7 @@ def refuse_other_folder(project: Path) -> None:
 
     That is `project`, but for `--directory`, and for `--snakefile` in another folder.
     """
-    if missing := [str(path) for path in (PARAMS, PUBLISHED) if not path.exists()]:
+    if missing := [str(path) for path in (PARAMS, PRINTED) if not path.exists()]:
         raise UserError(
             f"no {' and no '.join(missing)} in {Path.cwd()}, where Snakemake works: call it in "
             f"{project}, without --directory"

@@ -78,7 +78,7 @@ def stages(params: Params) -> dict[str, Any]:
             "matrix": {"study": names},
             "desc": "The tables, metrics, figures, the statement and the report",
             "cmd": f"twf make {files.report_file(study)}",
-            "deps": [str(files.runs_file(study)), str(files.PUBLISHED)],
+            "deps": [str(files.runs_file(study)), str(files.PRINTED)],
             "params": [*PARAMS, f"studies.{study}"],
             "outs": _kept(
                 *(str(folder).format(study=study) for folder in folders),

@@ -55,8 +55,8 @@ SCHEMA = pa.schema(
         ("average_incremental_accuracy_mean", pa.float64()),
         ("backward_transfer_mean", pa.float64()),
         ("forward_transfer_mean", pa.float64()),
-        ("published_faa", pa.float64()),
-        ("published_ff", pa.float64()),
+        ("printed_faa", pa.float64()),
+        ("printed_ff", pa.float64()),
         ("runs", pa.list_(pa.string())),  # the finished ones, by seed
     ]
 )
@@ -150,7 +150,7 @@ class Entry:
     accuracy: str = ""  # '71.20 ± 1.30', or a dash
     forgetting: str = ""  # '(12.30)', or nothing
     remark: str = ""  # 'n=2/3, 1 diverged, bf16/fp32, untuned', or nothing
-    published: str = ""  # '83.65 (11.59)', or nothing
+    printed: str = ""  # '83.65 (11.59)', or nothing
     best: bool = False
     name: str = ""  # of the cell
 
@@ -211,13 +211,13 @@ def _entry(table: Table, row: dict[str, Any], best: bool, span: int) -> Entry:
         said.append("/".join(row["precisions"]))
     if row["untuned"]:
         said.append("untuned")
-    printed_faa = "" if pd.isna(row["published_faa"]) else number(row["published_faa"])
+    printed_faa = "" if pd.isna(row["printed_faa"]) else number(row["printed_faa"])
     return Entry(
         span,
         accuracy=row["shown"] + (f" ± {row['faa_std']:.2f}" if row["n"] > 1 else ""),
         forgetting=in_parentheses(row[FORGETTING_COLUMN[table.forgetting]]),
         remark=", ".join(said),
-        published=f"{printed_faa} {in_parentheses(row['published_ff'])}".rstrip(),
+        printed=f"{printed_faa} {in_parentheses(row['printed_ff'])}".rstrip(),
         best=best,
         name=row["cell"],
     )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from twf.errors import UserError
-from twf.files import PUBLISHED
+from twf.files import PRINTED
 from twf.study.params import Protocol
 
 
@@ -71,28 +71,28 @@ _BENCHMARKS = {
 def printed() -> pd.DataFrame:
     """The paper's numbers in the order of their file; `UserError` where that is missing.
 
-    `published_table` (from 1), the fields of `CellKey`, `published_faa` and `published_ff` in per
+    `printed_table` (from 1), the fields of `CellKey`, `printed_faa` and `printed_ff` in per
     cent, null where it prints none. The paper prints TwF on Split CUB-200 with buffer 400 twice and
     differently, in Tables 3 and 4: the second has the variant `all`, as each cell of Table 4 has
     one.
     """
     try:
-        file = pd.read_csv(PUBLISHED)
+        file = pd.read_csv(PRINTED)
     except FileNotFoundError:
-        raise UserError(f"no {PUBLISHED}: it is part of the project; take it from there") from None
+        raise UserError(f"no {PRINTED}: it is part of the project; take it from there") from None
     variants = {text: name for name, text in PRINTED_VARIANTS.items()}
     places = file["benchmark"].map(_BENCHMARKS)
     return pd.DataFrame(
         {
-            "published_table": file["table"],
+            "printed_table": file["table"],
             "benchmark": places.str[0],
             "source": places.str[1],
             "method": file["method"],
             "variant": file["variant"].map(variants).fillna(""),
             "buffer": file["buffer_size"].fillna(0).astype(int),
             "protocol": file["protocol"],
-            "published_faa": file["final_average_accuracy"].astype(float),
-            "published_ff": file["final_forgetting"].astype(float),
+            "printed_faa": file["final_average_accuracy"].astype(float),
+            "printed_ff": file["final_forgetting"].astype(float),
         }
     )
 
@@ -101,4 +101,4 @@ def printed_keys() -> dict[CellKey, float]:
     """The paper's final average accuracy of each of its cells."""
     frame = printed()
     keys = frame[PLACE].itertuples(index=False, name=None)
-    return {key_at(key): faa for key, faa in zip(keys, frame["published_faa"], strict=True)}
+    return {key_at(key): faa for key, faa in zip(keys, frame["printed_faa"], strict=True)}

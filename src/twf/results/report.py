@@ -109,7 +109,7 @@ def write(params: Params, results: Results) -> None:
         ],
         compared=[
             {"Table": str(number)} | text | {"Command": _command(text["Command"])}
-            for number, text in zip(compared["published_table"], texts, strict=True)
+            for number, text in zip(compared["printed_table"], texts, strict=True)
         ],
         order=order.texts(order.read(study)),
         claims=evaluation.texts(claims),
@@ -245,7 +245,7 @@ def _cell(table: Table, row: dict[str, Any], plan: Plan) -> Texts:
         "±": number(row["faa_std"]),
         "Interval": show.interval(row["faa_low"], row["faa_high"]),
         "FF": number(row[cells.FORGETTING_COLUMN[table.forgetting]]),
-        "Paper": number(row["published_faa"]),
+        "Paper": number(row["printed_faa"]),
         "n": f"{row['n']}/{row['n_planned']}{diverged}",
         "Runs by seed": Markup(" ").join(
             _link(f"run-{run}", str(seed)) for seed, run in cell.runs.items()

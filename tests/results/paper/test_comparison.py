@@ -46,7 +46,7 @@ ER = {"benchmark": "split-cifar10", "method": "er", "buffer": 500, "protocol": "
 )
 def test_the_verdict_is_where_the_interval_lies(finished, diverged, interval, expected):
     low, high = interval or (None, None)
-    row = {"published_faa": 70.0, "n": finished, "n_diverged": diverged, "reduced": False}
+    row = {"printed_faa": 70.0, "n": finished, "n_diverged": diverged, "reduced": False}
     assert comparison.verdict(row | {"faa_low": low, "faa_high": high}) == expected
 
 
@@ -56,7 +56,7 @@ def test_a_cell_has_the_papers_number_ours_and_the_difference(make_plan, recorde
     runs = [f"split-cifar10.er.500.s{seed}" for seed in range(3)]
     records = {run: {"accuracy_class_il": m} for run, m in zip(runs, matrices, strict=True)}
     row = row_of_cell(comparison.compare(PARAMS, recorded(make_plan([0, 1, 2]), records)), **ER)
-    assert (row["published_faa"], row["published_ff"]) == (67.24, 38.24)
+    assert (row["printed_faa"], row["printed_ff"]) == (67.24, 38.24)
     assert (row["n"], row["n_planned"], row["n_diverged"]) == (3, 3, 0)
     assert row["faa_mean"] == pytest.approx(67.1)
     half = 4.30265 * 0.2 / 3**0.5
@@ -89,7 +89,7 @@ def test_a_cell_of_no_study_has_no_command(make_plan, collect):
     runs = collect(make_plan([0]))
     only_demo = PARAMS.model_copy(update={"studies": {"demo": PARAMS.studies["demo"]}})
     found = comparison.compare(only_demo, runs)
-    row = row_of_cell(found, published_table=3, method="joint", protocol="task-il")
+    row = row_of_cell(found, printed_table=3, method="joint", protocol="task-il")
     assert (row["verdict"], row["study"], row["command"], row["n_planned"]) == (
         *("not run", None, None, 0),
     )
@@ -111,9 +111,9 @@ def test_the_papers_two_values_of_one_cell_have_a_row_each(make_plan, recorded):
     levels = {"split-cub200.twf.400.s0": 57.7, "split-cub200.twf.400.s1": 57.8}
     found = comparison.compare(PARAMS, recorded(plan, levels))
     cell = {"benchmark": "split-cub200", "method": "twf", "buffer": 400, "protocol": "class-il"}
-    third = row_of_cell(found, published_table=3, **cell)
-    fourth = row_of_cell(found, published_table=4, variant="all", **cell)
-    assert (third["published_faa"], fourth["published_faa"]) == (57.78, 59.67)
+    third = row_of_cell(found, printed_table=3, **cell)
+    fourth = row_of_cell(found, printed_table=4, variant="all", **cell)
+    assert (third["printed_faa"], fourth["printed_faa"]) == (57.78, 59.67)
     assert third["faa_mean"] == fourth["faa_mean"] == pytest.approx(57.75)  # the same two runs
     assert third["runs"] == fourth["runs"]
     assert (third["verdict"], fourth["verdict"]) == ("equivalent", "lower")

@@ -53,7 +53,7 @@ def test_runs_are_paired_by_seed(measured):
     half = 4.30265 / 3**0.5
     ends = (row["gain_low"], row["gain_high"])
     assert ends == pytest.approx((6 - half, 6 + half), abs=1e-4)
-    assert row["published_gain"] == pytest.approx(83.65 - 67.24)
+    assert row["printed_gain"] == pytest.approx(83.65 - 67.24)
     text = text_of(measured, "ER")
     assert text["Class-IL, buffer 500"] == "+6.00 (+3.52 to +8.48)<br>paper +16.41"
 
@@ -114,8 +114,8 @@ def test_a_variant_is_compared_with_its_method_as_it_is(make_plan, recorded):
         ("f6", "all", 500): 1.0,
     }
     # both are in Table 4; a switch stands beside the method's own number
-    assert found["cl", "all", 500]["published_gain"] == pytest.approx(75.79 - 83.65)
-    assert found["f6", "all", 500]["published_gain"] is None
+    assert found["cl", "all", 500]["printed_gain"] == pytest.approx(75.79 - 83.65)
+    assert found["f6", "all", 500]["printed_gain"] is None
 
 
 def test_a_study_without_twf_or_without_records_has_none(make_plan, collect, recorded):

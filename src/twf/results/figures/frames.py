@@ -104,7 +104,7 @@ def final(results: Results, table: Table) -> pd.DataFrame:
     """
     frame = cells.of_tables(results, [table])
     frame = frame[frame["n"] + frame["n_diverged"] > 0]
-    names = {"n_diverged": "diverged", "published_faa": "paper"}
+    names = {"n_diverged": "diverged", "printed_faa": "paper"}
     names |= {f"faa_{name}": name for name in SPREAD[1:]}
     return _labelled(frame.rename(columns=names), table)[[*PLACE, *SPREAD, "diverged", "paper"]]
 
@@ -130,7 +130,7 @@ def differences(results: Results, table: Table) -> pd.DataFrame:
     else:
         found = found[found["over_method"].map(lambda name: METHODS[name].rehearsal)]
         of = {"title": found["over_method"].map(methods), "over": methods[gains.REFERENCE]}
-    names = {"n_diverged": "diverged", "published_gain": "paper"}
+    names = {"n_diverged": "diverged", "printed_gain": "paper"}
     names |= {f"gain_{name}": name for name in SPREAD[1:]}
     found = _labelled(found, table).assign(**of).rename(columns=names)
     return found[[*PLACE, "title", "over", *SPREAD, "diverged", "paper"]]

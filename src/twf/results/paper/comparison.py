@@ -34,10 +34,10 @@ VERDICTS = ("equivalent", "higher", "lower", "undecided", "reduced", "not run")
 
 SCHEMA = pa.schema(
     [
-        ("published_table", pa.int64()),  # of the paper, from 1
+        ("printed_table", pa.int64()),  # of the paper, from 1
         *map(cells.SCHEMA.field, PLACE),  # the variant is of Table 4; null elsewhere
         # All in per cent; null where there is none.
-        *map(cells.SCHEMA.field, ("published_faa", "published_ff")),
+        *map(cells.SCHEMA.field, ("printed_faa", "printed_ff")),
         *map(cells.SCHEMA.field, ("n", "n_planned", "n_diverged")),
         *map(cells.SCHEMA.field, ("faa_mean", "faa_std", "faa_low", "faa_high")),
         *map(cells.SCHEMA.field, ("ff_mean", "ff_low", "ff_high")),
@@ -61,7 +61,7 @@ def verdict(row: Any) -> str:
         return "reduced"
     if pd.isna(row["faa_low"]):  # one seed, or all runs diverged
         return "undecided"
-    low, high = (row[end] - row["published_faa"] for end in ("faa_low", "faa_high"))
+    low, high = (row[end] - row["printed_faa"] for end in ("faa_low", "faa_high"))
     if max(abs(low), abs(high)) <= MARGIN:
         return "equivalent"
     if low > MARGIN:
@@ -96,8 +96,8 @@ def compare(params: Params, results: Results) -> pd.DataFrame:
         frame[name] = frame[name].map(lambda found: found if isinstance(found, list) else [])
     frame["n_planned"] = frame["runs"].map(len)
     frame[["n", "n_diverged"]] = frame[["n", "n_diverged"]].fillna(0).astype(int)
-    frame["faa_difference"] = frame["faa_mean"] - frame["published_faa"]
-    frame["ff_difference"] = frame["ff_mean"] - frame["published_ff"]
+    frame["faa_difference"] = frame["faa_mean"] - frame["printed_faa"]
+    frame["ff_difference"] = frame["ff_mean"] - frame["printed_ff"]
     scaled = {table.benchmark for table in results.plan.tables.values() if table.reduced}
     frame["reduced"] = frame["benchmark"].isin(scaled) & (frame["study"] == own)
     frame["verdict"] = frame.apply(verdict, axis=1)
@@ -141,7 +141,7 @@ def write(params: Params, results: Results) -> None:
                 texts | {"Command": Markdown(f"`{command}`" if command else "—")}
                 for texts, command in zip(texts_of(rows), rows["command"], strict=True)
             ]
-            for table, rows in frame.groupby("published_table")
+            for table, rows in frame.groupby("printed_table")
         },
     }
     show.write(frame, SCHEMA, partial(comparison_file, study))
@@ -162,13 +162,13 @@ def texts_of(frame: pd.DataFrame) -> list[Texts]:
 def _texts(row: Any) -> Texts:
     terms = PRINTED_VARIANTS.get(row["variant"], "").split()  # cl=on fp=on aux=off
     on = [term.removesuffix("=on").upper() for term in terms if term.endswith("=on")]
-    beside = {name: in_parentheses(row[name]) for name in ("published_ff", "ff_mean")}
+    beside = {name: in_parentheses(row[name]) for name in ("printed_ff", "ff_mean")}
     return {
         "Cell": METHODS[row["method"]].title + (f", {' + '.join(on)}" if on else ""),
         "Benchmark": f"{row['benchmark']} from {row['source']}",
         "Protocol": PROTOCOL_TITLES[row["protocol"]],
         "Buffer": str(row["buffer"] or "—"),
-        "Paper": f"{number(row['published_faa'])} {beside['published_ff']}".rstrip(),
+        "Paper": f"{number(row['printed_faa'])} {beside['printed_ff']}".rstrip(),
         "Ours": f"{number(row['faa_mean'])} {beside['ff_mean']}".rstrip(),
         "Interval": show.interval(row["faa_low"], row["faa_high"]),
         "n": f"{row['n']}/{row['n_planned']}",

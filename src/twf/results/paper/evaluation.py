@@ -49,8 +49,8 @@ SCHEMA = pa.schema(
         ("group", pa.string()),  # performance, mechanism or incidental
         ("statement", pa.string()),
         ("unit", pa.string()),  # of the values: FAA or k-NN in points of per cent, CKA from 0 to 1
-        ("published_value", pa.float64()),  # of the paper's numbers; null where it prints none
-        ("published_verdict", pa.string()),  # holds, does not hold, or no numbers
+        ("printed_value", pa.float64()),  # of the paper's numbers; null where it prints none
+        ("printed_verdict", pa.string()),  # holds, does not hold, or no numbers
         ("value", pa.float64()),  # the least mean of those run; null where nothing can be paired
         ("low", pa.float64()),  # by statistics.interval_of_minimum: decides the verdict
         ("high", pa.float64()),
@@ -87,7 +87,7 @@ def weights(family: Sequence[Sequence[Difference]]) -> tuple[NDArray[np.float64]
 
 
 def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> dict[str, Any]:
-    """A claim on measured values: the columns of `SCHEMA` without the published ones.
+    """A claim on measured values: the columns of `SCHEMA` without the printed ones.
 
     `untuned` are hyperparameters that nobody has searched for, by cell.
     """
@@ -163,16 +163,16 @@ def _cells(differences: Sequence[Difference]) -> set[CellKey]:
     return {key_at(key[: len(PLACE)]) for key in keys}
 
 
-def on_published(claim: Claim) -> dict[str, Any]:
-    """A claim on the paper's own numbers: the published columns of `SCHEMA`."""
+def on_printed(claim: Claim) -> dict[str, Any]:
+    """A claim on the paper's own numbers: the printed columns of `SCHEMA`."""
     faa = printed_keys()
     family = claim.family(faa.keys())
     if not family:
-        return {"published_verdict": "no numbers"}
+        return {"printed_verdict": "no numbers"}
     means, keys = weights(family)
     value = float((means @ [faa[key] for key in keys]).min())
     verdict = "holds" if value > 0 else "does not hold"
-    return {"published_value": value, "published_verdict": verdict}
+    return {"printed_value": value, "printed_verdict": verdict}
 
 
 def measured(results: Results) -> Values:
@@ -210,7 +210,7 @@ def evaluate_all(results: Results) -> pd.DataFrame:
     rows = [
         {name: getattr(claim, name) for name in ("group", "statement", "unit")}
         | {"claim": claim.name}
-        | on_published(claim)
+        | on_printed(claim)
         | evaluate(claim, values, untuned)
         for claim in CLAIMS
     ]
@@ -236,7 +236,7 @@ def texts(claims: pd.DataFrame) -> list[Texts]:
 
 
 def _texts(row: Any) -> Texts:
-    printed = number(row["published_value"], "+")
+    printed = number(row["printed_value"], "+")
     power = [row[f"power_{effect}"] for effect in EFFECTS]
     return {
         "Claim": row["statement"],
@@ -244,7 +244,7 @@ def _texts(row: Any) -> Texts:
         "Ours": number(row["value"], "+"),
         "95 % interval": show.interval(row["low"], row["high"], "+"),
         "Unit": row["unit"],
-        "Paper's numbers": f"{row['published_verdict']}, {printed}".removesuffix(", —"),
+        "Paper's numbers": f"{row['printed_verdict']}, {printed}".removesuffix(", —"),
         "Cells": f"{row['n_cells_run']}/{row['n_cells']}",
         "Differences": f"{row['n_differences_run']}/{row['n_differences']}",
         "Seeds": str(row["n_seeds"]),

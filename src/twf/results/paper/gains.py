@@ -40,7 +40,7 @@ SCHEMA = pa.schema(
         ("gain_std", pa.float64()),
         ("gain_low", pa.float64()),
         ("gain_high", pa.float64()),
-        ("published_gain", pa.float64()),  # null where the paper does not print both
+        ("printed_gain", pa.float64()),  # null where the paper does not print both
     ]
 )
 
@@ -99,7 +99,7 @@ def of_tables(results: Results, written: pd.DataFrame) -> pd.DataFrame:
     both = pd.concat([paired, paired.assign(precision=paired["precision_over"])])
     precisions = both.groupby(pair)["precision"].agg(lambda of: sorted(set(of.dropna())))
     frame["precisions"] = [precisions.get(key, []) for key in frame.index]
-    names = [*_PLACE, "cell", "published_faa"]
+    names = [*_PLACE, "cell", "printed_faa"]
     over = written.rename(columns={"cell": "over_cell"})[["over_cell", *names[:-2], names[-1]]]
     over = over.drop(columns=[n for n in _PLACE if n not in ("table", "method", "variant")])
     frame = frame.reset_index().merge(written[names], on=["table", "cell"])
@@ -118,8 +118,8 @@ def of_tables(results: Results, written: pd.DataFrame) -> pd.DataFrame:
         table not in variants or (table, cell) in in_table_4
         for table, cell in zip(frame["table"], frame["cell"], strict=True)
     ]
-    gain = frame["published_faa"] - frame["published_faa_over"]
-    return frame.assign(published_gain=gain.where(pd.Series(alone, frame.index, dtype=bool)))
+    gain = frame["printed_faa"] - frame["printed_faa_over"]
+    return frame.assign(printed_gain=gain.where(pd.Series(alone, frame.index, dtype=bool)))
 
 
 def write(results: Results, written: pd.DataFrame) -> None:
@@ -183,5 +183,5 @@ def _text(row: Any) -> str:
         parts.append(f"n={row['n']}/{row['n_planned']}")
     if len(row["precisions"]) > 1:
         parts.append("/".join(row["precisions"]))
-    printed = row["published_gain"]
+    printed = row["printed_gain"]
     return " ".join(parts) + ("" if pd.isna(printed) else f"<br>paper {number(printed, '+')}")

@@ -26,12 +26,12 @@ from twf.results.statistics import SAMPLES, TAIL
 
 LEAST = 3  # methods in a column
 
-_COLUMN = ["published_table", "benchmark", "source", "protocol"]
+_COLUMN = ["printed_table", "benchmark", "source", "protocol"]
 _TAU = {"tau": pa.float64(), "low": pa.float64(), "high": pa.float64(), "n_methods": pa.int64()}
 
 SCHEMA = pa.schema(
     [
-        ("published_table", pa.int64()),
+        ("printed_table", pa.int64()),
         *((name, pa.string()) for name in _COLUMN[1:]),
         ("buffer", pa.int64()),
         # Of all methods, the ends of a 95 % interval, null where a method has a single seed
@@ -68,7 +68,7 @@ def _correlation(rows: pd.DataFrame) -> dict[str, float]:
     found: dict[str, float] = dict.fromkeys(_TAU, np.nan) | {"n_methods": len(rows)}
     if len(rows) < LEAST:
         return found
-    printed, means, counts = (rows[n].to_numpy(float) for n in ("published_faa", "faa_mean", "n"))
+    printed, means, counts = (rows[n].to_numpy(float) for n in ("printed_faa", "faa_mean", "n"))
     deviations = rows["faa_std"].fillna(0.0).to_numpy()
     found["tau"] = float(kendall(means, printed))
     if counts.min() > 1:
