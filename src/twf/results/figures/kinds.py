@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import pandas as pd
@@ -147,14 +147,14 @@ def planned(plan: Plan) -> Iterator[Figure]:
                 yield Figure(f"{name}.{table.name}", kind, table)
 
 
-def write(plan: Plan) -> list[str]:
-    """Write a study's figures, each with its data, and the list of them.
+def write(plan: Plan, some: Iterable[Figure] | None = None) -> list[str]:
+    """Write a study's figures, all or some, each with its data, and the list of them.
 
     Returns the names of those without any data, which are not written. What other figures left in
     the folder is removed. Raises `UserError` where the records have not been collected.
     """
     index, without = [], []
-    for figure, frame in _frames(plan):
+    for figure, frame in _frames(plan, planned(plan) if some is None else some):
         if frame["n"].sum() == 0:
             without.append(figure.name)
             continue
@@ -171,14 +171,14 @@ def write(plan: Plan) -> list[str]:
     return without
 
 
-def _frames(plan: Plan) -> list[tuple[Figure, pd.DataFrame]]:
+def _frames(plan: Plan, some: Iterable[Figure]) -> list[tuple[Figure, pd.DataFrame]]:
     """The figures that a study may have, and what each draws.
 
     All of them before the first is drawn: the records with their losses, millions of objects for
     2,000 runs, are then gone, and Python does not look for garbage among them while it draws.
     """
     runs, found = Results.collected(plan, history=True), []
-    for figure in planned(plan):
+    for figure in some:
         found.append((figure, figure.kind.frame(runs, figure.table)))
     return found
 
