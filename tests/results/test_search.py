@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from twf.errors import UserError
 from twf.files import PARAMS, search_files
 from twf.results import search
 from twf.study import Plan, expand, reading
@@ -150,3 +151,15 @@ def test_the_best_factor_is_input_of_another_study(make_plan, recorded):
     search.write(recorded(plan, of_trials(plan, er=[[70.0], [60.0], [50.0]])))
     found = searching.load_best_hyperparameters(str(search_files(plan.study)[2]), "another")
     assert (found.cells, found.factors) == ({}, {("split-cifar10", "er"): {"lr": 0.333333}})
+
+
+def test_two_searches_of_one_cell_are_refused_by_name(make_plan):
+    one = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"], "title": "Search"}
+    one |= {"benchmarks": ["split-cifar10"], "search": {"held_out": 0.1, "factors": {"lr": [1.0]}}}
+    make_plan([0])
+    values = yaml.safe_load(PARAMS.read_text())
+    values["studies"]["small"]["experiments"] = {"coarse": one, "fine": one}
+    PARAMS.write_text(yaml.safe_dump(values))
+    said = "coarse and fine both search for the hyperparameters of er.500.class-il on split-cifar10"
+    with pytest.raises(UserError, match=said):
+        expand(reading.load(PARAMS), "small")

@@ -7,10 +7,11 @@ import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from twf.data import store
 from twf.errors import UserError
-from twf.files import PARAMS, checkpoint_file, data_file, record_file
+from twf.files import PARAMS, checkpoint_file, data_file, record_file, state_file
 from twf.results import statistics, status
 from twf.results.frame import Results
 from twf.results.paper.comparison import MARGIN
@@ -63,6 +64,34 @@ def test_a_run_whose_code_no_commit_has_is_done_and_shown_so(plan, run, made_wit
         assert status.of_run(plan.params, run) == ("done", why)
         status.show(status.of_plan(reading.load(PARAMS), plan))
         assert (status.UNCOMMITTED in capsys.readouterr().out) == bool(why)
+
+
+def test_what_is_done_is_counted_and_listed_where_something_is_to_be_said(
+    plan, run, recorded, capsys
+):
+    found = status.of_plan(reading.load(PARAMS), plan)
+    status.show(found)
+    said = capsys.readouterr().out
+    assert run.id.removesuffix(".s0") not in said and "not listed: 1 runs" in said
+    status.show(found, every=True)
+    assert run.id.removesuffix(".s0") in capsys.readouterr().out
+    recorded(plan, {run.id: {"status": "diverged", "reason": "nan"}})
+    assert status.of_run(plan.params, run) == ("done", "diverged")
+    status.show(status.of_plan(reading.load(PARAMS), plan))
+    assert "done, diverged" in capsys.readouterr().out
+
+
+def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys):
+    record_file(run.study, run.id).unlink()
+    path = state_file(run.study, run.id)
+    path.parent.mkdir(parents=True)
+    state = json.dumps({"state": {"place": {"phase": 2, "epoch": 7}}})
+    save_file({"x": np.zeros(1)}, path, metadata={"state": state})
+    assert status.of_run(plan.params, run) == ("to do", "no record, 107/250 epochs saved")
+    status.show(status.of_plan(reading.load(PARAMS), plan))
+    assert "to do, 107/250 epochs saved" in capsys.readouterr().out
+    path.write_bytes(b"torn")
+    assert status.of_run(plan.params, run) == ("to do", "no record")
 
 
 def test_a_run_is_done_if_its_record_has_the_plans_parameters(plan, run):

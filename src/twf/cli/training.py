@@ -48,6 +48,9 @@ def plan(
     todo: Annotated[
         bool, typer.Option("--todo", help="The names of the runs that are not done, and no more.")
     ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every run, also where nothing is to be done.")
+    ] = False,
     forecast: Annotated[
         bool,
         typer.Option("--forecast", help="How long what remains takes here, and the disk it needs."),
@@ -58,11 +61,11 @@ def plan(
 ) -> None:
     """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
-    `done`: a record with these parameters is there; `uncommitted changes`: made with files of
-    which no commit is known. `stale`: it has other parameters, or is of another
-    checkpoint or other data than are there, or these say that they were made otherwise than
+    `done`: a record with these parameters is there; `uncommitted changes`: made with files that no
+    commit has; `diverged`: its loss became infinite. `stale`: it has other parameters, or is of
+    another checkpoint or other data than are there, or these say that they were made otherwise than
     params.yaml asks. `unreadable`: it is damaged, or of another version; delete it. `to do`: no
-    record.
+    record; `3/15 epochs saved`: it was begun, and goes on from there.
 
     Next: `snakemake --cores all results/STUDY/report.html` does what remains.
 
@@ -89,7 +92,7 @@ def plan(
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    status.show(found, runs=not forecast)
+    status.show(found, not forecast, every)
     if forecast:
         forecasting.show(found["forecast"])
 

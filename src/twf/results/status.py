@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -84,17 +85,18 @@ def _of_input(path: Path, held: inputs.Held) -> State:
 
 
 def of_run(params: Params, run: Run) -> tuple[State, str]:
-    """Whether a run is done, and why it is not; of one that is, whether no commit has what made it.
+    """Whether a run is done, and why it is not; of one that is, what to know of its record.
 
-    Its record alone decides, whoever put it there and whatever its time. It is stale where it was
-    made with other parameters than the plan's, or from another checkpoint or other data than those
-    that are there; and where these are stale themselves, whatever it was made from.
+    That is that it diverged, or that no commit has what made it. Of one without a record, how far
+    it has come. Its record alone decides, whoever put it there and whatever its time. It is stale
+    where it was made with other parameters than the plan's, or from another checkpoint or other
+    data than those that are there; and where these are stale themselves, whatever it was made from.
     """
     path = files.record_file(run.study, run.id)
     if not path.exists():
-        return "to do", "no record"
+        return "to do", ", ".join(filter(None, ["no record", saved(run)]))
     try:
-        (row,) = record.read(path, ["digest", "provenance"]).to_pylist()
+        (row,) = record.read(path, ["digest", "provenance", "status"]).to_pylist()
     except UserError as error:
         return "unreadable", str(error)
     written = record.provenance(row)
@@ -103,9 +105,22 @@ def of_run(params: Params, run: Run) -> tuple[State, str]:
         was = written.get("parameters", {})
         changes = inputs.changes(was, run.values, complete=True) or ["other parameters"]
     changes += unfit_inputs(params, run, written.get("inputs", {}))
-    if not changes and (written.get("code", {}).get("commit") or "").endswith("+"):
-        return "done", UNCOMMITTED
-    return ("stale" if changes else "done"), inputs.shortened(changes)
+    if changes:
+        return "stale", inputs.shortened(changes)
+    uncommitted = (written.get("code", {}).get("commit") or "").endswith("+")
+    remarks = [row["status"] if row["status"] == "diverged" else "", UNCOMMITTED * uncommitted]
+    return "done", ", ".join(filter(None, remarks))
+
+
+def saved(run: Run) -> str:
+    """How far a run has come that was begun, by its saved state: `3/15 epochs saved`."""
+    header = inputs.header(files.state_file(run.study, run.id))
+    try:
+        place = json.loads(header["__metadata__"]["state"])["state"]["place"]
+        done = place["phase"] * run.epochs + place["epoch"]
+    except (KeyError, TypeError, ValueError):
+        return ""
+    return f"{done}/{run.phases * run.epochs} epochs saved"
 
 
 def require_done(plan: Plan) -> None:
@@ -148,8 +163,11 @@ def unfit_inputs(params: Params, run: Run, made_from: Mapping[str, str]) -> list
     return said + [f"another {path}" for path in others if path not in stale]
 
 
-def show(status: dict[str, Any], runs: bool = True) -> None:
-    """Print `status`; `runs` in a table, those that differ in their seed alone as one row."""
+def show(status: dict[str, Any], runs: bool = True, every: bool = False) -> None:
+    """Print `status`; `runs` in a table, those that differ in their seed alone as one row.
+
+    What is done, and nothing is to be said of, is counted alone, unless `every` run is asked for.
+    """
     console = Console(width=None if sys.stdout.isatty() else 160)
     part = f", experiment {status['experiment']}" if status["experiment"] else ""
     console.print(f"[bold]{status['study']}[/bold]{part}: {escape(status['title'])}")
@@ -159,8 +177,15 @@ def show(status: dict[str, Any], runs: bool = True) -> None:
             why = status["stale"].get(str(file(name)))
             parts.append(f"{name} {_coloured(state)}" + (f" ({escape(why)})" if why else ""))
         console.print(f"{kind}: {', '.join(parts)}")
-    if runs:
-        console.print(_runs(status["runs"]))
+    shown = {
+        name: run
+        for name, run in status["runs"].items()
+        if every or run["status"] != "done" or run["why"]
+    }
+    if runs and shown:
+        console.print(_runs(shown))
+    if runs and len(shown) < len(status["runs"]):
+        console.print(f"done, and not listed: {len(status['runs']) - len(shown)} runs (see --all)")
     counts = Counter(run["status"] for run in status["runs"].values())
     total = ", ".join(f"{count} {_coloured(state)}" for state, count in counts.items())
     cells = sum(len(cells) for cells in status["tables"].values())
@@ -185,7 +210,8 @@ def _runs(runs: dict[str, Any]) -> Table:
     for name, run in runs.items():
         place, _, seed = name.rpartition(".s")  # it names method, buffer and source
         values = " ".join(f"{key}={value:g}" for key, value in run["hyperparameters"].items())
-        remark = f", {UNCOMMITTED}" if run["why"] == UNCOMMITTED else ""
+        remark = run["why"].removeprefix("no record").removeprefix(", ")
+        remark = f", {escape(remark)}" if remark and run["status"] in ("done", "to do") else ""
         seeds[place, values, _coloured(run["status"]) + remark].append(seed)
     table = Table()
     table.add_column("run", no_wrap=True)

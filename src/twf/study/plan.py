@@ -182,6 +182,10 @@ class SearchCell(Strict):
         """What tells it from the others that are searched on its benchmark, in a word."""
         return _name(self.method, self.buffer, self.protocol)
 
+    def searches_as(self, other: SearchCell) -> bool:
+        """Whether another search is for the same cell, so that a study would have two answers."""
+        return (self.benchmark, self.name) == (other.benchmark, other.name)
+
 
 class Plan(Strict):
     """What a study stands for: its runs, each once, and what is made of them."""
@@ -315,6 +319,13 @@ def expand(params: Params, study_name: str) -> Plan:
                         trials=trials,
                         **place,
                     )
+                    before = [each for each in search if each.searches_as(cell)]
+                    if before:
+                        raise UserError(
+                            f"studies.{study_name}.experiments: {before[0].experiment} and "
+                            f"{experiment_name} both search for the hyperparameters of {cell.name} "
+                            f"on {name}: leave it to one, or make another study of the other"
+                        )
                     search.append(cell)
                     continue
                 made = runs_for(run, seeds)
