@@ -59,6 +59,26 @@ def test_accuracies_and_losses_have_a_row_for_each_number(make_plan, recorded):
     assert twf_losses.trained.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
 
 
+def test_one_method_minus_another_is_paired_by_seed(make_plan, recorded):
+    variants = {"as-set": {"title": "a"}, "cl": {"title": "b", "hyperparameters": {"alpha": 0.0}}}
+    plan = make_plan([0, 1], methods=["derpp"], buffers=[500, 5120], variants=variants)
+    levels = {"": 60.0, ".cl": 58.0}
+    recorded(
+        plan,
+        {
+            run: levels[".cl" if ".cl." in run else ""] + 10 * of.seed
+            for run, of in plan.runs.items()
+            if of.buffer == 500
+        },
+    )
+    found = twf.results.load("small").gains("derpp", "derpp cl").set_index(["buffer", "protocol"])
+    assert found.loc[(500, "class-il"), "gain_mean"] == 2.0
+    assert found.loc[(500, "task-il"), ["n", "gain_low", "gain_high"]].tolist() == [2, 2.0, 2.0]
+    assert found.loc[(5120, "class-il"), "n"] == 0
+    with pytest.raises(UserError, match="no method 'twf'|unknown method|'twf'"):
+        twf.results.load("small").gains("twf", "derpp")
+
+
 def test_what_has_not_finished_is_named_and_has_no_accuracy(make_plan, recorded):
     plan = make_plan([0, 1, 2], methods=["er"], buffers=[500])
     first, second, _ = plan.runs

@@ -351,6 +351,24 @@ def test_a_variant_that_cannot_be_is_refused_with_its_key(tiny_values, change, n
         reading.check(tiny_values)
 
 
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({}, "'twf' is not among methods; allowed: er-ace"),
+        ({"variants": {"a": {"title": "A"}}}, "variants are compared with their own method"),
+        ({"methods": ["er-ace", "twf"]}, None),
+    ],
+)
+def test_a_baseline_is_a_method_that_others_can_be_compared_with(tiny_values, change, named):
+    main = tiny_values["studies"]["tiny"]["experiments"]["main"]
+    main |= {"methods": ["er-ace"], "baseline": "twf"} | change
+    if named is None:
+        assert reading.check(tiny_values).studies["tiny"].experiments["main"].baseline == "twf"
+        return
+    with pytest.raises(UserError, match=rf"experiments\.main\.baseline: {named}"):
+        reading.check(tiny_values)
+
+
 def test_params_are_read_as_dvc_writes_them(tmp_path):
     """DVC and JSON write YAML 1.2, where `1e-05` is a number and `off` a word."""
     serialize = pytest.importorskip("dvc.utils.serialize")

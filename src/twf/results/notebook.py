@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from twf.results import show
+from twf.errors import lookup
+from twf.results import show, statistics
 from twf.results.frame import Results, column, served
 from twf.study.params import PROTOCOLS
 
@@ -51,6 +52,29 @@ class Frames:
         hyperparameters = pd.DataFrame(values, frame.index).add_prefix("hyperparameters.")
         cost = self._whole[["seconds", "peak_memory_mib", "device"]]
         return frame.join(cost).join(hyperparameters)
+
+    def gains(self, method: str, over: str) -> pd.DataFrame:
+        """A method's final average accuracy minus another's, paired by seed, in points.
+
+        Methods as `er`, or `twf cl` for a variant. A row for each benchmark, source, buffer of the
+        first and protocol, where both are, also in different tables; a method without a buffer
+        stands beside each buffer of the other. `n` seeds that both have finished, `gain_mean`,
+        `gain_std`, and the ends of Student's 95 % interval, `gain_low` and `gain_high`.
+        Raises `UserError` where the study has no such method.
+        """
+        members = self._results.by_place
+        names = (members["method"] + " " + members["variant"]).str.strip()
+        for name in (method, over):
+            lookup("method", dict.fromkeys(names), name, f"study {self._results.plan.study}")
+        on = ["benchmark", "source", "protocol", "seed"]
+        ours, theirs = (members[names == name] for name in (method, over))
+        both = ours.merge(theirs[[*on, "buffer", "faa"]], on=on, suffixes=("", "_over"))
+        both = both[(both["buffer_over"] == both["buffer"]) | (both["buffer_over"] == 0)]
+        groups = both.assign(gain=both["faa"] - both["faa_over"]).groupby(
+            ["benchmark", "source", "buffer", "protocol"], sort=False
+        )["gain"]
+        found = statistics.summary(groups, "gain")
+        return found.assign(n=groups.count()).reset_index()
 
     @cached_property
     def accuracies(self) -> pd.DataFrame:

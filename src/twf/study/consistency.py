@@ -58,6 +58,7 @@ def problems(params: Params) -> list[str]:
             where = f"studies.{study_name}.experiments.{experiment_name}"
             known(f"{where}.source", experiment.source, params.sources)
             found += _check_variants(where, experiment)
+            found += _check_baseline(f"{where}.baseline", experiment)
             for name in experiment.benchmarks:
                 if known(f"{where}.benchmarks", name, params.benchmarks):
                     found += [
@@ -68,6 +69,18 @@ def problems(params: Params) -> list[str]:
                     ]
             found += _check_search(f"{where}.search", experiment)
     return found
+
+
+def _check_baseline(where: str, experiment: Experiment) -> list[str]:
+    """Others are compared with a method that is there too; variants with their own method."""
+    if experiment.baseline is None:
+        return []
+    if experiment.variants:
+        return [f"{where}: variants are compared with their own method; leave it out"]
+    if experiment.baseline not in experiment.methods:
+        allowed = ", ".join(experiment.methods)
+        return [f"{where}: {experiment.baseline!r} is not among methods; allowed: {allowed}"]
+    return []
 
 
 def _check_variants(where: str, experiment: Experiment) -> list[str]:

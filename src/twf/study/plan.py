@@ -134,6 +134,7 @@ class Table(Strict):
     reduced: bool  # the study scales its benchmark down
     cells: list[Cell]
     variants: dict[str, str]  # their titles
+    baseline: str | None  # the method that each other one is compared with, in place of TwF
     forgetting: Fidelity  # F8: the definition that it shows
 
     @property
@@ -349,6 +350,7 @@ def expand(params: Params, study_name: str) -> Plan:
                     reduced=name in study.scale,
                     cells=cells,
                     variants={key: variant.title for key, variant in experiment.variants.items()},
+                    baseline=experiment.baseline,
                     forgetting=params.switches(study_name)["F8"],
                 )
                 tables[table.name] = table

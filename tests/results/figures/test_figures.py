@@ -138,9 +138,9 @@ def test_variants_are_compared_seed_by_seed_with_the_base(switches, recorded):
     }
     frame = frame_of("differences", recorded(switches, records))
     assert values(frame, "title", "over", "n", "mean", "low", "high", "diverged") == [
-        ("F6, all classes", "TwF", 2, -0.5, *interval(-2, 1), 0),
-        ("F7, squared norm", "TwF", 0, None, None, None, 1),
-        ("F6 as it is", "TwF", 2, 0.0, 0.0, 0.0, 0),  # the base's own runs
+        ("F6, all classes", "TwF with", 2, -0.5, *interval(-2, 1), 0),
+        ("F7, squared norm", "TwF with", 0, None, None, None, 1),
+        ("F6 as it is", "TwF with", 2, 0.0, 0.0, 0.0, 0),  # the base's own runs
     ]
 
 
@@ -149,7 +149,9 @@ def test_methods_with_a_buffer_are_subtracted_from_twf_beside_the_papers_gain(ma
     levels = {"finetune": 20.0, "er": 60.0, "twf": 70.0}
     runs = recorded(plan, {name: levels[run.method] for name, run in plan.runs.items()})
     frame = frame_of("differences", runs)
-    assert values(frame, "title", "over", "n", "mean", "paper") == [("ER", "TwF", 1, 10.0, 16.41)]
+    assert values(frame, "title", "over", "n", "mean", "paper") == [
+        ("ER", "TwF minus", 1, 10.0, 16.41)
+    ]
 
 
 def test_without_its_base_a_switch_changes_nothing_known(switches, recorded):

@@ -12,6 +12,7 @@ from frames import rows
 
 from twf.files import COMPARISON_FORMATS, gains_file
 from twf.results import cells
+from twf.results.figures import KINDS
 from twf.results.frame import Results
 from twf.results.paper import gains
 
@@ -90,6 +91,22 @@ def test_a_gain_between_runs_of_different_precision_says_so(make_plan, recorded,
     entries = dict(rehearsal)
     assert [entry.remark for entry in entries["ER"]] == ["bf16/fp32"] * 2
     assert [entry.remark for entry in entries["TwF"]] == [""] * 2
+
+
+def test_each_other_method_is_compared_with_the_baseline(make_plan, recorded):
+    plan = make_plan([0, 1], methods=["er", "derpp", "twf"], buffers=[500], baseline="er")
+    levels = {"er": 60.0, "derpp": 62.0, "twf": 65.0}
+    runs = recorded(plan, {name: levels[run.method] for name, run in plan.runs.items()})
+    found = {names: row["gain_mean"] for names, row in rows_of(runs).items()}
+    assert found == {("derpp", "er", 500): 2.0, ("twf", "er", 500): 5.0}
+    text = text_of(runs, "DER++")
+    assert text["Minus ER"] == "DER++"
+    assert text["Class-IL, buffer 500"] == "+2.00 (+2.00 to +2.00)<br>paper +11.18"
+    frame = KINDS["differences"].frame(runs, plan.tables["main.split-cifar10"])
+    assert set(zip(frame["title"], frame["over"], strict=True)) == {
+        ("DER++", "Minus ER"),
+        ("TwF", "Minus ER"),
+    }
 
 
 def test_a_variant_is_compared_with_its_method_as_it_is(make_plan, recorded):

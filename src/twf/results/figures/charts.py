@@ -178,10 +178,9 @@ def _bar(panel: Axes, row: dict[Any, Any], y: float, height: float, look: dict[s
 def differences(frame: pd.DataFrame) -> Figure:
     """Dots with whiskers beside a line at zero, and the paper's; a panel per protocol and buffer.
 
-    Variants stand below their method, and methods below TwF, which they are subtracted from.
+    A heading stands above what it is of.
     """
     lines: list[tuple[str, str]] = []  # a heading, and a title; none for the heading's own line
-    of_methods = (frame["variant"] == "").all()
     for over, group in frame.groupby("over", sort=False):
         lines += [(str(over), ""), *((str(over), t) for t in dict.fromkeys(group["title"]))]
     height, names = 0.6 + 0.16 * len(lines), ("points of per cent", "")
@@ -190,7 +189,7 @@ def differences(frame: pd.DataFrame) -> Figure:
         panel.axvline(0, color=style.BLACK, linewidth=0.8)
         for row in rows.to_dict("records"):
             _dot(panel, row, lines.index((row["over"], row["title"])))
-        texts = [title or f"{over}{' minus' if of_methods else ' with'}" for over, title in lines]
+        texts = [title or over for over, title in lines]
         panel.set(yticks=range(len(lines)), yticklabels=texts, ylim=(len(lines) - 0.5, -0.6))
         panel.tick_params(axis="y", length=0)
         panel.tick_params(axis="x", labelbottom=True)

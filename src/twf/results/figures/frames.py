@@ -112,9 +112,10 @@ def final(results: Results, table: Table) -> pd.DataFrame:
 def differences(results: Results, table: Table) -> pd.DataFrame:
     """Differences of final average accuracy between cells, in points of per cent.
 
-    TwF minus each other method with a buffer, or each variant minus its method as params.yaml has
-    it, seed by seed, so `n` is the number of seeds that finished both. `title` is the method's or
-    the variant's, `over` what it is a difference from; `paper` is the same of the paper's numbers.
+    TwF minus each other method with a buffer, or each minus the baseline, or each variant minus its
+    method as params.yaml has it, seed by seed, so `n` is the number of seeds that finished both.
+    `title` is the method's or the variant's, `over` a heading that says what is subtracted; `paper`
+    is the same of the paper's numbers.
     A variant whose runs all diverged has n = 0.
     """
     frame = cells.of_tables(results, [table])
@@ -126,10 +127,12 @@ def differences(results: Results, table: Table) -> pd.DataFrame:
     methods = {name: info.title for name, info in METHODS.items()}
     of: dict[str, Any]
     if table.variants:
-        of = {"title": found["variant"].map(table.variants), "over": found["method"].map(methods)}
+        of = {"title": found["variant"].map(table.variants)}
+        of["over"] = found["method"].map(methods) + " with"
     else:
-        found = found[found["over_method"].map(lambda name: METHODS[name].rehearsal)]
-        of = {"title": found["over_method"].map(methods), "over": methods[gains.REFERENCE]}
+        other = "method" if table.baseline else "over_method"
+        found = found[found[other].map(lambda name: METHODS[name].rehearsal)]
+        of = {"title": found[other].map(methods), "over": gains.over(table)}
     names = {"n_diverged": "diverged", "printed_gain": "paper"}
     names |= {f"gain_{name}": name for name in SPREAD[1:]}
     found = _labelled(found, table).assign(**of).rename(columns=names)

@@ -59,8 +59,11 @@ def _of_fidelity(plan: Plan, table: Table) -> bool:
 def _of_pairs(plan: Plan, table: Table) -> bool:
     """Whether cells are subtracted from each other, and that is not drawn as something else."""
     elsewhere = _of_shares(plan, table) or _of_probes(plan, table)
-    pairs = [o for _, o in gains.pairs(table) if table.variants or METHODS[o.method].rehearsal]
-    return bool(pairs) and not elsewhere
+    with_buffer = [
+        METHODS[(cell if table.baseline else other).method].rehearsal
+        for cell, other in gains.pairs(table)
+    ]
+    return any(with_buffer if not table.variants else [bool(with_buffer)]) and not elsewhere
 
 
 def _of_shares(plan: Plan, table: Table) -> bool:

@@ -1,8 +1,8 @@
 """Gains: differences between cells of a study's tables, paired by seed, and the paper's own.
 
-In a table of methods, TwF minus each other one; in a table of variants, each variant minus its
-method as params.yaml has it. At reduced scale, accuracies are not the paper's: gains are what can
-be held beside it.
+In a table of methods, TwF minus each other one, or each other one minus the experiment's baseline;
+in a table of variants, each variant minus its method as params.yaml has it. At reduced scale,
+accuracies are not the paper's: gains are what can be held beside it.
 
 The two runs of a seed may depend on each other, so that what they share cancels out. The interval
 is Student's, of the mean of their differences; it is not corrected for the number of gains.
@@ -48,11 +48,13 @@ SCHEMA = pa.schema(
 def pairs(table: Table) -> list[tuple[Cell, Cell]]:
     """Each cell of a table that gains over another, and that other one."""
     if not table.variants:
+        one = table.baseline or REFERENCE
         return [
             (cell, other)
             for other in table.cells
             for cell in table.cells
-            if cell.method == REFERENCE != other.method
+            if (other if table.baseline else cell).method == one
+            and cell.method != other.method
             and cell.protocol == other.protocol
             and other.buffer in (None, cell.buffer)
         ]
@@ -147,9 +149,8 @@ def texts(table: Table, gains: pd.DataFrame, markup: type[str] = show.Markdown) 
     """
     if not gains["n"].any():
         return []
-    heading, prefix = (
-        ("Change by", "") if table.variants else (f"{METHODS[REFERENCE].title} minus", "over_")
-    )
+    heading = "Change by" if table.variants else over(table)
+    prefix = "" if table.variants or table.baseline else "over_"
     keys = [f"{prefix}method", f"{prefix}variant", "protocol", "buffer"]
     found = {tuple(row[key] for key in keys): row for row in show.rows(gains)}
     columns = {
@@ -170,6 +171,13 @@ def texts(table: Table, gains: pd.DataFrame, markup: type[str] = show.Markdown) 
             }
             entries.append({heading: title} | {name: markup(_text(r)) for name, r in rows.items()})
     return entries
+
+
+def over(table: Table) -> str:
+    """What the gains of a table of methods are, as a heading over the other method's title."""
+    if table.baseline:
+        return f"Minus {METHODS[table.baseline].title}"
+    return f"{METHODS[REFERENCE].title} minus"
 
 
 def _text(row: Any) -> str:
