@@ -176,3 +176,19 @@ def test_a_task_that_does_not_fill_a_batch_is_refused(tiny_inputs, tiny_run, met
         UserError, match=rf"fill a batch of 4000; lower benchmarks.split-target.{key}"
     ):
         execute(tiny_inputs, run, CPU)
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [("er", "this run is probed"), ("derpp-pretraining", "replays the source's images")],
+)
+def test_images_that_are_missing_are_named_with_what_a_run_needs_them_for(
+    tiny_inputs, tiny_run, method, why
+):
+    run = tiny_run(method)
+    if method == "er":
+        run = run.model_copy(update={"probes": True, "source_data": "origin"})
+    files.data_file("origin").unlink()
+    said = f"no data/origin.safetensors, which run {run.id} needs: .*{why}.*data prepare origin"
+    with pytest.raises(UserError, match=said):
+        execute(tiny_inputs, run, CPU)

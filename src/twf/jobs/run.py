@@ -26,6 +26,7 @@ from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.progress import progress
 from twf.results import record
 from twf.study import Run
+from twf.study.methods import METHODS
 from twf.study.params import Params
 from twf.tracking.live import start_tracking
 
@@ -46,6 +47,7 @@ def execute(
     SIGINT ended it.
     """
     for name in filter(None, (run.data, run.source_data)):
+        require_images(run, name)
         inputs.require_data(name, params.datasets[name])
     inputs.require_network(params, run.source)
     dataset = store.load(files.data_file(run.data))
@@ -105,6 +107,24 @@ def execute(
             tracker.finish(row)
     with contextlib.suppress(OSError):  # a full disk costs the log a line, not the record
         print(f"{path}: {_ending(outcome)}", flush=True)
+
+
+def require_images(run: Run, name: str) -> None:
+    """Raise `UserError` that says what a run needs a data set for, where that is not there."""
+    if files.data_file(name).exists():
+        return
+    why = ""
+    if name != run.data:
+        why = f": {METHODS[run.method].title} replays the source's images"
+        if not METHODS[run.method].source_data:
+            why = (
+                ": this run is probed, which looks at the source's images; in a study whose "
+                "experiments have no 'probes' it does without"
+            )
+    raise UserError(
+        f"no {files.data_file(name)}, which run {run.id} needs{why}. `twf data prepare {name}` "
+        "makes it"
+    )
 
 
 def _ending(outcome: loop.Outcome) -> str:
