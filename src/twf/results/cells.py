@@ -138,8 +138,8 @@ def write(results: Results, tables: Collection[Table]) -> None:
         values["remarks"] += f" {FORGETTING[table.forgetting]}"
         file = partial(table_file, results.plan.study, table.name)
         show.write(cells, SCHEMA, file)
-        show.write_text("table.md.j2", values, file("md"))
-        show.write_text("table.tex.j2", values, file("tex"))
+        show.fill("table.md.j2", values, file("md"))
+        show.fill("table.tex.j2", values, file("tex"))
 
 
 @dataclass(frozen=True)

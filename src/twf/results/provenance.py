@@ -267,4 +267,4 @@ def write(params: Params, results: Results, agreement: list[str]) -> None:
         "no_commits": [commit for commit in commits if commit not in clean],
         "report": str(files.report_file(plan.study)),
     }
-    show.write_text("reproducibility.md.j2", values, files.statement_file(plan.study))
+    show.fill("reproducibility.md.j2", values, files.statement_file(plan.study))

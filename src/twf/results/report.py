@@ -178,8 +178,9 @@ def agreement(compared: pd.DataFrame, claims: pd.DataFrame) -> list[str]:
 
 def _counted(group: str, claims: pd.DataFrame) -> str:
     """How many claims of a group have each verdict, as a sentence."""
-    words = {"holds": "hold", "does not hold": "do not", "undecided": "are undecided"}
-    words["not run"] = "have no runs"
+    words = {"holds": "hold", "control passes": "hold, but so does their control"}
+    words |= {"smaller": "are smaller than the paper's, if there at all", "does not hold": "do not"}
+    words |= {"undecided": "are undecided", "not run": "have no runs"}
     counts = claims["verdict"].value_counts()
     said = [f"{counts[verdict]} {words[verdict]}" for verdict in words if verdict in counts]
     return f"Of the paper's {len(claims)} claims on {ABOUT[group]}, {', '.join(said)}."

@@ -156,7 +156,7 @@ def write(results: Results) -> None:
         tried.assign(buffer=tried["buffer"].astype("Int64").mask(tried["buffer"] == 0)).to_csv(
             partial, index=False
         )
-    show.write_text("best_hyperparameters.md.j2", {"entries": summary(tried)}, page)
+    show.fill("best_hyperparameters.md.j2", {"entries": summary(tried)}, page)
     cells = list(tried.groupby(_CELL, sort=False))
     if left := sum(not ended(of_cell) for _, of_cell in cells):
         print(f"{study} is not written: {left} of {len(cells)} cells have trials to do")

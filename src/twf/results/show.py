@@ -179,7 +179,7 @@ _tex = _markdown.overlay(  # braces and per cent signs mean something else in La
 )
 
 
-def write_text(template: str, values: dict[str, Any], path: Path) -> None:
+def fill(template: str, values: dict[str, Any], path: Path) -> None:
     """Fill a template of this package, in Markdown or, by its name, in LaTeX."""
     environment = _tex if template.endswith(".tex.j2") else _markdown
     with atomic(path) as partial:

@@ -53,11 +53,13 @@ PRINTED = {
 }
 FIGURES_ALONE = (  # these claims rest on
     *("cka-from-pretraining", "cka-last-layer", "source-forgotten", "pretraining-helps"),
+    *("first-task-profits", "source-kept"),
     *("anchor-helps", "anchor-helps-task-il", "anchor-below-twf"),
     *("pretraining-images-help", "pretraining-images-below-twf"),
 )
 PRINTED |= dict.fromkeys(FIGURES_ALONE, ("no numbers", None, 0))
-PAPER_BENCHMARKS_ALONE = (  # the paper names benchmarks that the demo has not
+NOT_IN_THE_DEMO = (  # which has other benchmarks than the paper names, and does not probe TwF
+    "source-kept",
     "gain-small-buffer",
     "oewc-below-finetune",
     "icarl-second",
@@ -85,7 +87,7 @@ def test_every_claim_has_its_cells_in_both_studies(name):
         assert {key for of in found for side in of for key in side} <= set(cells)
         expected = PRINTED[claim.name][2]
         if name == "demo":
-            assert (not found) == (claim.name in PAPER_BENCHMARKS_ALONE)
+            assert (not found) == (claim.name in NOT_IN_THE_DEMO)
         else:
             assert len(found) == expected or (found and not expected)
 
@@ -153,7 +155,7 @@ ICARL = "twf over icarl, split-cifar10 from cifar100, buffer 500, class-il"
         (  # ER is lower in the mean than iCaRL, but varies so much that nobody knows
             "first-class-il",
             {"twf": [70.0] * 3, "icarl": [69.0] * 3, "er": [40.0, 90.0, 60.0]},
-            {"value": 1.0, "verdict": "undecided"},
+            {"value": 1.0, "verdict": "smaller"},  # than the paper's least, 5.23, at any rate
         ),
         (
             "first-class-il",
@@ -338,6 +340,50 @@ def test_claims_on_forgetting_are_of_the_probes(make_plan, recorded):
         assert (found["value"], found["unit"]) == (pytest.approx(value), unit)
         assert (found["verdict"], found["n_seeds"]) == ("holds", 2)
     assert rows["pretraining-helps"]["value"] == 0.0
+
+
+def probed_plan(make_plan, **variants: Any) -> Plan:
+    one = {"methods": ["er", "twf"], "buffers": [500], "protocols": ["class-il"], "probes": True}
+    return make_plan([0, 1], **one, variants=variants)
+
+
+def test_the_first_tasks_profit_is_held_against_each_later_ones(make_plan, recorded):
+    """From pretraining, 90 right after each task; from scratch 80 after the first, 70 then."""
+    starts = {"pretrained": {"title": "p"}, "scratch": {"title": "s", "pretrained": False}}
+    plan = probed_plan(make_plan, **starts)
+    probes = {"cka": [[1.0] * 5] * 6, "nearest_neighbours": [[60.0, 50.0]] * 6}
+
+    def matrix(pretrained: bool) -> list[list[float]]:
+        return [[90.0 if pretrained else 70.0 + 10 * (i == 0) for i in range(5)]] * 5
+
+    records = {
+        name: probes | {"accuracy_task_il": matrix(run.pretrained)}
+        for name, run in plan.runs.items()
+    }
+    frame = evaluation.evaluate_all(recorded(plan, records)).set_index("claim")
+    found = frame.loc["first-task-profits"]
+    assert (found["value"], found["n_differences"]) == (-10.0, 4)  # +10, and +20 for each later one
+    assert found["verdict"] == "does not hold"
+
+
+def test_a_gain_below_the_papers_is_smaller_where_its_sign_is_undecided():
+    """The paper gains 4.81 on average, with 500 on Split CIFAR-10 5.23; ours is 1.0 at most."""
+    alike = measured(twf=[60.1, 69.9, 80.1], derpp=[60.0, 70.0, 80.0])
+    found = evaluated("gain-class-il", alike)
+    assert (found["verdict"], found["printed_value_run"]) == ("smaller", pytest.approx(5.23))
+    wide = measured(twf=[60.0, 79.0, 80.0], derpp=[60.0, 70.0, 80.0])
+    assert evaluated("gain-class-il", wide)["verdict"] == "undecided"
+
+
+def test_a_claim_that_its_control_passes_too_is_said_so():
+    place = CellKey("split-cifar10", "cifar100", "oewc", "", 0, "class-il")
+    values = {place: {0: 20.0, 1: 20.1, 2: 20.2}}
+    for variant, level in (("fp-aux", 50.0), ("stream", 49.0)):
+        key = place._replace(method="twf", variant=variant)
+        values[key] = {seed: level + seed / 10 for seed in range(3)}
+    assert evaluated("fp-without-buffer", values)["verdict"] == "control passes"
+    values[key] = dict.fromkeys(range(3), 19.0)
+    assert evaluated("fp-without-buffer", values)["verdict"] == "holds"
 
 
 def test_a_studys_records_become_claims_in_files(make_plan, recorded):

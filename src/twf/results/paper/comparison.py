@@ -146,7 +146,7 @@ def write(params: Params, results: Results) -> None:
     }
     show.write(frame, SCHEMA, partial(comparison_file, study))
     order.write(study, ranked)
-    show.write_text("comparison.md.j2", values, comparison_file(study, "md"))
+    show.fill("comparison.md.j2", values, comparison_file(study, "md"))
 
 
 def read(study: str) -> pd.DataFrame:

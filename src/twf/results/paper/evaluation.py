@@ -6,8 +6,10 @@ holds where the value is positive. On ours it is evaluated on the seeds that all
 finished, paired by seed, with the 95 % interval of `statistics.interval_of_minimum`:
 
     holds            the interval lies above 0, and no difference of the family is missing
+    control passes   so it does, and for the claim's control too: something else explains it
     does not hold    it lies below 0, and (where means are of several) none of theirs is missing;
                      `contradicted` are the means below 0, by `statistics.below_zero`
+    smaller          undecided, but it lies below the paper's value of these differences
     undecided        anything else: also with a single seed, which has no interval, and where a
                      hyperparameter that the paper does not print has not been searched for
     not run          no difference has a finished seed in all its cells
@@ -32,11 +34,12 @@ from numpy.typing import NDArray
 
 from twf.files import claims_file
 from twf.results import search, show, statistics
-from twf.results.frame import Results
+from twf.results.frame import Results, column
 from twf.results.paper.claims import CLAIMS, Claim, Difference, in_words
 from twf.results.printed import PLACE, CellKey, key_at, printed_keys
 from twf.results.record import PROBED
 from twf.results.show import Texts, number
+from twf.study.params import PROTOCOLS
 
 Values = Mapping[CellKey, Mapping[int, float]]  # by cell and seed, empty where none is
 
@@ -51,6 +54,7 @@ SCHEMA = pa.schema(
         ("unit", pa.string()),  # of the values: FAA or k-NN in points of per cent, CKA from 0 to 1
         ("printed_value", pa.float64()),  # of the paper's numbers; null where it prints none
         ("printed_verdict", pa.string()),  # holds, does not hold, or no numbers
+        ("printed_value_run", pa.float64()),  # of the study's differences alone, where undecided
         ("value", pa.float64()),  # the least mean of those run; null where nothing can be paired
         ("low", pa.float64()),  # by statistics.interval_of_minimum: decides the verdict
         ("high", pa.float64()),
@@ -132,15 +136,39 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> di
     row |= {"low": float(low), "high": float(high)}
     row |= {f"power_{effect}": float(np.mean(chance + effect > 0)) for effect in EFFECTS}
     if not names and low > 0 and len(done) == len(differences):
-        row["verdict"] = "holds"
+        row["verdict"] = "control passes" if _control_passes(claim, values) else "holds"
     elif not names and high < 0 and whole:
         below = statistics.below_zero(by_seed, planned=len(family))
         found = compress((group for group in run if group), below)
         row |= {"verdict": "does not hold", "missing": None}
         row["contradicted"] = "; ".join(map(in_words, found))
     elif not missing:
-        row["missing"] = "more seeds"
+        row["printed_value_run"] = size = _printed_value(family)
+        smaller = size is not None and high < size
+        row |= {"verdict": "smaller"} if smaller else {"missing": "more seeds"}
     return row
+
+
+def _control_passes(claim: Claim, values: Values) -> bool:
+    """Whether the claim's control has its interval above 0."""
+    family = [of for of in claim.family(values.keys(), control=True) if _seeds(of, values)]
+    if not family:
+        return False
+    seeds = sorted(_seeds(list(chain(*family)), values))
+    means, keys = weights(family)
+    measured = np.array([[values[key][seed] for seed in seeds] for key in keys])
+    return len(seeds) > 1 and bool(
+        statistics.interval_of_minimum(means @ measured, len(family))[0] > 0
+    )
+
+
+def _printed_value(family: Sequence[Sequence[Difference]]) -> float | None:
+    """The least of some means on the paper's numbers; None where it prints not all of them."""
+    printed = printed_keys()
+    means, keys = weights(family)
+    if not all(key in printed for key in keys):
+        return None
+    return float((means @ [printed[key] for key in keys]).min())
 
 
 def by_chance(means: NDArray[np.float64], seeds: int, samples: int) -> NDArray[np.float64]:
@@ -194,7 +222,14 @@ def _probed(results: Results, cell: CellKey, of_cell: Mapping[int, str]) -> Valu
     tasks = results.plan.runs[next(iter(of_cell.values()))].tasks
     finished = results.finished
     rows = {seed: finished.loc[run] for seed, run in of_cell.items() if run in finished.index}
-    return {
+    learned = {  # on a task right after learning it, which a record has under both protocols
+        cell._replace(protocol=protocol, quantity="learned", layer="network", tasks=done + 1): {
+            seed: row[column("accuracy", protocol)][done][done] for seed, row in rows.items()
+        }
+        for protocol in PROTOCOLS
+        for done in range(tasks)
+    }
+    return learned | {
         cell._replace(quantity=quantity, layer=layer, tasks=done): {
             seed: row[quantity][done][i] for seed, row in rows.items()
         }
@@ -222,7 +257,7 @@ def write(results: Results) -> None:
     study, frame = results.plan.study, evaluate_all(results)
     show.write(frame, SCHEMA, partial(claims_file, study))
     values = {"study": study, "entries": texts(frame)}
-    show.write_text("claims.md.j2", values, claims_file(study, "md"))
+    show.fill("claims.md.j2", values, claims_file(study, "md"))
 
 
 def read(study: str) -> pd.DataFrame:

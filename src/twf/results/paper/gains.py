@@ -134,7 +134,7 @@ def write(results: Results, written: pd.DataFrame) -> None:
         for name, table in plan.tables.items()
     ]
     values = {"study": plan.study, "note": plan.note, "sections": sections}
-    show.write_text("gains.md.j2", values, gains_file(plan.study, "md"))
+    show.fill("gains.md.j2", values, gains_file(plan.study, "md"))
 
 
 def read(study: str) -> pd.DataFrame:
