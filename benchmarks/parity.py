@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import io
 import json
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -41,6 +42,7 @@ from twf.forecast.timing import Nobody
 from twf.jobs import checkpoints
 from twf.learning import loop
 from twf.results.show import PROTOCOL_TITLES, markdown_table
+from twf.results.statistics import student_interval
 from twf.study import Run, reading
 from twf.study.params import PROTOCOLS, Params
 
@@ -181,7 +183,7 @@ def run_of(params: Params, name: str, source: str, epochs: int, buffer: int) -> 
 
 
 def tables(rows: list[Row]) -> str:
-    """Ours minus the published code's, and each row of the ablation minus its method, by code."""
+    """Ours minus the published code's; each row of the ablation minus its method, by code."""
     runs: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         runs[row["method"], row["code"]].append(row)
@@ -192,7 +194,7 @@ def tables(rows: list[Row]) -> str:
     ]
     parts = [
         {"Row minus method": name, "Code": code}
-        | _difference(runs[name.partition(".")[0], code], runs[name, code])
+        | _paired(runs[name.partition(".")[0], code], runs[name, code])
         for name, code in product(names, CODES)
         if "." in name
     ]
@@ -214,6 +216,21 @@ def _difference(first: list[Row], second: list[Row]) -> dict[str, str]:
         low, high = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
         difference = f"{_mean(ours) - _mean(theirs):+.2f} ({low:+.2f} to {high:+.2f})"
         texts[PROTOCOL_TITLES[protocol]] = difference
+    return texts
+
+
+def _paired(first: list[Row], second: list[Row]) -> dict[str, str]:
+    """The same of one code, whose runs of a seed share it: of their differences, Student's."""
+    found = [{row["seed"]: row for row in rows} for rows in (first, second)]
+    seeds = sorted(found[0].keys() & found[1].keys())
+    if len(seeds) < 2:
+        return {}
+    texts = {"Runs": str(len(seeds))}
+    for protocol in PROTOCOLS:
+        means = ([_mean(of[seed][protocol]) for seed in seeds] for of in found)
+        differences = [theirs - ours for ours, theirs in zip(*means, strict=True)]
+        low, high = student_interval(differences) or (math.nan, math.nan)
+        texts[PROTOCOL_TITLES[protocol]] = f"{_mean(differences):+.2f} ({low:+.2f} to {high:+.2f})"
     return texts
 
 
