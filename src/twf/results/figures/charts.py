@@ -167,8 +167,8 @@ def _bar(panel: Axes, row: dict[Any, Any], y: float, height: float, look: dict[s
         if row["diverged"]:
             text += f", {row['diverged']} diverged"
     if not pd.isna(row["low"]):
-        panel.plot([row["low"], row["high"]], [y, y], color=style.BLACK, linewidth=1)
-        end = row["high"]
+        low, end = max(row["low"], 0), min(row["high"], 100)  # no accuracy lies beyond
+        panel.plot([low, end], [y, y], color=style.BLACK, linewidth=1)
     if not pd.isna(row["paper"]):
         panel.plot(row["paper"], y, label="the paper (in parentheses)", **style.PAPER)
         end, text = max(end, row["paper"]), f"{text} ({row['paper']:.1f})"
