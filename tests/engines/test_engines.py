@@ -311,7 +311,6 @@ def test_snakemakes_own_report_has_our_captions_and_needs_no_network(
         "Each claim of the paper",
         "Figure accuracy.main.split-digits of the study demo",
         "with which deviations from the paper",
-        "that runs of the study demo start from",
         "The report of the study demo",
         "A reproduction of",
     ):
