@@ -115,8 +115,9 @@ def stages(params: Params, plan: Plan) -> dict[str, Callable[[], object]]:
         results = Results.collected(plan)
         comparison.write(params, results)
         evaluation.write(results)
-        gains.write(results, cells.read(plan.study, plan.tables.values()))
-        metrics.write(plan)
+        written = cells.of_results(results)
+        gains.write(results, written)
+        metrics.write(plan, written, search.read(plan))
 
     return {  # in the order in which each finds what it needs
         "collect": lambda: record.collect(paths, files.runs_file(plan.study)),

@@ -47,6 +47,7 @@ SEARCH = (  # every trial, the best of each cell, to read and as input of anothe
 )
 STATE = "states/{study}/{run}/state.safetensors"  # of an unfinished run; no output of a rule
 
+TABLES_VERSION = 2  # of the columns of tables; raised by each change, so that they are made anew
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
 COMPARISON_FORMATS = ("parquet", "csv", "md")  # of claims and gains too
 FIGURE_FORMATS = ("svg", "csv")  # the last has the data drawn

@@ -14,7 +14,7 @@ def written(results: Results) -> dict[str, Any]:
     cells.write(results, results.plan.tables.values())
     if results.plan.search:
         search.write(results)
-    metrics.write(results.plan)
+    metrics.write(results.plan, cells.of_results(results), search.read(results.plan))
     return json.loads(metrics_file("small").read_text())
 
 

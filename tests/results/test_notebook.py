@@ -79,6 +79,16 @@ def test_one_method_minus_another_is_paired_by_seed(make_plan, recorded):
         twf.results.load("small").gains("twf", "derpp")
 
 
+def test_a_variant_without_a_buffer_is_not_paired_twice(make_plan, recorded):
+    fp = {"title": "FP", "without_buffer": True, "hyperparameters": {"alpha": 0.0, "beta": 0.0}}
+    variants = {"as-set": {"title": "all"}, "fp": fp}
+    recorded(make_plan([0], methods=["twf"], buffers=[500], variants=variants))
+    found = twf.results.load("small").gains("twf", "twf fp")
+    assert found["n"].tolist() == [1, 1]
+    runs = twf.results.load("small").runs
+    assert {str(runs[name].dtype) for name in ("buffer", "seed")} == {"int64"}
+
+
 def test_what_has_not_finished_is_named_and_has_no_accuracy(make_plan, recorded):
     plan = make_plan([0, 1, 2], methods=["er"], buffers=[500])
     first, second, _ = plan.runs

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from hostile import Elements
 from safetensors.numpy import save_file
@@ -44,7 +45,7 @@ def make_report(params: Params, results: Results) -> str:
         search.write(results)
     comparison.write(params, results)
     evaluation.write(results)
-    gains.write(results, cells.read("small", results.plan.tables.values()))
+    gains.write(results, cells.of_results(results))
     report.write(params, results)
     return report_file("small").read_text()
 
@@ -216,6 +217,7 @@ def test_data_inside_the_page_are_the_studys(results, page):
     assert list(frame["run"]) == list(results.plan.runs)
     assert frame["status"].value_counts().to_dict() == {"finished": 11, "missing": 4, "diverged": 1}
     assert (frame.loc[frame["status"] == "finished", "faa_class_il"] == 80.0).all()
+    assert frame.loc[frame["method"] == "joint", "buffer"].isna().all()
     name = "accuracy.main.split-cifar10"
     assert files[f"{name}.csv"] == figure_file("small", name, "csv").read_bytes()
 
@@ -277,6 +279,36 @@ def test_a_table_that_was_not_made_is_named_with_its_command(results):
         report.write(reading.load(PARAMS), results)
     cells.write(results, results.plan.tables.values())
     with pytest.raises(UserError, match="comparison.parquet: `twf compare small` makes it"):
+        report.write(reading.load(PARAMS), results)
+
+
+def test_tables_of_other_records_or_of_another_version_are_not_shown(results, recorded, page):
+    params, plan = reading.load(PARAMS), results.plan
+    later = recorded(plan)  # TwF's runs have finished meanwhile
+    with pytest.raises(UserError, match="main.split-cifar10 .* other records.* `twf table small`"):
+        report.write(params, later)
+    cells.write(later, plan.tables.values())
+    with pytest.raises(UserError, match="comparison.parquet is of other records.*`twf compare"):
+        report.write(params, later)
+    path = table_file("small", "main.split-cifar10", "parquet")
+    pq.write_table(pq.read_table(path).rename_columns({"printed_faa": "published_faa"}), path)
+    with pytest.raises(UserError, match="another version of this software: `twf table small`"):
+        report.write(params, later)
+
+
+def test_a_cell_that_the_plan_has_no_more_is_not_shown(make_plan, recorded):
+    results = recorded(make_plan([0], methods=["er", "derpp"]))
+    made(results)
+    fewer = recorded(make_plan([0], methods=["derpp"]))
+    with pytest.raises(UserError, match="another plan: `twf table small`"):
+        report.write(reading.load(PARAMS), fewer)
+
+
+def test_a_file_that_was_removed_is_named(results, page):
+    table_file("small", "main.split-cifar10", "csv").unlink()
+    with pytest.raises(
+        UserError, match="no .*main.split-cifar10.csv: `twf report small --partial`"
+    ):
         report.write(reading.load(PARAMS), results)
 
 
@@ -437,7 +469,8 @@ def test_networks_speak_for_themselves_or_are_said_to_be_missing(plan, collect):
     path = checkpoint_file("cifar100")
     path.parent.mkdir()
     path.write_bytes(b"torn")
-    assert "| cifar100 | not measured | not recorded |" in statement(results)
+    row = "| cifar100 | not measured | not recorded | not recorded | not recorded | cannot be read"
+    assert row in statement(results)
     about = {"test_accuracy": 77.25, "seconds": 7200.0, "pretraining": {"epochs": 200}}
     metadata = {"about": json.dumps(about | {"weights": "mine.pth"})}
     save_file({"classifier.weight": np.zeros((100, 4), np.float32)}, path, metadata=metadata)
@@ -450,6 +483,7 @@ def test_fingerprints_are_held_to_the_official_ones(plan, recorded):
     official = registry.images_entry("cifar10").fingerprints
     inputs = {"train_fingerprint": str(official.train), "test_fingerprint": "d00d"}
     results = recorded(plan, records(plan, said(inputs=inputs)))
-    (row,) = provenance.sections(reading.load(PARAMS), results)["Data"]
+    row, source = provenance.sections(reading.load(PARAMS), results)["Data"]
+    assert source["Data set"] == "cifar100"  # that the network was trained on
     assert row["Fingerprint, train"] == f"{official.train} (official)"
     assert row["Fingerprint, test"] == f"d00d (NOT the official {official.test})"

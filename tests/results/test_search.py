@@ -163,3 +163,13 @@ def test_two_searches_of_one_cell_are_refused_by_name(make_plan):
     said = "coarse and fine both search for the hyperparameters of er.500.class-il on split-cifar10"
     with pytest.raises(UserError, match=said):
         expand(reading.load(PARAMS), "small")
+
+
+def test_trials_of_another_version_or_damaged_are_refused_with_the_remedy(plan, recorded):
+    search.write(recorded(plan, of_trials(plan, er=[[70.0, 70.0], [60.0, 50.0]])))
+    assert set(search.read(plan)["best"]) == {True, False}
+    path = search_files(plan.study)[0]
+    for text in ("benchmark,method\na,b\n", ""):
+        path.write_text(text)
+        with pytest.raises(UserError, match=f"{path.name} .*`twf search small` makes it anew"):
+            search.read(plan)

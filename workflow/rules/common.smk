@@ -158,7 +158,8 @@ def records_of_searches(wildcards):
 def tables_of(wildcards):
     """All tables of a study, as they are read again."""
     names = plan(wildcards.study).tables
-    return [files.table_file(wildcards.study, name, "parquet") for name in names]
+    endings = ("parquet", "csv")
+    return [files.table_file(wildcards.study, n, e) for n in names for e in endings]
 
 
 def trials_of(wildcards):

@@ -6,8 +6,9 @@ rule report:
         trials=trials_of,
         figures=files.FIGURES,
         compared=[
-            f"{made}.parquet"
+            f"{made}.{ending}"
             for made in (files.COMPARISON, files.ORDER, files.CLAIMS, files.GAINS)
+            for ending in ("parquet", "csv")
         ],
     output:
         report(

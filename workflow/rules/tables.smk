@@ -18,6 +18,7 @@ rule table:
         ENVIRONMENT
     params:
         table=lambda w: digest(table_of(w), plan(w.study).note or ""),
+        version=files.TABLES_VERSION,
         runs=lambda w: hash_of_runs(w.study, plan(w.study).runs_of(table_of(w))),
     shell:
         "twf table {wildcards.study} {wildcards.table} > {log} 2>&1"
@@ -42,6 +43,7 @@ rule search:
         ENVIRONMENT
     params:
         cells=lambda w: digest(*plan(w.study).search),
+        version=files.TABLES_VERSION,
         runs=lambda w: hash_of_runs(w.study, plan(w.study).runs_of_searches()),
     shell:
         "twf search {wildcards.study} > {log} 2>&1"
@@ -88,5 +90,6 @@ rule compare:
         ENVIRONMENT
     params:
         tables=lambda w: digest(*plan(w.study).tables.values()),
+        version=files.TABLES_VERSION,
     shell:
         "twf compare {wildcards.study} > {log} 2>&1"

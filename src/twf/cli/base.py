@@ -21,8 +21,8 @@ app = typer.Typer(
     all results/demo/report.html` makes all of the demo; the commands here are what it calls, and
     each can be called by hand with the same words:
 
-    data fetch → data prepare → pretrain train → run → collect → table, compare, figures
-    → report
+    data fetch → data prepare → pretrain train → run → collect → table, search
+    → compare, figures → report
     """,
 )
 

@@ -75,18 +75,20 @@ def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 
     Makes `comparison`, `order`, `claims` and `gains` in results/STUDY/tables/, and
     results/STUDY/metrics.json, which `dvc metrics diff` compares with the last commit's, from the
-    collected records and the tables. Next: `twf figures`.
+    collected records, the tables and what was searched. Next: `twf figures`.
     """
     from twf.results import cells, metrics
+    from twf.results import search as searching
     from twf.results.frame import Results
     from twf.results.paper import comparison, evaluation, gains
 
     loaded = reading.load(params)
     results = Results.collected(expand(loaded, study))
+    written, trials = cells.of_results(results), searching.read(results.plan)
     comparison.write(loaded, results)
     evaluation.write(results)
-    gains.write(results, cells.read(study, results.plan.tables.values()))
-    metrics.write(results.plan)
+    gains.write(results, written)
+    metrics.write(results.plan, written, trials)
 
 
 @app.command()
@@ -96,7 +98,7 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     It reads the records of the trials, as far as they are there.
 
     Another study takes results/STUDY/tables/best-hyperparameters.yaml as its
-    `best_hyperparameters`. Next: `twf report`.
+    `best_hyperparameters`. Next: `twf compare`.
     """
     from twf.results import search
     from twf.results.frame import Results

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from twf.errors import UserError
 from twf.files import table_file
 from twf.results import search, show, statistics
 from twf.results.frame import SCORES, Results
@@ -120,8 +121,29 @@ def of_tables(results: Results, tables: Collection[Table] | None = None) -> pd.D
 def read(study: str, tables: Collection[Table]) -> pd.DataFrame:
     """The cells of some tables as `write` has written them; `UserError` where it has not."""
     remedy = f"`twf table {study}`"
-    found = [show.read(table_file(study, table.name, "parquet"), remedy) for table in tables]
+    paths = [table_file(study, table.name, "parquet") for table in tables]
+    found = [show.read(path, SCHEMA, remedy) for path in paths]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=SCHEMA.names)
+
+
+def of_results(results: Results) -> pd.DataFrame:
+    """The cells of all tables as they were written.
+
+    Raises `UserError` where they were not, or are of other records or another plan.
+    """
+    plan = results.plan
+    written = read(plan.study, plan.tables.values())
+    now = measured(results.members, ["table", "cell"])
+    of = written.set_index(["table", "cell"]).reindex(now.index)
+    same = (of[["n", "n_planned"]] == now[["n", "n_planned"]]).all(axis=1)
+    same &= (of["faa_mean"] - now["faa_mean"]).abs().fillna(0) < 1e-9
+    if len(written) != len(now) or not same.all():
+        other = now.index[~same][0][0] if len(now) and not same.all() else "the tables"
+        raise UserError(
+            f"{other} of study {plan.study}: the table is of other records, or of another plan: "
+            f"`twf table {plan.study}`, then `twf compare {plan.study}`, make them anew"
+        )
+    return written
 
 
 def write(results: Results, tables: Collection[Table]) -> None:

@@ -3,8 +3,8 @@
 What counts as finished is decided here. Tables, figures, comparison, claims, searches and the
 report all ask `Results`; a run that is missing, diverged or stale is counted, and never averaged.
 
-In every frame `buffer` is 0 without one, and `variant` is empty for a method as it is; files have
-null there (`show.write`).
+In every frame `buffer` is 0 without one, and `variant` is empty for a method as it is; the files of
+tables have null there (`show.write`), those of figures do not.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Results:
             [_row(plan, run, rows.get(name)) for name, run in plan.runs.items()],
             index=pd.Index(plan.runs, name="run", dtype=object),
             dtype=object,
-        ).astype({"seconds": float, "peak_memory_mib": float})
+        ).astype({"seconds": float, "peak_memory_mib": float, "buffer": int, "seed": int})
 
     @classmethod
     def collected(cls, plan: Plan, history: bool = False) -> Results:

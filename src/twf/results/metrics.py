@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from twf.files import atomic, metrics_file
-from twf.results import cells, search, show
+from twf.results import cells, show
 from twf.study import Plan
 
 
@@ -44,9 +44,8 @@ def _put(found: dict[str, Any], key: str, means: dict[str, float], missing: int)
         found["missing"] = missing
 
 
-def write(plan: Plan) -> None:
+def write(plan: Plan, written: pd.DataFrame, trials: pd.DataFrame) -> None:
     """Write a study's metrics as JSON, from its tables and trials as they were written."""
-    tables = cells.read(plan.study, plan.tables.values())
     with atomic(metrics_file(plan.study)) as partial:
-        text = json.dumps(metrics(plan, tables, search.read(plan)), indent=2)
+        text = json.dumps(metrics(plan, written, trials), indent=2)
         partial.write_text(f"{text}\n", encoding="utf-8")

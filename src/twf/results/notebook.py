@@ -11,6 +11,7 @@ import pandas as pd
 from twf.errors import lookup
 from twf.results import show, statistics
 from twf.results.frame import Results, column, served
+from twf.study.methods import METHODS
 from twf.study.params import PROTOCOLS
 
 _PLACE = ["run", "benchmark", "source", "method", "variant", "buffer", "seed"]
@@ -69,7 +70,8 @@ class Frames:
         on = ["benchmark", "source", "protocol", "seed"]
         ours, theirs = (members[names == name] for name in (method, over))
         both = ours.merge(theirs[[*on, "buffer", "faa"]], on=on, suffixes=("", "_over"))
-        both = both[(both["buffer_over"] == both["buffer"]) | (both["buffer_over"] == 0)]
+        without = not METHODS[over.split()[0]].rehearsal
+        both = both[(both["buffer_over"] == both["buffer"]) | without]
         groups = both.assign(gain=both["faa"] - both["faa_over"]).groupby(
             ["benchmark", "source", "buffer", "protocol"], sort=False
         )["gain"]

@@ -6,7 +6,6 @@ no record, checkpoint or entry of params.yaml says is *not recorded*.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections import Counter, defaultdict
@@ -51,8 +50,9 @@ def facts(results: Results) -> dict[str, str]:
     runs, said = results.runs, list(filter(None, results.runs["provenance"]))
     counts = runs["status"].value_counts()
     code = [of["code"] for of in said]
-    hashes = runs["provenance"].map(lambda of: of and of["code"].get("method_hash"))
-    per_method = hashes[runs["provenance"].map(bool)].groupby(runs["method"]).nunique()
+    recorded = runs[runs["provenance"].map(bool)]
+    hashes = recorded["provenance"].map(lambda of: str(of["code"].get("method_hash")))
+    per_method = hashes.groupby(recorded["method"]).nunique()
     mixed = [METHODS[method].title for method in METHODS if per_method.get(method, 0) > 1]
     commits = {f"commit {of['commit'] or 'unknown'}" for of in code}
     return {
@@ -61,7 +61,7 @@ def facts(results: Results) -> dict[str, str]:
         "Seeds": _distinct(runs["seed"]),
         "Time of all runs": f"{runs['seconds'].sum() / 3600:.2f} hours",
         "Device": _distinct(runs["device"]),
-        "Precision": _distinct(runs["precision"]),
+        "Precision": _distinct(recorded["precision"].fillna(NOT_RECORDED)),
         "Execution": _distinct(str(of.get("execution", NOT_RECORDED)) for of in said),
         "torch": _distinct(of["versions"].get("torch") for of in said),
         "twf": f"{_distinct(of['version'] for of in code)}, "
@@ -168,7 +168,7 @@ def _data(params: Params, results: Results) -> list[Texts]:
     said = results.runs["provenance"].map(lambda of: of.get("inputs", {}))
     data = said.index.map(lambda run: results.plan.runs[run].data)
     found = []
-    for name in dict.fromkeys(data):
+    for name in _data_sets(params, results.plan):
         whose = origin.of_dataset(params.datasets[name])
         texts = {"Data set": name, "What": whose.title, "Licence": whose.licence or NOT_RECORDED}
         for split in ("train", "test"):
@@ -181,16 +181,25 @@ def _data(params: Params, results: Results) -> list[Texts]:
     return found
 
 
+def _data_sets(params: Params, plan: Plan) -> list[str]:
+    """The data sets of a study's runs, and those that its sources were trained on."""
+    trained_on = (params.sources[name].data for name in plan.sources)
+    return list(dict.fromkeys([*plan.data, *filter(None, trained_on)]))
+
+
 def _networks(params: Params, plan: Plan) -> list[Texts]:
     """The networks that runs start from, as their files say; no tensor is read."""
     found = []
     for name in plan.sources:
         path, source = files.checkpoint_file(name), params.sources[name]
         about: dict[str, Any] = {}
-        with contextlib.suppress(SafetensorError, OSError, KeyError, ValueError):
+        problem = "" if path.exists() else f"no {path}: twf pretrain train {name}"
+        try:
             file = path if path.exists() else source.weights or path  # that it will be made from
             with safe_open(file, framework="numpy") as opened:
                 about = json.loads((opened.metadata() or {})["about"])
+        except (SafetensorError, OSError, KeyError, ValueError):
+            problem = problem or f"cannot be read: twf pretrain train {name}"
         accuracy, seconds = about.get("test_accuracy"), about.get("seconds")
         trained = about.get("data_fingerprint")
         recipe = about.get("pretraining") or {}
@@ -204,9 +213,7 @@ def _networks(params: Params, plan: Plan) -> list[Texts]:
                 if source.data
                 else NOT_RECORDED,
                 "Hours": NOT_RECORDED if seconds is None else f"{seconds / 3600:.3f}",
-                "SHA-256 of the file": files.sha256(path)
-                if path.exists()
-                else f"no {path}: twf pretrain train {name}",
+                "SHA-256 of the file": problem or files.sha256(path),
             }
         )
     return found
@@ -255,7 +262,9 @@ def write(params: Params, results: Results, agreement: list[str]) -> None:
     commits = sorted({of["code"]["commit"] or "" for of in said})
     # They stand in a command to be copied, so nothing else passes for a commit.
     clean = [commit for commit in commits if re.fullmatch(r"[0-9a-f]{7,64}", commit)]
-    whose = [origin.of_dataset(params.datasets[name]) for name in plan.data]
+    whose = [origin.of_dataset(params.datasets[name]) for name in _data_sets(params, plan)]
+    weights = (params.sources[name].weights for name in plan.sources)
+    whose += [origin.of_weights(str(file)) for file in weights if file is not None]
     values = {
         "plan": plan,
         "facts": facts(results),

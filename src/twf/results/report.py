@@ -72,7 +72,7 @@ def write(params: Params, results: Results) -> None:
     """
     plan, study = results.plan, results.plan.study
     tables = plan.tables
-    written = cells.read(study, tables.values())
+    written = cells.of_results(results)
     compared, claims, gained = (part.read(study) for part in (comparison, evaluation, gains))
     agreed = agreement(compared, claims)
     provenance.write(params, results, agreed)
@@ -128,7 +128,7 @@ def write(params: Params, results: Results) -> None:
         downloads=[
             _download(f"{study}-runs.csv", _runs_as_csv(results).encode()),
             *(
-                _download(f"{study}-{path.name}", path.read_bytes())
+                _download(f"{study}-{path.name}", _content(path, study))
                 for path in [
                     *(files.table_file(study, name, "csv") for name in tables),
                     *(made(study, "csv") for made in (files.comparison_file, files.gains_file)),
@@ -217,6 +217,14 @@ def _command(text: str) -> str:
 def _download(name: str, content: bytes, kind: str = "csv") -> Download:
     encoded = base64.b64encode(content).decode()
     return Download(name, f"data:text/{kind};charset=utf-8;base64,{encoded}")
+
+
+def _content(path: Path, study: str) -> bytes:
+    """A file beside those that have been read; `UserError` where someone has removed it."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"no {path}: `twf report {study} --partial` makes it anew") from None
 
 
 def _unfinished(results: Results) -> list[Texts]:
@@ -344,7 +352,9 @@ def _lines(values: Any) -> str:
 def _runs_as_csv(results: Results) -> str:
     """A row for each planned run: where it stands, what it gave (per cent), what it cost."""
     names = ["benchmark", "source", "method", "buffer", "seed", "status", "reason"]
-    frame = results.runs[names].copy()
+    frame = results.runs[names].assign(
+        buffer=results.runs["buffer"].astype("Int64").mask(results.runs["buffer"] == 0)
+    )
     for protocol in PROTOCOLS:
         of_runs = results.scores.reindex([(run, protocol) for run in frame.index])
         for name in ("faa", "ff"):

@@ -141,7 +141,14 @@ def read(plan: Plan) -> pd.DataFrame:
         return pd.DataFrame(columns=[*_COLUMNS, "best"])
     if not path.exists():
         raise UserError(f"no {path}: `twf search {plan.study}` makes it")
-    return pd.read_csv(path).fillna({"buffer": 0}).astype({"buffer": int})
+    remedy = f"`twf search {plan.study}` makes it anew"
+    try:
+        found = pd.read_csv(path)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read ({error}): {remedy}") from None
+    if set(found) != {*_COLUMNS, "best"}:
+        raise UserError(f"{path} is of another version of this software: {remedy}")
+    return found.fillna({"buffer": 0}).astype({"buffer": int})
 
 
 def write(results: Results) -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from twf.errors import UserError
-from twf.files import atomic
+from twf.files import atomic, runs_file, sha256
 from twf.study.params import Protocol
 
 Texts = dict[str, str]  # a row as text, by the heading of each column
@@ -54,11 +54,13 @@ def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 # Files
 
 
-def write(frame: pd.DataFrame, schema: pa.Schema, file: Callable[[str], Path]) -> None:
+def write(
+    frame: pd.DataFrame, schema: pa.Schema, file: Callable[[str], Path], records: str = ""
+) -> None:
     """Write a frame as Parquet and as CSV, where lists are words; `file` names them by ending.
 
     The columns are those of the schema, all null where the frame has none of this name. A buffer of
-    0 and empty text are null.
+    0 and empty text are null. `records` says which it is of, as `of_records` does.
     """
     columns = {}
     for field in schema:
@@ -71,17 +73,25 @@ def write(frame: pd.DataFrame, schema: pa.Schema, file: Callable[[str], Path]) -
             column = column.astype(object).where(column.notna() & (column != ""), None)
         columns[field.name] = column
     whole = pd.DataFrame(columns)
+    table = pa.Table.from_pandas(whole, schema=schema, preserve_index=False)
+    table = table.replace_schema_metadata({**table.schema.metadata, "twf_records": records})
     with atomic(file("parquet")) as partial:
-        pq.write_table(pa.Table.from_pandas(whole, schema=schema, preserve_index=False), partial)
+        pq.write_table(table, partial)
     lists = [field.name for field in schema if pa.types.is_list(field.type)]
     with atomic(file("csv")) as partial:
         whole.assign(**{n: whole[n].map(" ".join) for n in lists}).to_csv(partial, index=False)
 
 
-def read(path: Path, remedy: str) -> pd.DataFrame:
-    """What `write` wrote, from its Parquet file; `UserError` with the remedy where it is not there.
+def of_records(study: str) -> str:
+    """What tells the collected records of a study from others: the SHA-256 of their file."""
+    return sha256(runs_file(study))
 
-    A buffer that is null is 0, text that is null is empty.
+
+def read(path: Path, schema: pa.Schema, remedy: str, records: str = "") -> pd.DataFrame:
+    """What `write` wrote, from its Parquet file. A null buffer is 0, text that is null is empty.
+
+    Raises `UserError` with the remedy where it is not there, cannot be read, has other columns than
+    the schema, or is of other `records` than these.
     """
     try:
         table = pq.read_table(path)
@@ -89,6 +99,10 @@ def read(path: Path, remedy: str) -> pd.DataFrame:
         raise UserError(f"no {path}: {remedy} makes it") from None
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}): {remedy} makes it anew") from None
+    if not table.schema.equals(schema):
+        raise UserError(f"{path} is of another version of this software: {remedy} makes it anew")
+    if records and (table.schema.metadata or {}).get(b"twf_records", b"").decode() != records:
+        raise UserError(f"{path} is of other records than are collected: {remedy} makes it anew")
     frame = table.to_pandas()
     texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
     frame[texts] = frame[texts].astype(object).fillna("")

@@ -154,6 +154,13 @@ def test_methods_with_a_buffer_are_subtracted_from_twf_beside_the_papers_gain(ma
     ]
 
 
+def test_without_twf_there_is_no_difference(make_plan, recorded):
+    plan = make_plan([0], methods=["er", "twf"], buffers=[500])
+    runs = recorded(plan, {f"{ER}.s0": 60.0, "split-cifar10.twf.500.s0": {"status": "diverged"}})
+    assert frame_of("differences", runs).empty
+    assert "differences.main.split-cifar10" in figures.write(plan)
+
+
 def test_without_its_base_a_switch_changes_nothing_known(switches, recorded):
     runs = recorded(switches, {"split-cifar10.twf.500.f6.s0": 80.0})
     assert frame_of("differences", runs).empty

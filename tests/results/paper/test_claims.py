@@ -366,6 +366,17 @@ def test_the_first_tasks_profit_is_held_against_each_later_ones(make_plan, recor
     assert found["verdict"] == "does not hold"
 
 
+def test_joint_may_be_probed_too(make_plan, recorded):
+    one = {"methods": ["joint", "er"], "buffers": [500], "protocols": ["class-il"], "probes": True}
+    plan = make_plan([0], **one)
+    probes = {
+        name: {"cka": [[1.0] * 5] * (run.phases + 1)}
+        | {"nearest_neighbours": [[60.0, 50.0]] * (run.phases + 1)}
+        for name, run in plan.runs.items()
+    }
+    assert len(evaluation.evaluate_all(recorded(plan, probes))) == len(CLAIMS)
+
+
 def test_a_gain_below_the_papers_is_smaller_where_its_sign_is_undecided():
     """The paper gains 4.81 on average, with 500 on Split CIFAR-10 5.23; ours is 1.0 at most."""
     alike = measured(twf=[60.1, 69.9, 80.1], derpp=[60.0, 70.0, 80.0])

@@ -122,7 +122,7 @@ def differences(results: Results, table: Table) -> pd.DataFrame:
     found = gains.of_tables(results, frame)
     found = found.merge(frame[["cell", "n_diverged"]], on="cell")
     base = frame.set_index("cell")["n"]
-    found = found[found["over_cell"].map(base) > 0]
+    found = found[found["over_cell"].map(base).fillna(0).astype(int) > 0]
     found = found[(found["n"] > 0) | (bool(table.variants) & (found["n_diverged"] > 0))]
     methods = {name: info.title for name, info in METHODS.items()}
     of: dict[str, Any]
@@ -131,7 +131,7 @@ def differences(results: Results, table: Table) -> pd.DataFrame:
         of["over"] = found["method"].map(methods) + " with"
     else:
         other = "method" if table.baseline else "over_method"
-        found = found[found[other].map(lambda name: METHODS[name].rehearsal)]
+        found = found[found[other].map(lambda name: METHODS[name].rehearsal).astype(bool)]
         of = {"title": found[other].map(methods), "over": gains.over(table)}
     names = {"n_diverged": "diverged", "printed_gain": "paper"}
     names |= {f"gain_{name}": name for name in SPREAD[1:]}

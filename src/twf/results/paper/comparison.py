@@ -144,14 +144,16 @@ def write(params: Params, results: Results) -> None:
             for table, rows in frame.groupby("printed_table")
         },
     }
-    show.write(frame, SCHEMA, partial(comparison_file, study))
+    show.write(frame, SCHEMA, partial(comparison_file, study), show.of_records(study))
     order.write(study, ranked)
     show.fill("comparison.md.j2", values, comparison_file(study, "md"))
 
 
 def read(study: str) -> pd.DataFrame:
     """The comparison as `write` has written it."""
-    return show.read(comparison_file(study, "parquet"), f"`twf compare {study}`")
+    return show.read(
+        comparison_file(study, "parquet"), SCHEMA, f"`twf compare {study}`", show.of_records(study)
+    )
 
 
 def texts_of(frame: pd.DataFrame) -> list[Texts]:

@@ -219,7 +219,7 @@ def measured(results: Results) -> Values:
 
 def _probed(results: Results, cell: CellKey, of_cell: Mapping[int, str]) -> Values:
     """What was probed of a cell's runs, by layer, tasks and seed."""
-    tasks = results.plan.runs[next(iter(of_cell.values()))].tasks
+    run = results.plan.runs[next(iter(of_cell.values()))]
     finished = results.finished
     rows = {seed: finished.loc[run] for seed, run in of_cell.items() if run in finished.index}
     learned = {  # on a task right after learning it, which a record has under both protocols
@@ -227,7 +227,8 @@ def _probed(results: Results, cell: CellKey, of_cell: Mapping[int, str]) -> Valu
             seed: row[column("accuracy", protocol)][done][done] for seed, row in rows.items()
         }
         for protocol in PROTOCOLS
-        for done in range(tasks)
+        for done in range(run.tasks)
+        if run.phases == run.tasks  # Joint learns them at once
     }
     return learned | {
         cell._replace(quantity=quantity, layer=layer, tasks=done): {
@@ -235,7 +236,7 @@ def _probed(results: Results, cell: CellKey, of_cell: Mapping[int, str]) -> Valu
         }
         for quantity, layers in PROBED.items()
         for i, layer in enumerate(layers)
-        for done in range(tasks + 1)
+        for done in range(run.phases + 1)
     }
 
 
@@ -255,14 +256,16 @@ def evaluate_all(results: Results) -> pd.DataFrame:
 def write(results: Results) -> None:
     """Write the claims from the study's collected records, as `files.COMPARISON_FORMATS`."""
     study, frame = results.plan.study, evaluate_all(results)
-    show.write(frame, SCHEMA, partial(claims_file, study))
+    show.write(frame, SCHEMA, partial(claims_file, study), show.of_records(study))
     values = {"study": study, "entries": texts(frame)}
     show.fill("claims.md.j2", values, claims_file(study, "md"))
 
 
 def read(study: str) -> pd.DataFrame:
     """The claims as `write` has written them."""
-    return show.read(claims_file(study, "parquet"), f"`twf compare {study}`")
+    return show.read(
+        claims_file(study, "parquet"), SCHEMA, f"`twf compare {study}`", show.of_records(study)
+    )
 
 
 def texts(claims: pd.DataFrame) -> list[Texts]:

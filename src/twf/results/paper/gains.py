@@ -128,7 +128,7 @@ def write(results: Results, written: pd.DataFrame) -> None:
     """Write the gains from a study's collected records and its tables, as they were `written`."""
     plan = results.plan
     frame = of_tables(results, written)
-    show.write(frame, SCHEMA, partial(gains_file, plan.study))
+    show.write(frame, SCHEMA, partial(gains_file, plan.study), show.of_records(plan.study))
     sections = [
         (table.title, texts(table, frame[frame["table"] == name]))
         for name, table in plan.tables.items()
@@ -139,7 +139,9 @@ def write(results: Results, written: pd.DataFrame) -> None:
 
 def read(study: str) -> pd.DataFrame:
     """The gains as `write` has written them."""
-    return show.read(gains_file(study, "parquet"), f"`twf compare {study}`")
+    return show.read(
+        gains_file(study, "parquet"), SCHEMA, f"`twf compare {study}`", show.of_records(study)
+    )
 
 
 def texts(table: Table, gains: pd.DataFrame, markup: type[str] = show.Markdown) -> list[Texts]:

@@ -87,12 +87,14 @@ def kendall(values: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray
 
 def write(study: str, ranked: pd.DataFrame) -> None:
     """Write the correlations of a study as Parquet and CSV."""
-    show.write(ranked, SCHEMA, partial(order_file, study))
+    show.write(ranked, SCHEMA, partial(order_file, study), show.of_records(study))
 
 
 def read(study: str) -> pd.DataFrame:
     """The correlations as `write` has written them."""
-    return show.read(order_file(study, "parquet"), f"`twf compare {study}`")
+    return show.read(
+        order_file(study, "parquet"), SCHEMA, f"`twf compare {study}`", show.of_records(study)
+    )
 
 
 def texts(ranked: pd.DataFrame) -> list[Texts]:
