@@ -1,7 +1,6 @@
 rule report:
     input:
         runs=files.RUNS,
-        checkpoints=lambda w: [files.checkpoint_file(s) for s in plan(w.study).sources],
         tables=tables_of,
         trials=trials_of,
         figures=files.FIGURES,
