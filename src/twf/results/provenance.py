@@ -255,8 +255,8 @@ def _hours(results: Results) -> list[Texts]:
     ]
 
 
-def write(params: Params, results: Results, agreement: list[str]) -> None:
-    """Write the reproducibility statement of a study, as Markdown."""
+def write(params: Params, results: Results, agreement: list[str]) -> dict[str, list[Texts]]:
+    """Write the reproducibility statement of a study, as Markdown; its `sections`."""
     plan = results.plan
     said = filter(None, results.runs["provenance"])
     commits = sorted({of["code"]["commit"] or "" for of in said})
@@ -265,11 +265,12 @@ def write(params: Params, results: Results, agreement: list[str]) -> None:
     whose = [origin.of_dataset(params.datasets[name]) for name in _data_sets(params, plan)]
     weights = (params.sources[name].weights for name in plan.sources)
     whose += [origin.of_weights(str(file)) for file in weights if file is not None]
+    told = sections(params, results)
     values = {
         "plan": plan,
         "facts": facts(results),
         "agreement": agreement,
-        "sections": sections(params, results),
+        "sections": told,
         "notes": NOTES,
         "citations": list(dict.fromkeys(of.citation for of in whose if of.citation)),
         "commits": clean,
@@ -277,3 +278,4 @@ def write(params: Params, results: Results, agreement: list[str]) -> None:
         "report": str(files.report_file(plan.study)),
     }
     show.fill("reproducibility.md.j2", values, files.statement_file(plan.study))
+    return told

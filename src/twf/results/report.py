@@ -1,6 +1,7 @@
 """The report of a study: one HTML file that needs nothing else, on a screen or printed.
 
-It shows what tables, comparison, figures and search have written, and computes nothing of its own.
+It shows what tables, comparison, figures and search have written, and computes no mean, interval or
+verdict of its own.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def write(params: Params, results: Results) -> None:
     written = cells.of_results(results)
     compared, claims, gained = (part.read(study) for part in (comparison, evaluation, gains))
     agreed = agreement(compared, claims)
-    provenance.write(params, results, agreed)
+    told = provenance.write(params, results, agreed)
     statement = files.statement_file(study)
     figures = _figures(plan, statement.stat().st_size)
     script, losses = _source("report.js"), record.read_losses(study)
@@ -122,7 +123,7 @@ def write(params: Params, results: Results) -> None:
             for run, row in results.runs.iterrows()
         ],
         forgetting=cells.FORGETTING[params.switches(study)["F8"]],
-        provenance=provenance.sections(params, results),
+        provenance=told,
         notes=provenance.NOTES,
         statement=_download(f"{study}-{statement.name}", statement.read_bytes(), "markdown"),
         downloads=[
