@@ -21,6 +21,7 @@ from twf.results.paper.claims import CLAIMS
 from twf.results.paper.comparison import MARGIN
 from twf.results.printed import printed_keys
 from twf.results.show import Texts
+from twf.results.statistics import Estimate
 
 SEEDS = (3, 5, 10)
 NAMES = ("first-class-il", "gain-class-il")
@@ -38,9 +39,9 @@ def claims(samples: int) -> list[Texts]:
     families = {claim.name: claim.family(printed_keys()) for claim in CLAIMS}
     rows = []
     for name in NAMES:
-        means, _ = evaluation.weights(families[name])
+        means, keys = evaluation.weights(families[name])
         for seeds in SEEDS:
-            chance = evaluation.by_chance(means, seeds, samples)
+            chance = evaluation.by_chance(means, keys, seeds, samples)
             low, high = statistics.interval_of_minimum(chance, planned=len(means))
             row = {
                 "Claim": show.Markdown(f"`{name}`"),
@@ -51,11 +52,11 @@ def claims(samples: int) -> list[Texts]:
             }
             row |= {f"{d}: holds": _share(low + d > 0) for d in evaluation.EFFECTS}
             for d in evaluation.EFFECTS:
-                shifts = np.where(np.arange(len(means)) == 0, -d, d)[:, None]
-                _, high = statistics.interval_of_minimum(chance + shifts, planned=len(means))
+                moved = _shifted(chance, np.where(np.arange(len(means)) == 0, -d, d))
+                _, high = statistics.interval_of_minimum(moved, planned=len(means))
                 row[f"-{d}: does not"] = _share(high < 0)
             half = np.arange(len(means)) < len(means) / 2
-            named = statistics.below_zero(chance - 2.0 * half[:, None], planned=len(means))
+            named = statistics.below_zero(_shifted(chance, -2.0 * half), planned=len(means))
             row["half -2: named"] = _share(named[:, half])
             row["others 0: named"] = _share(named[:, ~half].any(-1))
             rows.append(row)
@@ -72,6 +73,11 @@ def numbers() -> list[Texts]:
             row[f"{seeds} seeds"] = f"{100 * chance:.0f}"
         rows.append(row | {"Seeds for 80 %": str(statistics.seeds_needed(deviation, MARGIN))})
     return rows
+
+
+def _shifted(chance: Estimate, by: np.typing.NDArray[np.floating]) -> Estimate:
+    """The estimates where the true means are these."""
+    return chance._replace(mean=chance.mean + by)
 
 
 def _share(found: np.typing.NDArray[np.bool_] | np.bool_) -> str:

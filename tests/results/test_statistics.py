@@ -1,4 +1,4 @@
-"""Statistics of a cell, against numbers worked by hand and SciPy."""
+"""Statistics of a cell and of differences, against numbers worked by hand and SciPy."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ def test_how_often_the_interval_holds_the_true_mean(count: int):
 
 def test_the_interval_of_the_least_mean_is_of_students_ends():
     differences = np.array([[1.0, 2.0, 3.0], [4.0, 6.0, 8.0]])
-    low, high = statistics.interval_of_minimum(differences, planned=2)
+    found = statistics.student(differences)
+    low, high = statistics.interval_of_minimum(found, planned=2)
     ends = [statistics.student_interval(list(values)) for values in differences]
     assert low == pytest.approx(min(end[0] for end in ends if end))
     corrected = [  # 97.5 % for each of two, so that both hold in 95 %
         stats.ttest_1samp(values, 0.0).confidence_interval(0.975)[1] for values in differences
     ]
     assert high == pytest.approx(min(corrected))
-    assert statistics.interval_of_minimum(differences, planned=30)[1] > high
+    assert statistics.interval_of_minimum(found, planned=30)[1] > high
 
 
 @pytest.mark.parametrize("count", [1, 6, 30])
@@ -60,7 +61,7 @@ def test_how_often_the_interval_of_the_least_mean_holds_it(count: int):
     alone = generator.normal(size=(4000, count, 3))
     together = alone + 2 * generator.normal(size=(4000, 1, 3))
     for draws in (alone, together):
-        low, high = statistics.interval_of_minimum(draws, planned=count)
+        low, high = statistics.interval_of_minimum(statistics.student(draws), planned=count)
         assert np.mean(low > 0) <= 0.03
         assert np.mean(high < 0) <= 0.03
 
@@ -80,16 +81,56 @@ def named(differences: np.ndarray, planned: int) -> list[bool]:
 def test_means_below_zero_are_those_of_holms_procedure(planned: int):
     generator = np.random.default_rng(0)
     draws = generator.normal(size=(300, 6, 3)) - np.arange(6)[:, None]
-    found = statistics.below_zero(draws, planned)
+    estimates = statistics.student(draws)
+    found = statistics.below_zero(estimates, planned)
     assert found.tolist() == [named(differences, planned) for differences in draws]
-    some = statistics.interval_of_minimum(draws, planned)[1] < 0
+    some = statistics.interval_of_minimum(estimates, planned)[1] < 0
     assert found.any(-1).tolist() == some.tolist()  # it names where it does not hold, and no other
     assert (found.sum(-1) > 1).any() and (~some).any()
 
 
 def test_differences_without_spread_are_below_zero_or_not():
     differences = np.array([[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]])
-    assert statistics.below_zero(differences, planned=3).tolist() == [False, False, True]
+    found = statistics.below_zero(statistics.student(differences), planned=3)
+    assert found.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("counts", [(3, 3), (3, 8), (2, 5)])
+def test_a_sum_of_independent_means_is_welchs(counts: tuple[int, int]):
+    generator = np.random.default_rng(sum(counts))
+    one, other = (generator.normal(70, 1 + 3 * i, n) for i, n in enumerate(counts))
+    found = statistics.total([statistics.student(one), statistics.student(-other)])
+    welch = stats.ttest_ind(one, other, equal_var=False)
+    assert found.freedom == pytest.approx(welch.df)
+    assert found.ends() == pytest.approx(tuple(welch.confidence_interval(0.95)))
+    assert found.ends(0.9) == pytest.approx(tuple(welch.confidence_interval(0.9)))
+
+
+def test_a_sum_of_means_without_spread_has_no_width():
+    alike = statistics.student([70.0, 70.0])
+    assert statistics.total([alike, alike]).ends() == (140.0, 140.0)
+
+
+def test_a_contrast_in_a_two_way_layout_is_that_of_least_squares():
+    """By regression on indicators of variants and seeds, worked with NumPy."""
+    values = np.random.default_rng(0).normal(size=(4, 3)) + np.arange(4)[:, None]
+    weights = np.array([1.0, -1.0, -1.0, 1.0])
+    found = statistics.layout(values, weights)
+    variants, seeds = np.indices(values.shape).reshape(2, -1)
+    design = np.column_stack([variants[:, None] == range(4), seeds[:, None] == range(1, 3)])
+    beta, squares, rank, _ = np.linalg.lstsq(design.astype(float), values.ravel(), rcond=None)
+    freedom = values.size - rank
+    inverse = np.linalg.inv(design.T.astype(float) @ design)
+    contrast = np.array([*weights, 0.0, 0.0])
+    error = np.sqrt(squares[0] / freedom * contrast @ inverse @ contrast)
+    assert (found.freedom, freedom) == (6, 6)
+    assert (found.mean, found.error) == pytest.approx((contrast @ beta, error))
+
+
+def test_a_layout_of_two_variants_is_of_the_differences_by_seed():
+    values = np.random.default_rng(0).normal(size=(2, 4))
+    found = statistics.layout(values, np.array([1.0, -1.0]))
+    assert found.ends() == pytest.approx(statistics.student_interval(values[0] - values[1]))
 
 
 @pytest.mark.parametrize("count", [3, 5, 10])

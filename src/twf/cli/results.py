@@ -73,19 +73,20 @@ def table(
 def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     """Hold the paper's numbers, claims and gains against a study's: verdicts, commands, GPU hours.
 
-    Makes `comparison`, `order`, `claims` and `gains` in results/STUDY/tables/, and
+    Makes `central`, `comparison`, `order`, `claims` and `gains` in results/STUDY/tables/, and
     results/STUDY/metrics.json, which `dvc metrics diff` compares with the last commit's, from the
     collected records, the tables and what was searched. Next: `twf figures`.
     """
     from twf.results import cells, metrics
     from twf.results import search as searching
     from twf.results.frame import Results
-    from twf.results.paper import comparison, evaluation, gains
+    from twf.results.paper import central, comparison, evaluation, gains
 
     loaded = reading.load(params)
     results = Results.collected(expand(loaded, study))
     written, trials = cells.of_results(results), searching.read(results.plan)
     comparison.write(loaded, results)
+    central.write(results)
     evaluation.write(results)
     gains.write(results, written)
     metrics.write(results.plan, written, trials)

@@ -9,12 +9,13 @@ from typing import Any
 import pandas as pd
 
 from twf.errors import lookup
-from twf.results import show, statistics
+from twf.results import contrasts, show
 from twf.results.frame import Results, column, served
 from twf.study.methods import METHODS
 from twf.study.params import PROTOCOLS
 
 _PLACE = ["run", "benchmark", "source", "method", "variant", "buffer", "seed"]
+_GAINED = ["benchmark", "source", "buffer", "protocol"]
 
 
 class Frames:
@@ -55,28 +56,31 @@ class Frames:
         return frame.join(cost).join(hyperparameters)
 
     def gains(self, method: str, over: str) -> pd.DataFrame:
-        """A method's final average accuracy minus another's, paired by seed, in points.
+        """A method's final average accuracy minus another's, in points.
 
         Methods as `er`, or `twf cl` for a variant. A row for each benchmark, source, buffer of the
         first and protocol, where both are, also in different tables; a method without a buffer
-        stands beside each buffer of the other. `n` seeds that both have finished, `gain_mean`,
-        `gain_std`, and the ends of Student's 95 % interval, `gain_low` and `gain_high`.
+        stands beside each buffer of the other. `n` seeds that both have finished, `gain_mean`, its
+        standard error `gain_error` with `gain_freedom` degrees of freedom, and the ends of the 95 %
+        interval, `gain_low` and `gain_high`, by `contrasts`.
         Raises `UserError` where the study has no such method.
         """
-        members = self._results.by_place
-        names = (members["method"] + " " + members["variant"]).str.strip()
+        values = contrasts.of_cells(self._results)
+        names = dict.fromkeys(f"{key.method} {key.variant}".strip() for key in values)
         for name in (method, over):
-            lookup("method", dict.fromkeys(names), name, f"study {self._results.plan.study}")
-        on = ["benchmark", "source", "protocol", "seed"]
-        ours, theirs = (members[names == name] for name in (method, over))
-        both = ours.merge(theirs[[*on, "buffer", "faa"]], on=on, suffixes=("", "_over"))
-        without = not METHODS[over.split()[0]].rehearsal
-        both = both[(both["buffer_over"] == both["buffer"]) | without]
-        groups = both.assign(gain=both["faa"] - both["faa_over"]).groupby(
-            ["benchmark", "source", "buffer", "protocol"], sort=False
-        )["gain"]
-        found = statistics.summary(groups, "gain")
-        return found.assign(n=groups.count()).reset_index()
+            lookup("method", names, name, f"study {self._results.plan.study}")
+        (ours, _, our_variant), (theirs, _, variant) = (n.partition(" ") for n in (method, over))
+        found = []
+        for key in values:
+            if (key.method, key.variant) == (ours, our_variant):
+                buffer = key.buffer if METHODS[theirs].rehearsal else 0
+                other = key._replace(method=theirs, variant=variant, buffer=buffer)
+                if other in values:
+                    place = {n: getattr(key, n) for n in _GAINED}
+                    of = contrasts.difference(values, key, other)._asdict()
+                    gain = {f"gain_{name}": value for name, value in of.items() if name != "n"}
+                    found.append(place | gain | {"n": of["n"]})
+        return pd.DataFrame(found)
 
     @cached_property
     def accuracies(self) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from twf import files
 from twf.errors import UserError
 from twf.results import cells, provenance, record, search, show, statistics
 from twf.results.frame import STATUSES, Results, column
-from twf.results.paper import comparison, evaluation, gains, order
+from twf.results.paper import central, comparison, evaluation, gains, order
 from twf.results.paper.comparison import MARGIN, VERDICTS
 from twf.results.show import PROTOCOL_TITLES, Texts, in_parentheses, number
 from twf.study import Plan, Table
@@ -34,6 +34,7 @@ from twf.study.params import PROTOCOLS, Params
 PAGE_LIMIT = 9_500_000  # bytes; figures that would make the page larger stay beside it
 RUN_SIZE = 3_300  # bytes of a planned run in the page, with its part of all tables: measured
 TEXT = 40  # characters; a column with a longer text may have several lines
+OPENING = ("corners", "weights")  # kinds of figures that answer the central questions
 POINTS = 60  # of a loss curve: 2,000 runs have to fit into a page
 WIDTH, HEIGHT = 240, 48  # of a loss curve, in units of the drawing
 
@@ -63,6 +64,7 @@ class ShownFigure(NamedTuple):
     path: Path
     svg: Markup | None
     download: Download | None
+    opens: bool  # of the kinds that the report opens with
 
 
 def write(params: Params, results: Results) -> None:
@@ -86,7 +88,8 @@ def write(params: Params, results: Results) -> None:
             "title": table.title,
             "experiment": table.experiment,
             "gains": gains.texts(table, gained[gained["table"] == name], Markup),
-            "figures": (figures or {}).get(name, []),
+            "model": gains.model(table),
+            "figures": [f for f in (figures or {}).get(name, []) if not f.opens],
         }
         for name, table in tables.items()
     ]
@@ -101,6 +104,8 @@ def write(params: Params, results: Results) -> None:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         facts=provenance.facts(results),
         agreement=agreed,
+        central=central.texts(central.read(study)),
+        finding=[figure for of in (figures or {}).values() for figure in of if figure.opens],
         unfinished=_unfinished(results),
         drawn=figures is not None,
         sections=sections,
@@ -285,7 +290,9 @@ def _figures(plan: Plan, size: int) -> dict[str, list[ShownFigure]] | None:
         shown = Markup(svg[svg.index("<svg") :])  # noqa: S704
         fits = size <= PAGE_LIMIT
         parts = (shown if fits else None, _download(data.name, csv) if fits else None)
-        found[row["table"]].append(ShownFigure(f"{row['title']}. {row['note']}", drawing, *parts))
+        caption = f"{row['title']}. {row['note']}"
+        opens = row["figure"].split(".")[0] in OPENING
+        found[row["table"]].append(ShownFigure(caption, drawing, *parts, opens))
     return dict(found)
 
 

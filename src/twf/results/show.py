@@ -41,6 +41,11 @@ def interval(low: float | None, high: float | None, sign: str = "") -> str:
     return "—" if pd.isna(low) else f"{number(low, sign)} to {number(high, sign)}"
 
 
+def freedom(value: float) -> str:
+    """Degrees of freedom as text."""
+    return f"{value:.1f}".removesuffix(".0") + " df"
+
+
 def in_parentheses(value: float | None) -> str:
     """Forgetting as it stands behind an accuracy; nothing where there is none."""
     return "" if pd.isna(value) else f"({value:.2f})"

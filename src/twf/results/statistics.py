@@ -1,8 +1,9 @@
-"""Statistics over the runs of one cell. The unit is the seed.
+"""Statistics over runs. The unit is the seed.
 
-There is one interval of a mean: Student's, 95 %, which holds the true mean of normal values in 95 %
-of cases for any number of seeds from two on. Runs of a source with one network start from the same,
-so no interval contains what another pretraining would change; a source with `seeds` has several.
+Intervals are of 95 % and for normal values: Student's of a mean, Welch's of the sum of independent
+ones; `contrasts` says which is whose. The two-way layout is that of docs/plan.md alone. Runs of a
+source with one network start from the same, so no interval contains what another pretraining would
+change; a source with `seeds` has several.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import chdtri, ndtr, stdtrit
+from scipy.special import chdtri, ndtr, stdtr, stdtrit
 
 LEVEL = 0.95
 TAIL = (1 - LEVEL) / 2
@@ -36,65 +37,114 @@ def summary(values: Any, name: str) -> pd.DataFrame:
     return pd.DataFrame({f"{name}_{key}": column for key, column in columns.items()})
 
 
+class Estimate(NamedTuple):
+    """Estimated means or differences: float64 `[...]` each, null where there are too few values."""
+
+    mean: Any
+    error: Any  # its standard error
+    freedom: Any  # the degrees of freedom of that
+
+    def ends(self, level: float = LEVEL) -> tuple[Any, Any]:
+        """Both ends of the interval of this level: mean -+ t x error."""
+        half = stdtrit(self.freedom, (1 + level) / 2) * self.error
+        return self.mean - half, self.mean + half
+
+
+def student(values: Any) -> Estimate:
+    """The mean of values `[..., seed]`, with Student's n - 1 degrees of freedom."""
+    values = np.asarray(values, np.float64)
+    count = values.shape[-1]
+    with np.errstate(invalid="ignore", divide="ignore"):  # of one value there is no deviation
+        deviation = np.sqrt(((values - values.mean(-1, keepdims=True)) ** 2).sum(-1) / (count - 1))
+    mean = values.mean(-1)
+    return Estimate(mean, deviation / math.sqrt(count), np.full_like(mean, count - 1 or np.nan))
+
+
+def layout(values: NDArray[np.float64], weights: NDArray[np.float64]) -> Estimate:
+    """A contrast of variants `[..., variant, seed]` in a two-way layout without interaction.
+
+    A value is the sum of what its variant, its seed and a residual make, whose variance is the same
+    for all. `weights` `[variant]` sum to 0, so that seeds cancel out. The residual is pooled over
+    all variants: it has (variants - 1) x (seeds - 1) degrees of freedom.
+    """
+    variants, seeds = values.shape[-2:]
+    squares = residuals(values) ** 2
+    freedom = (variants - 1) * (seeds - 1)
+    mean = (weights * values.mean(-1)).sum(-1)
+    with np.errstate(invalid="ignore", divide="ignore"):  # with one seed there is no residual
+        variance = squares.sum((-2, -1)) / np.float64(freedom)
+    error = np.sqrt(variance * (weights**2).sum() / seeds)
+    return Estimate(mean, error, np.full_like(mean, freedom or np.nan))
+
+
+def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What variant and seed leave of values `[..., variant, seed]`."""
+    of_variants = values - values.mean(-1, keepdims=True)
+    return of_variants - of_variants.mean(-2, keepdims=True)
+
+
+def total(parts: Sequence[Estimate]) -> Estimate:
+    """The sum of independent estimates, with the degrees of freedom of Welch and Satterthwaite.
+
+    Of a cell's mean and the negative of another's, this is Welch's interval of their difference.
+    """
+    squares = np.array([np.square(part.error) for part in parts])
+    freedoms = np.array([part.freedom for part in parts])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        freedom = squares.sum(0) ** 2 / (squares**2 / freedoms).sum(0)
+    freedom = np.where(squares.sum(0) == 0, freedoms.min(0), freedom)  # where nothing varies
+    return Estimate(sum(part.mean for part in parts), np.sqrt(squares.sum(0)), freedom)
+
+
 def student_interval(values: Sequence[float]) -> Interval | None:
-    """Student's t 95 % interval of the mean; None with fewer than two values."""
+    """Student's 95 % interval of the mean; None with fewer than two values."""
     if len(values) < 2:
         return None
-    freedom, centre, error = _students(np.asarray(values, np.float64))
-    half = stdtrit(freedom, 1 - TAIL) * error
-    return float(centre - half), float(centre + half)
+    low, high = student(values).ends()
+    return float(low), float(high)
 
 
 def interval_of_minimum(
-    differences: NDArray[np.float64], planned: int
+    differences: Estimate, planned: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Both ends of a 95 % interval of the least of several true means.
+    """Both ends of a 95 % interval of the least of several true differences, `[..., difference]`.
 
-    `differences` is float64 `[..., difference, seed]`, of at least two seeds, paired: a seed's
-    values may depend on each other. `planned` is how many differences the family has, of which some
+    They may depend on each other. `planned` is how many differences the family has, of which some
     may not have been measured yet. Each end is `[...]` and misses in at most 2.5 % of samples:
 
-    - the lower one is the least of the lower ends of Student's intervals. It is above 0 where each
-      mean is significantly above 0: an intersection-union test, which needs no correction (Berger,
-      Technometrics 1982).
-    - the upper one is the least of the upper ends of Student's intervals at the level divided by
+    - the lower one is the least of the lower ends of the single intervals. It is above 0 where each
+      difference is significantly above 0: an intersection-union test, which needs no correction
+      (Berger, Technometrics 1982).
+    - the upper one is the least of the upper ends of the single intervals at the level divided by
       `planned` (Bonferroni). It is below 0 where the first step of Holm's procedure (Scandinavian
-      Journal of Statistics, 1979) rejects: some mean is below 0.
+      Journal of Statistics, 1979) rejects: some difference is below 0.
     """
-    freedom, centre, error = _students(differences)
-    low = centre - stdtrit(freedom, 1 - TAIL) * error
-    high = centre + stdtrit(freedom, 1 - TAIL / planned) * error
+    mean, error, freedom = differences
+    low = mean - stdtrit(freedom, 1 - TAIL) * error
+    high = mean + stdtrit(freedom, 1 - TAIL / planned) * error
     return low.min(-1), high.min(-1)
 
 
-def below_zero(differences: NDArray[np.float64], planned: int) -> NDArray[np.bool_]:
-    """Which of several true means are found to be below 0: bool `[..., difference]`.
+def below_zero(differences: Estimate, planned: int) -> NDArray[np.bool_]:
+    """Which of several true differences are found to be below 0: bool `[..., difference]`.
 
-    Of what `interval_of_minimum` takes, all steps of Holm's procedure, so that some mean is found
-    where the upper end is below 0, and none elsewhere. From the most significant mean on, each is
-    held against Student's one-sided level of 2.5 % divided by the number of means of the family
+    Of what `interval_of_minimum` takes, all steps of Holm's procedure, so that some difference is
+    found where the upper end is below 0, and none elsewhere. From the most significant one on, each
+    is held against the one-sided level of 2.5 % divided by the number of differences of the family
     that have not been found yet, until one is not significant; those not measured are not.
 
-    In at most 2.5 % of samples a mean is found that is not below 0, whatever the true means and
-    however they depend on each other (Holm, Scandinavian Journal of Statistics, 1979).
+    In at most 2.5 % of samples a difference is found that is not below 0, whatever the true ones
+    and however they depend on each other (Holm, Scandinavian Journal of Statistics, 1979).
     """
-    freedom, centre, error = _students(differences)
-    with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 is sorted to the end
-        order = np.argsort(centre / error, axis=-1)
+    mean, error, freedom = differences
+    with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 is no evidence
+        chance = np.where(error == 0, np.where(mean < 0, 0.0, 1.0), stdtr(freedom, mean / error))
+    order = np.argsort(chance, axis=-1)
     left = planned - np.arange(order.shape[-1])
-    centre, error = (np.take_along_axis(values, order, -1) for values in (centre, error))
-    significant = centre + stdtrit(freedom, 1 - TAIL / left) * error < 0
+    significant = np.take_along_axis(chance, order, -1) < TAIL / left
     found = np.zeros_like(significant)
     np.put_along_axis(found, order, np.logical_and.accumulate(significant, axis=-1), -1)
     return found
-
-
-def _students(
-    differences: NDArray[np.float64],
-) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
-    """Degrees of freedom; over the last axis, means and their standard errors."""
-    count = differences.shape[-1]
-    return count - 1, differences.mean(-1), differences.std(-1, ddof=1) / math.sqrt(count)
 
 
 def chance_within(count: int, deviation: float, margin: float) -> float:

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from frames import rows
+from scipy import stats
 
 from twf.files import COMPARISON_FORMATS, gains_file
 from twf.results import cells
@@ -46,23 +47,39 @@ def measured(make_plan, recorded) -> Results:
     return recorded(make_plan([0, 1, 2]), levels)
 
 
-def test_runs_are_paired_by_seed(measured):
-    """Far apart from seed to seed, near in each: the interval is of the differences alone."""
+def test_methods_are_compared_as_independent_samples(measured):
+    """Far apart from seed to seed: the interval is Welch's, whatever the seeds have in common."""
     row = rows_of(measured)["twf", "er", 500]
     assert (row["n"], row["n_planned"]) == (3, 3)
-    assert (row["gain_mean"], row["gain_std"]) == pytest.approx((6.0, 1.0))
+    assert row["gain_mean"] == pytest.approx(6.0)
+    welch = stats.ttest_ind([65.0, 76.0, 87.0], [60.0, 70.0, 80.0], equal_var=False)
+    ends = (row["gain_low"], row["gain_high"])
+    assert ends == pytest.approx(tuple(welch.confidence_interval(0.95)))
+    assert row["gain_freedom"] == pytest.approx(welch.df)
+    assert row["printed_gain"] == pytest.approx(83.65 - 67.24)
+    text = text_of(measured, "ER")
+    assert text["Class-IL, buffer 500"] == "+6.00 (-17.92 to +29.92; 4 df)<br>paper +16.41"
+
+
+def test_variants_of_a_method_are_compared_by_seed(make_plan, recorded):
+    variants = {"all": {"title": "All"}, "f6": {"title": "F6", "fidelity": {"F6": "paper"}}}
+    plan = make_plan([0, 1, 2], methods=["twf"], variants=variants, buffers=[500])
+    levels = {
+        name: 60.0 + 10 * run.seed + (5 + run.seed if ".f6." in name else 0)
+        for name, run in plan.runs.items()
+    }
+    runs = recorded(plan, levels)
+    row = rows_of(runs)["f6", "all", 500]
     half = 4.30265 / 3**0.5
     ends = (row["gain_low"], row["gain_high"])
     assert ends == pytest.approx((6 - half, 6 + half), abs=1e-4)
-    assert row["printed_gain"] == pytest.approx(83.65 - 67.24)
-    text = text_of(measured, "ER")
-    assert text["Class-IL, buffer 500"] == "+6.00 (+3.52 to +8.48)<br>paper +16.41"
+    assert row["gain_freedom"] == 2
 
 
 def test_seeds_that_only_one_of_them_has_are_left_out_and_counted(measured):
     row = rows_of(measured)["twf", "finetune", 500]
     assert (row["n"], row["n_planned"], row["gain_mean"]) == (1, 3, pytest.approx(8.0))
-    assert (row["gain_std"], row["gain_low"]) == (None, None)
+    assert (row["gain_error"], row["gain_low"]) == (None, None)
     assert text_of(measured, "Finetune")["Class-IL, buffer 500"] == "+8.00 n=1/3<br>paper +63.89"
     assert rows_of(measured)["twf", "joint", 500]["gain_mean"] is None
     assert text_of(measured, "Joint (UB)")["Class-IL, buffer 500"] == "—<br>paper -9.24"
@@ -84,7 +101,7 @@ def test_a_gain_between_runs_of_different_precision_says_so(make_plan, recorded,
     runs = recorded(plan, {name: {"provenance": json.dumps(of)} for name, of in said.items()})
     assert rows_of(runs)["twf", "er", 500]["precisions"] == ["bf16", "fp32"]
     shown = text_of(runs, "ER")["Class-IL, buffer 500"]
-    assert shown == "+0.00 (+0.00 to +0.00) bf16/fp32<br>paper +16.41"
+    assert shown == "+0.00 (+0.00 to +0.00; 1 df) bf16/fp32<br>paper +16.41"
     assert rows_of(runs)["twf", "derpp", 500]["precisions"] == []
     (table,) = runs.plan.tables.values()
     _, rehearsal = cells.layout(table, cells.of_tables(runs))["groups"]
@@ -101,7 +118,7 @@ def test_each_other_method_is_compared_with_the_baseline(make_plan, recorded):
     assert found == {("derpp", "er", 500): 2.0, ("twf", "er", 500): 5.0}
     text = text_of(runs, "DER++")
     assert text["Minus ER"] == "DER++"
-    assert text["Class-IL, buffer 500"] == "+2.00 (+2.00 to +2.00)<br>paper +11.18"
+    assert text["Class-IL, buffer 500"] == "+2.00 (+2.00 to +2.00; 1 df)<br>paper +11.18"
     frame = KINDS["differences"].frame(runs, plan.tables["main.split-cifar10"])
     assert set(zip(frame["title"], frame["over"], strict=True)) == {
         ("DER++", "Minus ER"),
@@ -152,4 +169,4 @@ def test_files_hold_the_same_rows(measured):
     )
     text = files["md"].read_text()
     assert "| TwF minus | Class-IL, buffer 500 | Class-IL, buffer 5120 |" in text
-    assert "| ER | +6.00 (+3.52 to +8.48)<br>paper +16.41 | —<br>paper +3.28 |" in text
+    assert "| ER | +6.00 (-17.92 to +29.92; 4 df)<br>paper +16.41 | —<br>paper +3.28 |" in text

@@ -16,9 +16,9 @@ import pandas as pd
 from twf.learning.evaluation import metrics
 from twf.results import cells, show, statistics
 from twf.results.frame import Results, column
-from twf.results.paper import gains
+from twf.results.paper import central, gains
 from twf.results.record import PROBED
-from twf.study import Table
+from twf.study import Run, Table
 from twf.study.methods import METHODS
 
 PLACE = ["method", "variant", "label", "buffer", "protocol"]
@@ -212,3 +212,84 @@ def losses(results: Results, table: Table) -> pd.DataFrame:
     names = ["task", "epoch", "term"]
     exploded = _exploded(rows[rows["protocol"] == table.protocols[0]], values, [*names, "value"])
     return spread(exploded, [*PLACE, *names]).drop(columns=["low", "high"])
+
+
+def corners(results: Results, table: Table) -> pd.DataFrame:
+    """What propagation and the stream loss add in Class-IL, in points: `central`'s rows of both.
+
+    `quantity` is `propagation` or `stream`, `condition` the other one's state; `setting` says the
+    network's width and the epochs per task, `compute` is what settings are ordered by: epochs times
+    the square of the width. `paper` is the paper's gain of all that propagation adds; it does not
+    say under which loss.
+    """
+    runs = (results.plan.runs[run] for cell in table.cells for run in cell.runs.values())
+    run = next(runs)
+    width, epochs = run.network.width, run.epochs
+    found = central.of_results(results)
+    found = found[(found["benchmark"] == table.benchmark) & found["question"].isin(_CORNERS)]
+    found = found.assign(
+        quantity=found["question"].map(lambda name: _CORNERS[name][0]),
+        condition=found["question"].map(lambda name: _CORNERS[name][1]),
+        setting=f"width {width},\n{epochs} epochs",
+        compute=epochs * width**2,
+        paper=found["printed"],
+    )
+    names = ["benchmark", "buffer", "quantity", "condition", "setting", "compute"]
+    return found[[*names, *SPREAD, "freedom", "paper"]]
+
+
+_CORNERS = {
+    "propagation": ("propagation", "with the code's stream loss"),
+    "propagation-f6": ("propagation", "with the paper's stream loss"),
+    "stream": ("stream", "with propagation"),
+    "stream-alone": ("stream", "without propagation"),
+}
+
+
+def weight(run: Run) -> float | None:
+    """TwF's lambda_FP in a run; None of other methods."""
+    return getattr(run.hyperparameters, "lambda_fp", None)
+
+
+def weights(results: Results, table: Table) -> pd.DataFrame:
+    """Accuracy in Class-IL, and what nearest neighbours find of the source, by lambda_FP.
+
+    `factor` is lambda_FP over that of the method as set, 0 without propagation; in the series
+    `distance alone`, mask replay and diversity keep their weights. `quantity` is `faa` in per cent
+    or `kept`, the accuracy of nearest neighbours on the last layer after the last task, of probed
+    runs.
+    """
+    buffer = next(cell.buffer or 0 for cell in table.cells if cell.method == "twf")
+    rows = results.by_place
+    rows = rows[(rows["method"] == "twf") & (rows["benchmark"] == table.benchmark)]
+    rows = rows[(rows["buffer"] == buffer) & (rows["protocol"] == "class-il")]
+    rows = rows[(rows["status"] == "finished") & rows["variant"].isin([*table.variants, "cl"])]
+    rows = rows.drop_duplicates("run")
+    planned = [results.plan.runs[run] for run in rows["run"]]
+    base = next(iter(_as_set(results, table)))
+    found = []
+    for run, faa, name in zip(planned, rows["faa"], rows["run"], strict=True):
+        of: Any = run.hyperparameters
+        as_set: Any = base.hyperparameters
+        if any(getattr(of, n) != getattr(as_set, n) for n in ("alpha", "beta", "lr")):
+            continue
+        factor = (weight(run) or 0.0) / (weight(base) or 1.0)
+        alone = factor > 1 and of.lambda_diversity == as_set.lambda_diversity / factor
+        place = {
+            "buffer": buffer,
+            "series": "distance alone" if alone else "all of propagation",
+            "factor": round(factor, 6),
+        }
+        found.append(place | {"quantity": "faa", "value": faa})
+        probed = results.runs.loc[name, "nearest_neighbours"]
+        if probed is not None and len(probed):
+            found.append(place | {"quantity": "kept", "value": probed[-1][-1]})
+    names = ["buffer", "series", "factor", "quantity"]
+    return spread(pd.DataFrame(found, columns=[*names, "value"]), names).sort_values(names)
+
+
+def _as_set(results: Results, table: Table) -> Iterable[Run]:
+    """The runs of TwF as set."""
+    for cell in table.cells:
+        if cell.method == "twf" and cell.unchanged:
+            yield from (results.plan.runs[run] for run in cell.runs.values())

@@ -33,6 +33,7 @@ class Kind:
     frame: Callable[[Results, Table], pd.DataFrame]
     draw: Callable[[pd.DataFrame], Drawing]
     spread: str = ""  # what shows it: bands, or whiskers; nothing where it is not drawn
+    interval: Callable[[Table], str] = lambda table: "Student's 95 % interval"
     note: str = ""  # what else has to be said
 
 
@@ -79,7 +80,38 @@ def _of_anything_else(plan: Plan, table: Table) -> bool:
     return not any(about(plan, table) for about in (_of_fidelity, _of_shares, _of_probes))
 
 
+def _of_corners(plan: Plan, table: Table) -> bool:
+    """Whether propagation and the stream loss are both varied."""
+    return {"f6", "cl"} <= set(table.variants)
+
+
+def _of_weights(plan: Plan, table: Table) -> bool:
+    """Whether propagation has several weights."""
+    cells = (cell for cell in table.cells if cell.method == "twf" and table.variants)
+    runs = (plan.runs[run] for cell in cells for run in cell.runs.values())
+    several = len({frames.weight(run) for run in runs} - {0.0}) > 1
+    return several and not (_of_fidelity(plan, table) or _of_probes(plan, table))
+
+
 KINDS = {
+    "corners": Kind(
+        "What propagation and the stream loss add to final average accuracy",
+        _of_corners,
+        frames.corners,
+        charts.corners,
+        spread="whiskers",
+        interval=lambda table: "95 % interval",
+        note="The paper's gain of propagation is in both panels, as either may explain it. Shaded: "
+        "a point to each side of 0. Open: one seed.",
+    ),
+    "weights": Kind(
+        "Weight of propagation: accuracy, and what is kept of the source",
+        _of_weights,
+        frames.weights,
+        charts.weights,
+        spread="whiskers",
+        note="k-NN: nearest neighbours on Layer 4 after the last task, source's images.",
+    ),
     "accuracy": Kind(
         "Average accuracy over the tasks seen, after each task",
         _of_methods,
@@ -100,7 +132,7 @@ KINDS = {
         frames.differences,
         charts.differences,
         spread="whiskers",
-        note="Each is between two runs of one seed.",
+        interval=gains.model,
     ),
     "cost": Kind(
         "Final average accuracy by buffer, memory and time",
@@ -194,7 +226,7 @@ def _words(figure: Figure, frame: pd.DataFrame) -> tuple[str, str]:
     if high > 1:
         mean = f"Mean over {high} seeds" if low == high else f"Mean over {low} to {high} seeds"
         if figure.kind.spread:
-            mean += f"; {figure.kind.spread}: Student's 95 % interval"
+            mean += f"; {figure.kind.spread}: {figure.kind.interval(figure.table)}"
             mean += ", none for one seed" if low == 1 else ""
     return figure.kind.title, f"{mean}. {figure.kind.note}".rstrip()
 

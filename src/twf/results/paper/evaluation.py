@@ -3,7 +3,8 @@
 A claim says that each mean of a family is positive: of a difference between cells, or of the mean
 of some. Its value is the least of these means. On the paper's numbers, which have no seeds, a claim
 holds where the value is positive. On ours it is evaluated on the seeds that all its cells have
-finished, paired by seed, with the 95 % interval of `statistics.interval_of_minimum`:
+finished, each mean with the error of `contrasts`, by the 95 % interval of
+`statistics.interval_of_minimum`:
 
     holds            the interval lies above 0, and no difference of the family is missing
     control passes   so it does, and for the claim's control too: something else explains it
@@ -33,15 +34,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from twf.files import claims_file
-from twf.results import search, show, statistics
+from twf.results import contrasts, search, show, statistics
+from twf.results.contrasts import Values
 from twf.results.frame import Results, column
 from twf.results.paper.claims import CLAIMS, Claim, Difference, in_words
 from twf.results.printed import PLACE, CellKey, key_at, printed_keys
 from twf.results.record import PROBED
 from twf.results.show import Texts, number
+from twf.results.statistics import Estimate
 from twf.study.params import PROTOCOLS
-
-Values = Mapping[CellKey, Mapping[int, float]]  # by cell and seed, empty where none is
 
 SAMPLES = 1000  # of a simulation of a claim's power
 EFFECTS = (1, 2)  # true differences that it is given for, in standard deviations of a cell's runs
@@ -58,6 +59,7 @@ SCHEMA = pa.schema(
         ("value", pa.float64()),  # the least mean of those run; null where nothing can be paired
         ("low", pa.float64()),  # by statistics.interval_of_minimum: decides the verdict
         ("high", pa.float64()),
+        ("freedom", pa.float64()),  # degrees of freedom of the least mean's error
         # How often it would be said to hold, were each mean 1 or 2 standard deviations
         *((f"power_{effect}", pa.float64()) for effect in EFFECTS),
         ("n_means", pa.int64()),  # of the family
@@ -120,28 +122,29 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> di
     if not seeds:
         return row
     means, keys = weights([group for group in run if group])
-    measured = np.array([[values[key][seed] for seed in seeds] for key in keys])  # [key, seed]
-    by_seed = np.round(means @ measured, 9)  # [mean, seed]: cells that are alike differ by 0
-    least = weights([[d] for d in done])[0] @ measured.mean(1)  # of the same keys
+    least = weights([[d] for d in done])[0] @ contrasts.measured(values, keys, seeds).mean(1)
+    found = contrasts.estimates(means, keys, contrasts.measured(values, keys, seeds))
     row |= {
-        "value": float(by_seed.mean(1).min()),
+        "value": float(found.mean.min()),
         "weakest": str(done[least.argmin()]),
         "weakest_difference": float(least.min()),
     }
     if len(seeds) < 2:
         return row
-    low, high = statistics.interval_of_minimum(by_seed, planned=len(family))
+    low, high = statistics.interval_of_minimum(found, planned=len(family))
     whole = all(len(group) == len(ran) for group, ran in zip(family, run, strict=True) if ran)
-    chance, _ = statistics.interval_of_minimum(by_chance(means, len(seeds), SAMPLES), len(means))
     row |= {"low": float(low), "high": float(high)}
+    row["freedom"] = float(found.freedom[found.mean.argmin()])
+    by_luck = by_chance(means, keys, len(seeds), SAMPLES)
+    chance, _ = statistics.interval_of_minimum(by_luck, planned=len(family))
     row |= {f"power_{effect}": float(np.mean(chance + effect > 0)) for effect in EFFECTS}
     if not names and low > 0 and len(done) == len(differences):
         row["verdict"] = "control passes" if _control_passes(claim, values) else "holds"
     elif not names and high < 0 and whole:
-        below = statistics.below_zero(by_seed, planned=len(family))
-        found = compress((group for group in run if group), below)
+        below = statistics.below_zero(found, planned=len(family))
+        against = compress((group for group in run if group), below)
         row |= {"verdict": "does not hold", "missing": None}
-        row["contradicted"] = "; ".join(map(in_words, found))
+        row["contradicted"] = "; ".join(map(in_words, against))
     elif not missing:
         row["printed_value_run"] = size = _printed_value(family)
         smaller = size is not None and high < size
@@ -156,10 +159,8 @@ def _control_passes(claim: Claim, values: Values) -> bool:
         return False
     seeds = sorted(_seeds(list(chain(*family)), values))
     means, keys = weights(family)
-    measured = np.array([[values[key][seed] for seed in seeds] for key in keys])
-    return len(seeds) > 1 and bool(
-        statistics.interval_of_minimum(means @ measured, len(family))[0] > 0
-    )
+    found = contrasts.estimates(means, keys, contrasts.measured(values, keys, seeds))
+    return bool(statistics.interval_of_minimum(found, len(family))[0] > 0)
 
 
 def _printed_value(family: Sequence[Sequence[Difference]]) -> float | None:
@@ -171,14 +172,19 @@ def _printed_value(family: Sequence[Sequence[Difference]]) -> float | None:
     return float((means @ [printed[key] for key in keys]).min())
 
 
-def by_chance(means: NDArray[np.float64], seeds: int, samples: int) -> NDArray[np.float64]:
-    """A family's means where cells are alike but for chance, `[sample, mean, seed]`.
+def by_chance(
+    means: NDArray[np.float64],
+    keys: Sequence[CellKey],
+    seeds: int,
+    samples: int,
+) -> Estimate:
+    """A family's means `[sample, mean]` where cells are alike but for chance.
 
     `means` are its weights `[mean, key]`. The values of cells are normal and independent with a
     standard deviation of 1.
     """
     noise = np.random.default_rng(0).standard_normal((samples, means.shape[1], seeds))
-    return means @ noise
+    return contrasts.estimates(means, keys, noise)
 
 
 def _seeds(differences: Sequence[Difference], values: Values) -> set[int]:
@@ -205,11 +211,9 @@ def on_printed(claim: Claim) -> dict[str, Any]:
 
 def measured(results: Results) -> Values:
     """The FAA of each cell of a study by seed, of its finished runs, and what was probed of it."""
-    found: dict[CellKey, Mapping[int, float]] = {}
+    found: dict[CellKey, Mapping[int, float]] = {**contrasts.of_cells(results)}
     for place, members in results.by_place.groupby(PLACE, sort=False):
         cell = key_at(place)
-        faa = members["faa"].notna()
-        found[cell] = dict(zip(members["seed"][faa], members["faa"][faa], strict=True))
         runs = dict(zip(members["seed"], members["run"], strict=True))
         probed = {seed: run for seed, run in runs.items() if results.plan.runs[run].probes}
         if probed:
@@ -280,7 +284,7 @@ def _texts(row: Any) -> Texts:
         "Claim": row["statement"],
         "Verdict": row["verdict"],
         "Ours": number(row["value"], "+"),
-        "95 % interval": show.interval(row["low"], row["high"], "+"),
+        "95 % interval": _interval(row),
         "Unit": row["unit"],
         "Paper's numbers": f"{row['printed_verdict']}, {printed}".removesuffix(", —"),
         "Cells": f"{row['n_cells_run']}/{row['n_cells']}",
@@ -293,6 +297,11 @@ def _texts(row: Any) -> Texts:
         else " and ".join(f"{100 * p:.0f} %" for p in power),
         "Weakest": _or_dash(row["weakest"]),
     }
+
+
+def _interval(row: Any) -> str:
+    ends = show.interval(row["low"], row["high"], "+")
+    return ends if pd.isna(row["freedom"]) else f"{ends} ({show.freedom(row['freedom'])})"
 
 
 def _or_dash(text: Any) -> str:

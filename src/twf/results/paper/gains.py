@@ -1,11 +1,10 @@
-"""Gains: differences between cells of a study's tables, paired by seed, and the paper's own.
+"""Gains: differences between cells of a study's tables, and the paper's own.
 
 In a table of methods, TwF minus each other one, or each other one minus the experiment's baseline;
 in a table of variants, each variant minus its method as params.yaml has it. At reduced scale,
 accuracies are not the paper's: gains are what can be held beside it.
 
-The two runs of a seed may depend on each other, so that what they share cancels out. The interval
-is Student's, of the mean of their differences; it is not corrected for the number of gains.
+Their intervals are those of `contrasts`; they are not corrected for the number of gains.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ import pandas as pd
 import pyarrow as pa
 
 from twf.files import gains_file
-from twf.results import cells, show, statistics
-from twf.results.frame import Results
+from twf.results import cells, contrasts, show
+from twf.results.frame import Results, key_of
 from twf.results.show import Texts, number
 from twf.study import Cell, Table
 from twf.study.methods import METHODS
@@ -37,8 +36,9 @@ SCHEMA = pa.schema(
         ("precisions", pa.list_(pa.string())),  # of their runs: several where they differ
         # In points of per cent of final average accuracy; null where there are too few seeds
         ("gain_mean", pa.float64()),
-        ("gain_std", pa.float64()),
-        ("gain_low", pa.float64()),
+        ("gain_error", pa.float64()),  # the standard error
+        ("gain_freedom", pa.float64()),  # its degrees of freedom
+        ("gain_low", pa.float64()),  # the ends of the 95 % interval
         ("gain_high", pa.float64()),
         ("printed_gain", pa.float64()),  # null where the paper does not print both
     ]
@@ -67,61 +67,46 @@ def pairs(table: Table) -> list[tuple[Cell, Cell]]:
     return [(cell, base) for cell, base in found if base is not None and base is not cell]
 
 
-def by_seed(results: Results) -> pd.DataFrame:
-    """The gain of each seed that both cells of a pair have planned, null where one is unfinished.
-
-    A row for each with the pair's `table`, `cell` and `over_cell`, `seed`, `gain` in points, and
-    the `precision` of each run.
-    """
-    members = results.members[["table", "cell", "seed", "faa", "precision"]]
-    found = pd.DataFrame(
-        [
-            (table.name, cell.name, other.name)
-            for table in results.plan.tables.values()
-            for cell, other in pairs(table)
-        ],
-        columns=["table", "cell", "over_cell"],
-    ).drop_duplicates()
-    both = found.merge(members, on=["table", "cell"], how="left").merge(
-        members.rename(columns={"cell": "over_cell"}),
-        on=["table", "over_cell", "seed"],
-        suffixes=("", "_over"),
-    )
-    return both.assign(gain=both["faa"] - both["faa_over"])
-
-
 def of_tables(results: Results, written: pd.DataFrame) -> pd.DataFrame:
     """A row of `SCHEMA` for each of the tables' `pairs`, whose cells' numbers are `written`."""
-    pair = ["table", "cell", "over_cell"]
-    seeds = by_seed(results)
-    paired = seeds[seeds["gain"].notna()]
-    groups = seeds.groupby(pair, sort=False)
-    frame = statistics.summary(groups["gain"], "gain")
-    frame["n"], frame["n_planned"] = groups["gain"].count(), groups.size()
-    both = pd.concat([paired, paired.assign(precision=paired["precision_over"])])
-    precisions = both.groupby(pair)["precision"].agg(lambda of: sorted(set(of.dropna())))
-    frame["precisions"] = [precisions.get(key, []) for key in frame.index]
-    names = [*_PLACE, "cell", "printed_faa"]
-    over = written.rename(columns={"cell": "over_cell"})[["over_cell", *names[:-2], names[-1]]]
-    over = over.drop(columns=[n for n in _PLACE if n not in ("table", "method", "variant")])
-    frame = frame.reset_index().merge(written[names], on=["table", "cell"])
-    frame = frame.merge(over, on=["table", "over_cell"], suffixes=("", "_over"))
-    frame = frame.rename(columns={f"{n}_over": f"over_{n}" for n in ("method", "variant")})
-    variants = {name for name, table in results.plan.tables.items() if table.variants}
-    in_table_4 = {
-        (table, cell)
-        for table, cell, variant in results.members[
-            ["table", "cell", "printed_variant"]
-        ].itertuples(index=False)
-        if variant
-    }
-    # A variant that is not in Table 4 stands beside its method's own number
-    alone = [
-        table not in variants or (table, cell) in in_table_4
-        for table, cell in zip(frame["table"], frame["cell"], strict=True)
-    ]
-    gain = frame["printed_faa"] - frame["printed_faa_over"]
-    return frame.assign(printed_gain=gain.where(pd.Series(alone, frame.index, dtype=bool)))
+    numbers = {(row["table"], row["cell"]): row for row in show.rows(written)}
+    members = dict(list(results.members.groupby(["table", "cell"])))
+    rows = []
+    for name, table in results.plan.tables.items():
+        if any((name, cell.name) in numbers for cell in table.cells):
+            places = [(cell, (name, cell.name)) for cell in table.cells]
+            rows += _of_table(table, [(cell, members[at], numbers[at]) for cell, at in places])
+    return pd.DataFrame(rows, columns=[*SCHEMA.names, "cell", "over_cell"])
+
+
+def _of_table(table: Table, found: list[tuple[Cell, pd.DataFrame, Any]]) -> list[dict[str, Any]]:
+    """The gains of a table; of each cell its rows of `Results.members`, and its numbers."""
+    members = {cell.name: rows for cell, rows, _ in found}
+    numbers = {cell.name: row for cell, _, row in found}
+    keys = {c.name: key_of(table.benchmark, table.paper_source, c) for c in table.cells}
+    values = {}
+    for name, rows in members.items():
+        finished = rows.dropna(subset="faa")
+        values[keys[name]] = dict(zip(finished["seed"], finished["faa"], strict=True))
+    gained = []
+    for cell, other in pairs(table):
+        one, over = keys[cell.name], keys[other.name]
+        gain = contrasts.difference(values, one, over)
+        both = pd.concat([members[cell.name], members[other.name]])
+        used = both["seed"].isin(values[one].keys() & values[over].keys())
+        # A variant that is not in Table 4 stands beside its method's own number
+        beside = not table.variants or bool(members[cell.name]["printed_variant"].iloc[0])
+        of, below = numbers[cell.name], numbers[other.name]
+        printed = of["printed_faa"] - below["printed_faa"] if beside else float("nan")
+        gained.append(
+            {name: of[name] for name in [*_PLACE, "cell"]}
+            | {f"over_{name}": below[name] for name in ("cell", "method", "variant")}
+            | {"n": gain.n, "n_planned": len(cell.runs.keys() & other.runs.keys())}
+            | {"precisions": sorted(set(both["precision"][used].dropna()))}
+            | {f"gain_{name}": getattr(gain, name) for name in gain._fields[1:]}
+            | {"printed_gain": printed}
+        )
+    return gained
 
 
 def write(results: Results, written: pd.DataFrame) -> None:
@@ -175,6 +160,13 @@ def texts(table: Table, gains: pd.DataFrame, markup: type[str] = show.Markdown) 
     return entries
 
 
+def model(table: Table) -> str:
+    """What the intervals of a table's gains are."""
+    if table.variants:
+        return "Student's 95 % interval of the differences by seed"
+    return "Welch's 95 % interval"
+
+
 def over(table: Table) -> str:
     """What the gains of a table of methods are, as a heading over the other method's title."""
     if table.baseline:
@@ -183,12 +175,13 @@ def over(table: Table) -> str:
 
 
 def _text(row: Any) -> str:
-    """A gain and the paper's: '+1.30 (-0.05 to +2.65) n=2/3 bf16/fp32<br>paper +3.28'."""
+    """A gain and the paper's: '+1.30 (-0.05 to +2.65; 4 df) n=2/3 bf16/fp32<br>paper +3.28'."""
     if row is None:
         return "—"
     parts = [number(row["gain_mean"], "+")]
     if row["n"] > 1:
-        parts.append(f"({show.interval(row['gain_low'], row['gain_high'], '+')})")
+        ends = show.interval(row["gain_low"], row["gain_high"], "+")
+        parts.append(f"({ends}; {show.freedom(row['gain_freedom'])})")
     if 0 < row["n"] < row["n_planned"]:
         parts.append(f"n={row['n']}/{row['n_planned']}")
     if len(row["precisions"]) > 1:

@@ -1,0 +1,86 @@
+"""Differences between cells of a study, with their errors: one rule for gains, claims and notebook.
+
+    one method        The runs of a seed have first weights and the order of images in common: its
+                      variants are subtracted by seed, and what a run gives twice, under two
+                      protocols or after two tasks, within the run. Student's interval.
+    anything else     Runs of different methods, buffers or benchmarks are independent, also those
+                      of one seed: Welch's interval.
+
+Only seeds that all cells of a difference have finished count. A residual pooled over an
+experiment's variants would have more degrees of freedom, but their variances differ too much:
+`benchmarks.verdicts` shows what share of intervals would then hold the true value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twf.results import statistics
+from twf.results.frame import Results
+from twf.results.printed import PLACE, CellKey, key_at
+from twf.results.statistics import Estimate
+
+Values = Mapping[CellKey, Mapping[int, float]]  # by cell and seed, empty where none is
+
+
+class Difference(NamedTuple):
+    """Of two cells, in their unit; null where there are too few seeds."""
+
+    n: int  # seeds that both have finished
+    mean: float
+    error: float  # the standard error
+    freedom: float  # its degrees of freedom
+    low: float  # the ends of the 95 % interval
+    high: float
+
+
+def of_cells(results: Results) -> dict[CellKey, dict[int, float]]:
+    """The final average accuracy of each cell of a study by seed, of its finished runs."""
+    found = {}
+    for place, members in results.by_place.groupby(PLACE, sort=False):
+        faa = members["faa"].notna()
+        found[key_at(place)] = dict(zip(members["seed"][faa], members["faa"][faa], strict=True))
+    return found
+
+
+def difference(values: Values, one: CellKey, other: CellKey) -> Difference:
+    """A cell minus another one."""
+    seeds = sorted(values[one].keys() & values[other].keys())
+    if not seeds:
+        return Difference(0, *[float("nan")] * 5)
+    of = measured(values, [one, other], seeds)
+    found = estimates(np.array([[1.0, -1.0]]), [one, other], of)
+    mean, error, freedom, low, high = (float(of[0]) for of in (*found, *found.ends()))
+    return Difference(len(seeds), mean, error, freedom, low, high)
+
+
+def measured(values: Values, keys: Sequence[CellKey], seeds: Sequence[int]) -> NDArray[np.float64]:
+    """The values `[key, seed]`."""
+    return np.array([[values[key][seed] for seed in seeds] for key in keys], np.float64)
+
+
+def estimates(
+    weights: NDArray[np.float64], keys: Sequence[CellKey], values: NDArray[np.float64]
+) -> Estimate:
+    """Weighted sums `[mean, key]` of cells whose values are `[..., key, seed]`: `[..., mean]`."""
+    found = []
+    for row in weights:
+        of_methods: dict[Any, list[int]] = {}
+        for i, key in enumerate(keys):
+            if row[i]:
+                place = key.benchmark, key.source, key.method, key.buffer
+                of_methods.setdefault(place, []).append(i)
+        found.append(
+            statistics.total(
+                [
+                    statistics.student((row[of, None] * values[..., of, :]).sum(-2))
+                    for of in of_methods.values()
+                ]
+            )
+        )
+    mean, error, freedom = (np.stack(parts, axis=-1) for parts in zip(*found, strict=True))
+    return Estimate(np.round(mean, 9), error, freedom)  # the sums of cells that are alike are alike

@@ -1,0 +1,294 @@
+"""The central questions: what TwF gains, and what propagation and stream loss make of it.
+
+A row is a difference between cells, in Class-IL with the smallest buffer, beside the paper's. What
+is said of it follows docs/plan.md, by two intervals of the same estimate:
+
+    no effect                   the 90 % interval lies within 1 point of 0: two one-sided tests
+    an effect                   the 95 % interval excludes 0
+    an effect, below a point    both
+    undecided                   neither, or one seed
+
+and, of the paper's number: the 95 % interval lies below it, contains it, or lies above it.
+
+Where all four corners of propagation and stream loss have seeds in common, differences between them
+are contrasts of their two-way layout; anything else follows `contrasts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from twf.files import central_file
+from twf.results import contrasts, show, statistics
+from twf.results.contrasts import Values
+from twf.results.frame import Results
+from twf.results.printed import CellKey, printed_keys
+from twf.results.show import Texts, number
+from twf.results.statistics import Estimate
+
+MARGIN = 1.0  # points to each side of 0 that count as no effect
+UNEVEN = 10.0  # ratio of residual variances above which the layout is not alone
+CORNERS = ("all", "cl", "f6", "cl-f6")  # of TwF: propagation on, off; F6 published, paper
+
+Terms = Mapping[tuple[str, str], int]  # weights of methods and variants
+
+
+@dataclass(frozen=True)
+class Question:
+    """A difference between cells of one place, and what it has to be seen beside."""
+
+    name: str
+    statement: str
+    of: Terms
+    printed: Terms | None = None  # those of the paper's difference; `of` itself by default
+    beside: str = ""  # a control, or another explanation
+
+
+_PRINTED_GAIN = {("twf", "all"): 1, ("twf", "cl"): -1}
+QUESTIONS = (
+    Question(
+        "over-derpp",
+        "TwF over DER++",
+        {("twf", ""): 1, ("derpp", ""): -1},
+        beside="the stream loss (F6) is in TwF alone",
+    ),
+    Question(
+        "over-er-ace",
+        "TwF over ER-ACE",
+        {("twf", ""): 1, ("er-ace", ""): -1},
+        beside="ER-ACE has a restricted stream loss too, and no propagation",
+    ),
+    Question(
+        "propagation",
+        "Propagation and its auxiliary loss, with the code's stream loss",
+        _PRINTED_GAIN,
+        beside="which loss the paper's row {CL} had is not known",
+    ),
+    Question(
+        "propagation-f6",
+        "Propagation and its auxiliary loss, with the paper's stream loss",
+        {("twf", "f6"): 1, ("twf", "cl-f6"): -1},
+        _PRINTED_GAIN,
+        beside="which loss the paper's row {CL} had is not known",
+    ),
+    Question(
+        "interaction",
+        "Propagation's gain with the paper's stream loss over that with the code's",
+        {("twf", "f6"): 1, ("twf", "cl-f6"): -1, ("twf", "all"): -1, ("twf", "cl"): 1},
+        {},
+        beside="above 0, the code's loss takes the place of propagation",
+    ),
+    Question(
+        "stream",
+        "The code's stream loss over the paper's, with propagation",
+        {("twf", "all"): 1, ("twf", "f6"): -1},
+        {},
+        beside="the paper does not describe it",
+    ),
+    Question(
+        "stream-alone",
+        "The code's stream loss over the paper's, without propagation",
+        {("twf", "cl"): 1, ("twf", "cl-f6"): -1},
+        {},
+        beside="the paper does not describe it",
+    ),
+    Question(
+        "cl-over-derpp",
+        "{CL} with the paper's stream loss over DER++",
+        {("twf", "cl-f6"): 1, ("derpp", ""): -1},
+        {("twf", "cl"): 1, ("derpp", ""): -1},
+        beside="inference: near 0, the paper's row {CL} is like DER++",
+    ),
+    Question(
+        "cl-published-over-derpp",
+        "{CL} with the code's stream loss over DER++",
+        {("twf", "cl"): 1, ("derpp", ""): -1},
+        beside="inference: far from the paper's, its row {CL} had another loss",
+    ),
+    Question(
+        "derpp-stream",
+        "DER++ with the code's stream loss over DER++",
+        {("derpp", "current"): 1, ("derpp", ""): -1},
+        {},
+        beside="is the loss enough?",
+    ),
+)
+
+SCHEMA = pa.schema(
+    [
+        ("question", pa.string()),
+        ("statement", pa.string()),
+        ("benchmark", pa.string()),
+        ("source", pa.string()),
+        ("buffer", pa.int64()),
+        ("printed", pa.float64()),  # the paper's difference; null where it prints none
+        ("n", pa.int64()),  # seeds that all its cells have finished
+        ("mean", pa.float64()),  # in points of final average accuracy in Class-IL
+        ("error", pa.float64()),
+        ("freedom", pa.float64()),
+        ("low", pa.float64()),  # the ends of the 95 % interval
+        ("high", pa.float64()),
+        ("model", pa.string()),  # of the interval
+        ("uneven", pa.float64()),  # ratio of the corners' residual variances, largest to smallest
+        ("welch_low", pa.float64()),  # Welch's over the single corners, where it is above UNEVEN
+        ("welch_high", pa.float64()),
+        ("said", pa.string()),
+        ("size", pa.string()),  # smaller than the paper's, compatible, or larger
+        ("beside", pa.string()),
+    ]
+)
+
+
+def of_results(results: Results) -> pd.DataFrame:
+    """A row of `SCHEMA` for each question and place whose cells are planned."""
+    values = contrasts.of_cells(results)
+    places = dict.fromkeys(
+        key._replace(method="", variant="")
+        for key in values
+        if key.method == "twf" and key.protocol == "class-il" and key.buffer
+    )
+    smallest = {
+        place
+        for place in places
+        if place.buffer == min(p.buffer for p in places if p._replace(buffer=place.buffer) == place)
+    }
+    rows = [
+        _row(question, place, values)
+        for question in QUESTIONS
+        for place in places
+        if place in smallest and all(_key(place, term) in values for term in question.of)
+    ]
+    return pd.DataFrame(rows, columns=SCHEMA.names)
+
+
+def _key(place: CellKey, term: tuple[str, str]) -> CellKey:
+    return place._replace(method=term[0], variant=term[1])
+
+
+def _row(question: Question, place: CellKey, values: Values) -> dict[str, Any]:
+    keys = {_key(place, term): weight for term, weight in question.of.items()}
+    terms = question.of if question.printed is None else question.printed
+    row: dict[str, Any] = {
+        "question": question.name,
+        "statement": question.statement,
+        "beside": question.beside,
+        "printed": _printed(place, terms),
+        "model": "",
+        "size": "",
+        "welch_low": float("nan"),
+    }
+    row |= {name: getattr(place, name) for name in ("benchmark", "source", "buffer")}
+    seeds = sorted(set.intersection(*(set(values[key]) for key in keys)))
+    row |= {"n": len(seeds), "said": "undecided" if seeds else "not run"}
+    if not seeds:
+        return row
+    corners = [_key(place, ("twf", name)) for name in CORNERS]
+    shared = set.intersection(*(set(values.get(key, ())) for key in corners))
+    weights = np.array(list(keys.values()), dtype=float)
+    of_corners = set(keys) <= set(corners) and set(seeds) <= shared and len(seeds) > 1
+    if of_corners:
+        measured = contrasts.measured(values, corners, seeds)
+        found = statistics.layout(measured, np.array([keys.get(key, 0.0) for key in corners]))
+        spread = (statistics.residuals(measured) ** 2).sum(-1)
+        row["uneven"] = float(spread.max() / spread.min()) if spread.min() else float("inf")
+        row["model"] = "two-way layout of the corners"
+        if row["uneven"] > UNEVEN:
+            cells = contrasts.measured(values, list(keys), seeds) * weights[:, None]
+            welch = statistics.total([statistics.student(cell) for cell in cells])
+            row["welch_low"], row["welch_high"] = map(float, welch.ends())
+    else:
+        measured = contrasts.measured(values, list(keys), seeds)
+        found = contrasts.estimates(weights[None], list(keys), measured)
+        found = Estimate(*(of[0] for of in found))
+        one_method = len({key.method for key in keys}) == 1
+        row["model"] = "Student's, by seed" if one_method else "Welch's"
+    low, high = map(float, found.ends())
+    row |= {name: float(value) for name, value in found._asdict().items()}
+    row |= {"low": low, "high": high}
+    if len(seeds) > 1:
+        row |= {"said": effect(found), "size": size(found, row["printed"])}
+    return row
+
+
+def _printed(place: CellKey, terms: Terms) -> float:
+    """The paper's difference; nan where it does not print all of it."""
+    printed = printed_keys()
+    keys = {_key(place, term): weight for term, weight in terms.items()}
+    if not keys or any(key not in printed for key in keys):
+        return float("nan")
+    return sum(weight * printed[key] for key, weight in keys.items())
+
+
+def effect(found: Estimate) -> str:
+    """What is said of an estimate in points."""
+    low, high = found.ends()
+    inner_low, inner_high = found.ends(0.9)
+    none = inner_low > -MARGIN and inner_high < MARGIN
+    some = low > 0 or high < 0
+    if none and some:
+        return "an effect, below a point"
+    return "no effect" if none else "an effect" if some else "undecided"
+
+
+def size(found: Estimate, printed: float) -> str:
+    """An estimate beside the paper's, by the 95 % interval."""
+    low, high = found.ends()
+    if np.isnan(printed):
+        return ""
+    if low <= printed <= high:
+        return "compatible"
+    if printed > 0:
+        return "smaller than the paper's" if high < printed else "larger than the paper's"
+    return "below the paper's" if high < printed else "above the paper's"
+
+
+def write(results: Results) -> None:
+    """Write the answers from a study's collected records, as `files.COMPARISON_FORMATS`."""
+    study, frame = results.plan.study, of_results(results)
+    show.write(frame, SCHEMA, partial(central_file, study), show.of_records(study))
+    values = {"study": study, "note": results.plan.note, "entries": texts(frame)}
+    show.fill("central.md.j2", values, central_file(study, "md"))
+
+
+def read(study: str) -> pd.DataFrame:
+    """The answers as `write` has written them."""
+    return show.read(
+        central_file(study, "parquet"), SCHEMA, f"`twf compare {study}`", show.of_records(study)
+    )
+
+
+def texts(frame: pd.DataFrame) -> list[Texts]:
+    """The rows as text, by the heading of each column."""
+    return [_texts(row) for row in show.rows(frame)]
+
+
+def _texts(row: Any) -> Texts:
+    ours = number(row["mean"], "+")
+    if row["n"] > 1:
+        ours += f" ({show.interval(row['low'], row['high'], '+')})"
+    model = "one seed" if row["n"] == 1 else row["model"]
+    if row["n"] > 1:
+        model += f", {show.freedom(row['freedom'])}"
+    if not pd.isna(row["welch_low"]):
+        model += (
+            f"; Welch's {show.interval(row['welch_low'], row['welch_high'], '+')}, as variances "
+            "differ"
+        )
+    return {
+        "Question": row["statement"],
+        "Benchmark": row["benchmark"],
+        "Paper": number(row["printed"], "+"),
+        "Ours": ours,
+        "Found": row["said"],
+        "Beside the paper's": row["size"] or "—",
+        "Interval": model or "—",
+        "Seeds": str(row["n"]),
+        "To be seen beside it": row["beside"],
+    }
