@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from project import PROJECT
-from scipy.stats import binomtest, nct
+from scipy.stats import binomtest, nct, t
 
 from twf import study
 from twf.files import COMPARISON_FORMATS, claims_file
