@@ -88,9 +88,18 @@ def test_the_measured_tables_are_those_of_the_records_in_git(recorded, name):
     assert "".join(re.findall(r"^\|.*\n", made, flags=re.M)) in text
 
 
-@pytest.mark.parametrize("benchmark", ["split-cifar10", "split-cifar100"])
-def test_the_measured_gains_are_those_of_the_records_in_git(recorded, benchmark):
-    made = show.markdown_table(texts_of_gains(recorded, f"main.{benchmark}"))
+@pytest.mark.parametrize(
+    "name",
+    [
+        "main.split-cifar10",
+        "main.split-cifar100",
+        "ablation.split-cifar10",
+        "propagation.split-cifar10",
+        "ablation-cifar100.split-cifar100",
+    ],
+)
+def test_the_measured_gains_are_those_of_the_records_in_git(recorded, name):
+    made = show.markdown_table(texts_of_gains(recorded, name))
     assert made in (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
 
 
@@ -106,6 +115,44 @@ def test_the_measured_effects_of_switches_are_those_of_the_records_in_git(record
         title, change = entry.values()
         switch = re.search(r"F\d+", title)[0]
         assert re.search(rf"^\| {switch} \| .* \| {re.escape(change)} \|", page, flags=re.M), title
+
+
+def test_the_measured_differences_are_those_of_the_records_in_git(recorded):
+    scores: dict[str, dict[str, float]] = defaultdict(dict)  # by runs of a cell, and seed
+    for study, results in (
+        ("overnight", recorded),
+        ("overnight-longer", runs_of("overnight-longer")),
+    ):
+        for run, faa in results.scores["faa"].xs(PROTOCOLS[0], level=1).dropna().items():
+            name, _, seed = run.rpartition(".")
+            scores[name if study == "overnight" else f"{study}/{name}"][seed] = faa
+    page = (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
+    _, _, rest = page.partition("\n### Further differences\n")
+    rows = re.findall(r"^\| `(.+)` \| `(.+)` \| (.+) \|$", rest.partition("\n#")[0], flags=re.M)
+    assert rows
+    for one, other, said in rows:
+        paired = [scores[one][seed] - scores[other][seed] for seed in ("s0", "s1", "s2")]
+        low, high = statistics.student_interval(paired) or (None, None)
+        assert said == f"{show.number(fmean(paired), '+')} ({show.interval(low, high, '+')})", one
+
+
+def test_the_measured_probes_are_those_of_the_records_in_git(recorded):
+    last = {}  # after all tasks
+    for key, of_key in evaluation.measured(recorded).items():
+        if key.tasks == recorded.plan.params.benchmarks[key.benchmark].tasks:
+            cell = f"{key.benchmark}.{key.method}.{key.buffer}.{key.variant}".rstrip(".")
+            last[cell, key.quantity, key.layer] = of_key
+    page = (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
+    _, _, rest = page.partition("\n### How the initialization is forgotten\n")
+    rows = re.findall(r"^\| `(.+)` \| (.+) \|$", rest.partition("\n#")[0], flags=re.M)
+    assert rows
+    for name, said in rows:
+        made = [
+            f"{fmean(last[name, quantity, layer].values()):.{decimals}f}"
+            for quantity, decimals in (("cka", 3), ("nearest_neighbours", 1))
+            for layer in ("Layer 3", "Layer 4")
+        ]
+        assert said == " | ".join(made), name
 
 
 def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded):
