@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
-from project import PROJECT
+from project import PROJECT, kept
 
 import twf.results
 from twf import files, study
@@ -127,3 +129,25 @@ def test_the_examples_of_the_documentation(monkeypatch, tmp_path, recorded, caps
     (axes,) = plt.gcf().axes
     assert sorted(text.get_text() for text in axes.get_legend().get_texts()) == ["FP", "stream"]
     plt.close("all")
+
+
+def test_the_notebook_of_the_examples_runs_on_the_records_in_git(monkeypatch, tmp_path):
+    notebook = json.loads((PROJECT / "examples/records.ipynb").read_text(encoding="utf-8"))
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
+    for path in (*kept("results"), PROJECT / files.PARAMS):
+        here = tmp_path / path.relative_to(PROJECT)
+        here.parent.mkdir(parents=True, exist_ok=True)
+        here.symlink_to(path)
+    (tmp_path / "examples").mkdir()
+    monkeypatch.chdir(tmp_path / "examples")
+    monkeypatch.setattr(plt, "show", lambda: None)
+    names: dict[str, object] = {}
+    for cell in code:
+        exec("".join(cell["source"]), names)
+    first, *_ = plt.gcf().axes
+    assert len(first.texts) == 6 * 5
+    plt.close("all")
+    latex = Path("results/overnight/twf-minus-derpp.tex").read_text(encoding="utf-8")
+    gains = twf.results.load("overnight").gains("twf", "derpp")
+    assert [f"{gain:+.1f}" for gain in gains["gain_mean"]] == re.findall(r"& ([+-][\d.]+) &", latex)
