@@ -28,7 +28,7 @@ from twf.study.params import PROTOCOLS
 from twf.study.switches import SWITCHES
 
 METHOD_PAGES = PROJECT / "docs" / "methods"
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("**/*.md"))]
+PAGES = [*sorted(PROJECT.glob("*.md")), *sorted((PROJECT / "docs").glob("**/*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
 
 
