@@ -35,9 +35,9 @@ PROTOCOLS: tuple[Protocol, Protocol] = ("class-il", "task-il")
 class Augmentation(Strict):
     """What an image passes before the network: crop after zero padding, flip, normalisation."""
 
-    padding: Annotated[int, Field(ge=0)] = 4
-    flip: bool = True
-    mean: Channels
+    padding: Annotated[int, Field(ge=0)] = 4  # black pixels on each side
+    flip: bool = True  # horizontally, at random
+    mean: Channels  # of red, green and blue, from 0 to 1
     std: Channels
 
 
@@ -57,8 +57,8 @@ class DigitsData(_Dataset):
     """UCI handwritten digits, as scikit-learn carries them (8 x 8 pixels, enlarged)."""
 
     reader: Literal["digits"]
-    test_share: Annotated[float, Field(gt=0, lt=1)]
-    seed: Seed
+    test_share: Annotated[float, Field(gt=0, lt=1)]  # of each class
+    seed: Seed  # of the split
 
 
 class DrawnData(_Dataset):
@@ -67,7 +67,7 @@ class DrawnData(_Dataset):
     reader: Literal["letters", "textures"]
     train_per_class: Count
     test_per_class: Count
-    seed: Seed
+    seed: Seed  # of the drawing
 
 
 class ArchiveData(_Dataset):
@@ -100,12 +100,12 @@ class Pretraining(Hyperparameters):
     """Plain cross-entropy with SGD; the paper names the epochs alone."""
 
     epochs: Count
-    batch_size: Count
+    batch_size: Count  # the last, incomplete batch is dropped
     momentum: NonNegative = 0.0
     weight_decay: NonNegative = 0.0
-    schedule: Literal["constant", "cosine"]
+    schedule: Literal["constant", "cosine"]  # cosine: to zero
     precision: Precision = "tf32"
-    seed: Seed = 0
+    seed: Seed = 0  # of weights, order and augmentation
 
 
 class Source(Strict):
@@ -140,7 +140,7 @@ class LrDecay(Strict):
     """The learning rate is multiplied by `factor` after each of `epochs`, anew in every task."""
 
     factor: Positive
-    epochs: list[Count]
+    epochs: list[Count]  # counted from 0
 
 
 def _settings_model(name: str, hyperparameters: type[Hyperparameters]) -> type[Hyperparameters]:
@@ -179,10 +179,10 @@ class Benchmark(Strict):
 
     title: str
     data: Name
-    tasks: Annotated[int, Field(ge=2)]
+    tasks: Annotated[int, Field(ge=2)]  # of equally many classes, in order
     source: Name
     epochs: Count  # per task
-    batch_size: Count
+    batch_size: Count  # of the stream, and of replay
     lr_decay: LrDecay | None = None
     buffers: Annotated[list[Count], Field(min_length=1)]
     methods: Methods
@@ -313,8 +313,8 @@ class Tracking(Strict):
     """Weights & Biases: `auto` is online where a key is found, offline elsewhere."""
 
     mode: Literal["auto", "online", "offline", "off"] = "auto"
-    project: str = "twf"
-    entity: str | None = None
+    project: str = "twf"  # what the names of projects begin with
+    entity: str | None = None  # a team or user; its default
 
 
 class Params(Strict):
