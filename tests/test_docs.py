@@ -325,7 +325,7 @@ def test_every_test_that_a_methods_page_names_is_there():
 
 
 def test_every_row_of_the_table_of_faults_names_its_test_and_no_test_is_left_out():
-    page = (PROJECT / "docs" / "faults.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "trouble.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in re.findall(r"^\| (.+) \|$", page, flags=re.M)][2:]
     tests = (PROJECT / "tests/engines/test_faults.py").read_text(encoding="utf-8")
     named = [row[-1].strip("`") for row in rows]
