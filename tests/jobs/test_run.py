@@ -52,7 +52,7 @@ def test_a_run_writes_a_record_that_reads_back(tiny_inputs, tiny_run, method):
             "digest": run.digest,
         }.items()
     )
-    phases = 1 if method == "joint" else 2
+    phases = 1 if METHODS[method].at_once else 2
     for name in ("accuracy_class_il", "accuracy_task_il"):
         assert [len(accuracies) for accuracies in row[name]] == [2] * phases
         assert all(0 <= value <= 100 for accuracies in row[name] for value in accuracies)

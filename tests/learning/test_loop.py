@@ -87,7 +87,7 @@ DECAY = LrDecay(factor=0.1, epochs=[35, 45])
 def test_the_rate_steps_down_after_35_and_45_epochs(rates_of, name):
     """Whatever the method; CO2L with F11 as published."""
     rates = rates_of(name, epochs=50, hyperparameters={"lr": 0.2}, lr_decay=DECAY)
-    tasks = 1 if name == "joint" else 2
+    tasks = 1 if METHODS[name].at_once else 2
     each = len(rates) // 50 // tasks
     expected = [0.2] * 35 * each + [0.02] * 10 * each + [0.002] * 5 * each
     assert rates == pytest.approx(expected * tasks)

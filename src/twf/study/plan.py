@@ -73,7 +73,7 @@ class Run(Strict):
     @property
     def phases(self) -> int:
         """What it trains one after another: the tasks, or all of them at once."""
-        return 1 if self.method == "joint" else self.tasks
+        return 1 if METHODS[self.method].at_once else self.tasks
 
     @property
     def stream_batch(self) -> int:

@@ -77,6 +77,7 @@ class MethodInfo:
     rehearsal: bool = False  # it has a buffer
     without_buffer: bool = False  # it can also learn without one
     current_classes: bool = False  # its stream loss can be over the current task's classes alone
+    at_once: bool = False  # all tasks are one, as an upper bound
     source_data: bool = False  # it needs the source's images while it learns
     not_printed: str | None = None  # a hyperparameter whose value the paper does not print
     switches: Mapping[str, Deviation] = field(default_factory=dict)  # those its loss asks for

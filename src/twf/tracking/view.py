@@ -100,8 +100,8 @@ def _phase(row: Row, phase: int) -> dict[str, float]:
     values: dict[str, float] = {"phase": phase}
     for protocol in PROTOCOLS:
         accuracies = accuracy(row, protocol)[phase]
-        # Joint has seen all tasks after its only phase
-        seen = accuracies if row["method"] == "joint" else accuracies[: phase + 1]
+        at_once = METHODS[row["method"]].at_once  # it has seen all tasks after its only phase
+        seen = accuracies if at_once else accuracies[: phase + 1]
         values[f"accuracy/{protocol}/seen"] = sum(seen) / len(seen)
         values |= {f"accuracy/{protocol}/task-{i}": a for i, a in enumerate(accuracies)}
     for probe in ("cka", "nearest_neighbours"):

@@ -235,7 +235,7 @@ def test_stored_logits_are_those_of_the_step_that_offered_the_image(method, monk
 def test_joint_has_one_phase_with_everything(method, name):
     tasks = [task_of(number) for number in range(TASKS)]
     phases = method(name).phases(tasks)
-    if name == "joint":
+    if METHODS[name].at_once:
         (phase,) = phases
         assert phase.number == 0
         assert torch.equal(phase.images, torch.cat([task.images for task in tasks]))
@@ -255,7 +255,7 @@ def test_joint_keeps_an_epochs_last_batch_and_others_drop_it(method, monkeypatch
     steps.begin(task.images, task.labels)
     loop._epoch(steps, loop.Place(), len(task.images), lambda: None)
     sizes = [len(positions) for positions in seen]
-    assert sizes == ([BATCH, BATCH, 3] if name == "joint" else [BATCH, BATCH])
+    assert sizes == ([BATCH, BATCH, 3] if METHODS[name].at_once else [BATCH, BATCH])
     assert len({p for positions in seen for p in positions}) == sum(sizes), "each once an epoch"
 
 

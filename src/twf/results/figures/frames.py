@@ -86,7 +86,7 @@ def matrix(results: Results, table: Table) -> pd.DataFrame:
     sizes = sorted({0, *[buffer or 0 for buffer in table.buffers][:1]})
     rows = rows[(rows["protocol"] == table.protocols[0]) & rows["buffer"].isin(sizes)]
     exploded = _exploded(
-        rows[rows["method"] != "joint"],
+        rows[~rows["method"].map(lambda name: METHODS[name].at_once).astype(bool)],
         lambda row: (
             {"trained": trained, "evaluated": evaluated, "value": value}
             for trained, after in enumerate(row[column("accuracy", row["protocol"])], start=1)
