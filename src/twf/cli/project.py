@@ -15,6 +15,28 @@ from twf.study import expand, reading
 track_app = typer.Typer(no_args_is_help=True, help="Weights & Biases, as a view of the records.")
 app.add_typer(track_app, name="track")
 
+new_app = typer.Typer(no_args_is_help=True, help="What is one's own, made from what is there.")
+app.add_typer(new_app, name="new")
+
+
+@new_app.command("method")
+def new_method(
+    name: Annotated[str, typer.Argument(help="Its name: small letters, digits, hyphens.")],
+    like: Annotated[str, typer.Option(help="The method that it is a copy of at first.")],
+    title: Annotated[
+        str | None, typer.Option(help="What tables and figures call it. Default: its name.")
+    ] = None,
+) -> None:
+    """Make a method of one's own: loss, hyperparameters, values, test, trace and page.
+
+    It trains as the one it is like, until its loss is changed. Next: docs/add-a-method.md.
+    """
+    from twf.upkeep import method
+
+    for path in method.new(name, like, title):
+        print(path)
+    print(f"next: change the loss in {method.LOSSES / name.replace('-', '_')}.py")
+
 
 @app.command()
 def pull(study: DefaultStudyArgument = None) -> None:

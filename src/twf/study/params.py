@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, create_model, model_validator
 
-from twf.errors import lookup
+from twf.errors import UserError, lookup
 from twf.study.methods import METHODS
 from twf.study.switches import SWITCHES
 from twf.study.types import Count, Fidelity, Hyperparameters, NonNegative, Positive, Strict
@@ -194,8 +194,16 @@ class Benchmark(Strict):
         protocol: Protocol,
         fidelity: Mapping[str, Fidelity] | None = None,
     ) -> Hyperparameters:
-        """The hyperparameters of one cell: the method's, changed by each override that matches."""
+        """The hyperparameters of one cell: the method's, changed by each override that matches.
+
+        Raises `UserError` where the benchmark has none for the method.
+        """
         settings = getattr(self.methods, method)
+        if settings is None:
+            raise UserError(
+                f"{method!r} has no hyperparameters on {self.title}; add its entry to `methods` "
+                "there, under `benchmarks` in params.yaml"
+            )
         values = settings.model_dump(exclude={"overrides"})
         for override in settings.overrides:
             if (

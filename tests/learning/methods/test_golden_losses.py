@@ -107,9 +107,8 @@ def losses(golden, dtype) -> Losses:
         if method.buffer is not None:
             # as many rows as a draw asks for, so that each draw gives them all
             rows = {"images": images[stream:], "labels": case["replay_labels"]}
-            if name in ("derpp", "twf"):
-                rows["logits"] = case["replay_logits_then"].to(dtype)
-            if name == "twf" and method.propagation is not None:
+            rows["logits"] = case["replay_logits_then"].to(dtype)
+            if getattr(method, "propagation", None) is not None:
                 rows["masks"] = torch.zeros(
                     replay, method.propagation.packer.bytes, dtype=torch.uint8
                 )
