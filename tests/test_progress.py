@@ -94,3 +94,53 @@ def test_a_terminal_gets_a_bar():
 
 def test_a_log_that_cannot_be_written_does_not_end_the_work():
     assert said_in(Full(), (1, "a"), (1, "b")) == ""
+
+
+def estimates_of(seconds: float, parts: int) -> list[str]:
+    """What a log says of 4 steps of 100 parts each, `seconds` a part, after so many of them."""
+    clock, log = Clock(5.0), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "time", clock)
+        patch.setattr(sys, "stderr", log)
+        with progress("work", 4, "begins", parts=100) as told:
+            clock.now += 20.0  # until the first part: what is made once
+            for part in range(1, parts + 1):
+                clock.now += seconds
+                told.part()
+                if part % 100 == 0:
+                    told(1, "a step")
+    return log.getvalue().splitlines()
+
+
+def test_a_long_step_gives_an_estimate_after_its_first_parts_and_once():
+    begins, estimate, first, *_ = estimates_of(2.0, 210)
+    assert begins == "work: begins"
+    # five parts after the first one, each of 2 s, of 400
+    assert estimate == "work: 0/4 after 32 s, and 6% of the next: about 13 min left"
+    assert first == "work: 1/4 after 220 s  a step"
+    assert sum("left" in line for line in estimates_of(2.0, 400)) == 1
+
+
+def test_short_steps_give_no_estimate():
+    assert not [line for line in estimates_of(0.05, 400) if "left" in line]
+
+
+def test_a_bar_moves_within_a_step():
+    log = Terminal()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stderr", log)
+        patch.setattr(module, "BAR_EVERY", 0.0)
+        patch.setenv("TERM", "xterm")
+        patch.setenv("COLUMNS", "100")
+        with progress("work", 1, "begins", parts=4) as told:
+            for _ in range(3):
+                told.part()
+            assert told.done == 0 and told.parts_done == 3
+    assert "begins" in log.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.4, "0 s"), (89, "89 s"), (150, "2 min"), (7200, "2.0 h")]
+)
+def test_durations_are_said_as_one_would(seconds, said):
+    assert module.duration(seconds) == said

@@ -20,6 +20,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from twf.engines import environment
+from twf.progress import duration
 
 environment.replace_home()  # Snakemake imports this before it looks for its cache there
 
@@ -101,17 +102,13 @@ class LogHandler(LogHandlerBase):
         self.ended[rule] += 1
         text = (job["rule_msg"] or "").removesuffix(NEW)
         text = text or " ".join([rule, *map(str, job["wildcards"].values())])
-        took = _duration(now - began)
+        took = duration(now - began)
         if rule == RUN:
             done, of = self.ended[RUN], self.to_do[RUN]
             text = f"[{done}/{of}] {text}{_result(job['log'])}"
             seconds = (now - self.first_run) / done * (of - done)
-            took += f"; about {_duration(seconds)} left" if done < of else ""
+            took += f"; about {duration(seconds)} left" if done < of else ""
         self._say(f"{text} ({took})")
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _result(logs: list[str] | None) -> str:

@@ -62,10 +62,14 @@ def trained(tiny_inputs, tiny_values, _trained) -> Checkpoint:
 def test_pretraining_learns_and_records_how_well(tiny_inputs, tiny_values, capsys, monkeypatch):
     monkeypatch.setattr("twf.progress.LINE_EVERY", 0.0)  # a line an epoch
     checkpoint = train_source(tiny_values, **LONG)
-    losses = [float(line.rsplit(" ", 1)[1]) for line in capsys.readouterr().err.splitlines()]
+    said = capsys.readouterr()
+    first, *lines = said.err.splitlines()
+    assert first == "pretrain origin: begins: 10 epochs of 4 steps"
+    losses = [float(line.rsplit(" ", 1)[1]) for line in lines if " loss " in line]
     assert len(losses) == 10
     assert losses[-1] < 0.5 * losses[0]
     about = checkpoint.about
+    assert f": {about['test_accuracy']:.2f} % of the test images of origin right\n" in said.out
     assert about["network"] == {"architecture": "resnet18", "width": 4}
     assert about["data"] == "origin"
     assert about["pretraining"].items() >= LONG.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 from statistics import fmean
 from typing import Any
 
@@ -88,6 +89,26 @@ def test_a_finished_run_says_what_came_out(tiny_inputs, tiny_run, capsys):
     faa = [fmean(row[f"accuracy_{protocol}"][-1]) for protocol in ("class_il", "task_il")]
     said = f"{row['run']}.parquet: final average accuracy Class-IL {faa[0]:.2f} %, Task-IL "
     assert f"{said}{faa[1]:.2f} %\n" in capsys.readouterr().out
+
+
+def test_a_run_says_what_it_begins_before_its_first_epoch_ends(tiny_inputs, tiny_run, capsys):
+    row = execute_and_read(tiny_inputs, tiny_run("finetune"))
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    # 22 images a task, in batches of 8
+    assert first == f"{row['run']}: begins: 2 tasks, 2 epochs each, about 2 steps an epoch"
+    assert second.startswith(f"{row['run']}: 1/4 after ")
+
+
+def test_where_an_epoch_takes_long_its_first_steps_give_an_estimate(
+    tiny_inputs, tiny_run, capsys, monkeypatch
+):
+    monkeypatch.setattr("twf.progress.LINE_EVERY", 0.0)
+    row = execute_and_read(tiny_inputs, tiny_run("finetune"))
+    _, second, *others = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        rf"{row['run']}: 0/4 after \d+ s, and 100% of the next: about \d+ s left", second
+    )
+    assert not [line for line in others if "left" in line]
 
 
 def test_without_linux_a_run_is_recorded_too(tiny_inputs, tiny_run, macos):

@@ -9,7 +9,7 @@ import typer
 
 from twf import files
 from twf.cli.base import ParamsFile, StudyArgument, app, plan_of
-from twf.errors import UserError
+from twf.errors import UserError, note
 from twf.study import expand, reading
 
 
@@ -146,10 +146,13 @@ def report(
     planned = expand(loaded, study)
     if partial:
         collect(study, params, partial=True)
+        note(f"{study}: tables")
         table(study, None, params)
         if planned.search:
             searching.write(Results.collected(planned))
+        note(f"{study}: comparison with the paper")
         compare(study, params)
         figures(study, params)
+    note(f"{study}: the report")
     report.write(loaded, Results.collected(planned))
     print(f"the report: {files.report_file(study)}")

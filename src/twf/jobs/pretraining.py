@@ -65,8 +65,11 @@ def pretrain(
     method = supervised(source, params.datasets[source.data], device)
     network = method.learner.network
     with keeping(files.state_file("pretrain", name), guard, save_every) as keeper:
+        steps = len(dataset.train_labels) // recipe.batch_size
+        begins = f"begins: {recipe.epochs} epochs of {steps} steps"
         try:
-            with progress(f"pretrain {name}", recipe.epochs) as advance:
+            with progress(f"pretrain {name}", recipe.epochs, begins, steps) as advance:
+                keeper.after_step = advance.part
                 train(executed(execution, method), dataset, keeper, advance)
         except DivergedError as error:
             raise UserError(
@@ -85,6 +88,8 @@ def pretrain(
         }
         checkpoints.save(files.checkpoint_file(name), network, about)
         keeper.forget()
+    right = f"{about['test_accuracy']:.2f} % of the test images of {source.data} right"
+    print(f"{files.checkpoint_file(name)}: {right}")
 
 
 def import_weights(params: Params, name: str, file: Path, device: torch.device) -> None:

@@ -41,6 +41,7 @@ class Keeper:
         self.guard = guard
         self.every = every
         self.stopping = False
+        self.after_step: Callable[[], None] = lambda: None  # called at each pause
         self.spent = 0.0  # seconds that the run took before it was resumed
         self._started = self._saved = time.monotonic()
         self._writer: threading.Thread | None = None
@@ -78,6 +79,7 @@ class Keeper:
 
     def pause(self, state: Callable[[], Any], now: bool = False) -> None:
         """Between two steps: save `state()` where it is time, and raise `Stopped` if told to."""
+        self.after_step()
         if self.stopping or now or time.monotonic() - self._saved >= self.every:
             self.save(state())
             if self.stopping:

@@ -83,11 +83,17 @@ def execute(
     with keeping(files.state_file(run.study, run.id), guard, save_every) as keeper:
         if _is_recorded(path, keeper.path, run, origin | {"code": made_by}):
             keeper.forget()
+            print(f"{path}: recorded before this call")
             return
+        steps = len(dataset.train_labels) // run.phases // run.stream_batch
+        begins = (
+            f"begins: {run.phases} tasks, {run.epochs} epochs each, about {steps} steps an epoch"
+        )
         with (
             start_tracking(params.tracking, before) as tracker,
-            progress(run.id, run.phases * run.epochs) as advance,
+            progress(run.id, run.phases * run.epochs, begins, steps) as advance,
         ):
+            keeper.after_step = advance.part
             outcome = loop.train(
                 run,
                 dataset,

@@ -15,6 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure as Drawing
 
 from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
+from twf.progress import progress
 from twf.results.figures import charts, frames, style
 from twf.results.frame import Results
 from twf.results.paper import gains
@@ -189,13 +190,16 @@ def write(plan: Plan, some: Iterable[Figure] | None = None) -> list[str]:
     the folder is removed. Raises `UserError` where the records have not been collected.
     """
     index, without = [], []
-    for figure, frame in _frames(plan, planned(plan) if some is None else some):
-        if frame["n"].sum() == 0:
-            without.append(figure.name)
-            continue
-        title, note = _words(figure, frame)
-        _save(plan.study, figure, frame, [title, figure.table.title, note])
-        index.append((figure.name, figure.table.name, title, note))
+    drawn = _frames(plan, planned(plan) if some is None else some)
+    with progress(f"figures of {plan.study}", len(drawn)) as advance:
+        for figure, frame in drawn:
+            if frame["n"].sum() == 0:
+                without.append(figure.name)
+            else:
+                title, note = _words(figure, frame)
+                _save(plan.study, figure, frame, [title, figure.table.title, note])
+                index.append((figure.name, figure.table.name, title, note))
+            advance(1, figure.name)
     file = figure_index(plan.study)
     with atomic(file) as partial:
         pd.DataFrame(index, columns=INDEX).to_csv(partial, index=False)
