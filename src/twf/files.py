@@ -46,6 +46,7 @@ SEARCH = (  # every trial, the best of each cell, to read and as input of anothe
     "results/{study}/tables/best-hyperparameters.md",
     "results/{study}/tables/best-hyperparameters.yaml",
 )
+REPLACED = "replaced/{study}/{run}/{digest}.parquet"  # records that were, as a cache
 STATE = "states/{study}/{run}/state.safetensors"  # of an unfinished run; no output of a rule
 
 TABLES_VERSION = 3  # of the columns of tables; raised by each change, so that they are made anew
@@ -66,6 +67,7 @@ data_file = _path(DATA)  # the prepared arrays of a data set
 checkpoint_file = _path(CHECKPOINT)  # the network pretrained on a source
 record_file = _path(RECORD)
 state_file = _path(STATE)
+replaced_file = _path(REPLACED)
 runs_file = _path(RUNS)  # all records of a study in one table
 table_file = _path(f"{TABLE}.{{extension}}")  # of `TABLE_FORMATS`
 comparison_file = _path(f"{COMPARISON}.{{extension}}")  # the paper's cells beside a study's

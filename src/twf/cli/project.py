@@ -134,8 +134,8 @@ def clean(
 ) -> None:
     """Say what is left over and how many bytes that is; with `--yes`, remove it.
 
-    Logs, partial files of killed processes, and saved states of what is done. Records, data,
-    checkpoints, archives and the states of interrupted runs stay.
+    Logs, partial files of killed processes, saved states of what is done, and records that others
+    replaced. Records, data, checkpoints, archives and the states of interrupted runs stay.
     """
     from twf.upkeep import clean as cleaning
 

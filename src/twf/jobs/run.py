@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from twf import files
 from twf.data import inputs, store
 from twf.errors import UserError
 from twf.gpus import cpu
-from twf.jobs import checkpoints
+from twf.jobs import checkpoints, replaced
 from twf.jobs.arithmetic import set_arithmetic
 from twf.jobs.code import LOOP, method_module
 from twf.jobs.provenance import code_origin, device_and_versions, device_name
@@ -42,7 +43,8 @@ def execute(
 
     The run's state is saved every `save_every` seconds and after each task; where there is one, the
     run goes on from it. Where the record was written too, because the process was killed just then,
-    the state is removed and nothing is trained. Raises `UserError` where another process
+    the state is removed and nothing is trained; nor where a record of these parameters was replaced
+    by another and is still kept. Raises `UserError` where another process
     is at this run, or what it starts from is stale, and `twf.jobs.resume.Stopped` where SIGTERM or
     SIGINT ended it.
     """
@@ -85,6 +87,10 @@ def execute(
             keeper.forget()
             print(f"{path}: recorded before this call")
             return
+        if (again := replaced.take(run, made_by["method_hash"], origin)) is not None:
+            keeper.forget()
+            print(f"{path}: as it was before it was replaced; {_ending(again)}", flush=True)
+            return
         steps = len(dataset.train_labels) // run.phases // run.stream_batch
         begins = (
             f"begins: {run.phases} tasks, {run.epochs} epochs each, about {steps} steps an epoch"
@@ -108,11 +114,18 @@ def execute(
             measured = {"seconds": keeper.seconds, "peak_memory_mib": peak_memory_mib(device)}
             row = before | vars(outcome) | {"status": outcome.status} | measured
             keeper.wait()  # the record is then newer than the state
+            kept = replaced.keep(run)
             record.write(path, row)
             keeper.forget()
             tracker.finish(row)
     with contextlib.suppress(OSError):  # a full disk costs the log a line, not the record
-        print(f"{path}: {_ending(outcome)}", flush=True)
+        if kept is not None:
+            print(
+                f"the record before it, with other parameters, is kept: {kept}\n"
+                f"(at most {replaced.KEPT} of a run; with its parameters back in params.yaml it is "
+                "taken again; `twf clean` removes it)"
+            )
+        print(f"{path}: {_ending(row)}", flush=True)
 
 
 def require_images(run: Run, name: str) -> None:
@@ -133,11 +146,11 @@ def require_images(run: Run, name: str) -> None:
     )
 
 
-def _ending(outcome: loop.Outcome) -> str:
-    """What came out of a run, for its log."""
-    if outcome.reason is not None:
-        return f"diverged: {outcome.reason}"
-    matrices = {"Class-IL": outcome.accuracy_class_il, "Task-IL": outcome.accuracy_task_il}
+def _ending(row: Mapping[str, Any]) -> str:
+    """What came out of a run, by its record's columns, for its log."""
+    if row["reason"] is not None:
+        return f"diverged: {row['reason']}"
+    matrices = {"Class-IL": row["accuracy_class_il"], "Task-IL": row["accuracy_task_il"]}
     said = (f"{title} {final_average_accuracy(m):.2f} %" for title, m in matrices.items())
     return f"final average accuracy {', '.join(said)}"
 

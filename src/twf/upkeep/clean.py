@@ -1,7 +1,8 @@
-"""What `twf clean` removes: logs, partial files of killed processes, saved states of what is done.
+"""What `twf clean` removes: logs, partial files of killed processes, what a study has replaced.
 
-Records, data, checkpoints, archives and the environment are never among it, nor the state of a run
-that another call goes on from. No link is followed.
+That is the saved states of what is done, and records kept when others took their place. Records,
+data, checkpoints, archives and the environment are never among it, nor the state of a run that
+another call goes on from. No link is followed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from twf.data.extract import SCRATCH
 from twf.errors import UserError
 
 LOCKS = Path(".snakemake/locks")
-WRITTEN = ("archives", "checkpoints", "data", "logs", "results", "states")  # by our commands
+WRITTEN = (
+    "archives",
+    "checkpoints",
+    "data",
+    "logs",
+    "replaced",
+    "results",
+    "states",
+)  # by our commands
 AT_WORK = (
     "Snakemake is at work in this folder, or was killed: wait for it, or say `snakemake --unlock` "
     "if none runs"
@@ -30,7 +39,7 @@ IDLE = 3600.0  # seconds after which a partial file is not being written by anot
 
 def find() -> list[Path]:
     """The files and folders that may go."""
-    found = sorted({*_logs(), *_partials(), *_states()})
+    found = sorted({*_logs(), *_partials(), *_states(), *Path("replaced").glob("*")})
     here = Path.cwd().resolve()
     return [path for path in found if path.resolve() == here / path and not _held(path)]
 

@@ -1,0 +1,104 @@
+"""Records that were replaced, and taken again."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from twf import files
+from twf.jobs import replaced
+from twf.jobs import run as running
+from twf.jobs.run import execute
+from twf.results import record
+from twf.study import Run
+from twf.upkeep import clean
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
+    """The runs that were trained."""
+    runs: list[Run] = []
+    train = running.loop.train
+
+    def counted(run: Run, *words: Any) -> Any:
+        runs.append(run)
+        return train(run, *words)
+
+    monkeypatch.setattr(running.loop, "train", counted)
+    return runs
+
+
+def test_a_hyperparameter_put_back_trains_nothing(tiny_inputs, tiny_run, begun, capsys):
+    """Its record is the one that was replaced, with a time of now; and so back again."""
+    first, second = (tiny_run("finetune", hyperparameters={"lr": lr}) for lr in (0.05, 0.1))
+    path = files.record_file("tiny", first.id)
+    execute(tiny_inputs, first, CPU)
+    was = path.read_bytes()
+    capsys.readouterr()
+    execute(tiny_inputs, second, CPU)
+    kept = files.replaced_file("tiny", first.id, first.digest)
+    said = capsys.readouterr().out
+    assert kept.read_bytes() == was and str(kept) in said and "twf clean" in said
+    last = said.splitlines()[-1]
+    assert last.startswith(f"{path}: final average accuracy ")  # what Snakemake's terminal shows
+    other, before = path.read_bytes(), time.time()
+    execute(tiny_inputs, first, CPU)
+    assert path.read_bytes() == was and path.stat().st_mtime >= before - files.SKEW
+    assert "as it was before it was replaced; final average" in capsys.readouterr().out
+    execute(tiny_inputs, second, CPU)
+    assert path.read_bytes() == other
+    assert begun == [first, second]
+
+
+@pytest.mark.parametrize("changed", ["code", "checkpoint", "damaged", "digest"])
+def test_a_record_that_is_not_what_would_be_made_now_is_not_taken(
+    tiny_inputs, tiny_run, begun, monkeypatch, changed
+):
+    first, second = (tiny_run("finetune", hyperparameters={"lr": lr}) for lr in (0.05, 0.1))
+    execute(tiny_inputs, first, CPU)
+    execute(tiny_inputs, second, CPU)
+    kept = files.replaced_file("tiny", first.id, first.digest)
+    if changed == "damaged":
+        kept.write_bytes(b"PAR1")
+    elif changed == "digest":  # a record of other parameters under this one's name
+        kept.write_bytes(files.record_file("tiny", first.id).read_bytes())
+    elif changed == "code":
+        made_by = {"version": "1", "commit": None, "method_hash": "0" * 64}
+        monkeypatch.setattr(running, "code_origin", lambda *_: made_by)
+    else:
+        (row,) = record.read(kept).to_pylist()
+        row["provenance"] = row["provenance"].replace(
+            '"checkpoint_sha256": "', '"checkpoint_sha256": "0'
+        )
+        record.write(kept, row)
+    execute(tiny_inputs, first, CPU)
+    assert begun == [first, second, first]
+
+
+def test_a_run_that_is_done_anew_keeps_no_record_of_the_same_parameters(
+    tiny_inputs, tiny_run, begun
+):
+    run = tiny_run("finetune")
+    for _ in range(2):
+        execute(tiny_inputs, run, CPU)
+    assert begun == [run, run] and not Path("replaced").exists()
+
+
+def test_no_more_than_a_few_of_a_run_are_kept_and_clean_removes_them(
+    tiny_inputs, tiny_run, begun, monkeypatch
+):
+    monkeypatch.setattr(replaced, "KEPT", 2)
+    runs = [tiny_run("finetune", hyperparameters={"lr": 0.01 * n}) for n in range(1, 5)]
+    for run in runs:
+        execute(tiny_inputs, run, CPU)
+    folder = files.replaced_file("tiny", runs[0].id, "x").parent
+    assert {path.stem for path in folder.iterdir()} == {run.digest for run in runs[1:3]}
+    assert Path("replaced/tiny") in clean.find()
+    clean.remove(clean.find())
+    assert not folder.exists() and files.record_file("tiny", runs[0].id).exists()
