@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, TiffImagePlugin
 
 from twf.data.checks import BrokenFileError
 from twf.data.images import read_split
@@ -86,6 +86,22 @@ def test_what_pillow_opens_with_8_of_16_bits_is_refused_too(tmp_path):
     for name in ("deep.png", "deep.ppm", "deep.pgm"):
         with pytest.raises(BrokenFileError, match=f"{name} has more than 8 bits"):
             read(tmp_path / name)
+
+
+def test_planes_of_16_bits_are_not_read_as_8(tmp_path):
+    """Red, green and blue one after the other, which Pillow decodes by the 8 bits of its mode."""
+    file = tmp_path / "deep.tiff"
+    of_mode("RGB").save(file, tiffinfo={TiffImagePlugin.PLANAR_CONFIGURATION: 2})
+    eight, sixteen = struct.pack("<3H", 8, 8, 8), struct.pack("<3H", 16, 16, 16)
+    file.write_bytes(file.read_bytes().replace(eight, sixteen) + bytes(SIDE**2 * 3))
+    with pytest.raises(BrokenFileError, match=r"deep\.tiff has more than 8 bits"):
+        read(file)
+
+
+def test_values_below_0_do_not_become_bright(tmp_path):
+    of_mode("L").save(tmp_path / "signed.tiff", tiffinfo={TiffImagePlugin.SAMPLEFORMAT: 2})
+    with pytest.raises(BrokenFileError, match=r"signed\.tiff has signed values"):
+        read(tmp_path / "signed.tiff")
 
 
 @pytest.mark.parametrize(("mode", "suffix"), [("RGBA", "png"), ("LA", "png"), ("RGBA", "webp")])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, TiffImagePlugin
 
 from twf.data.checks import BrokenFileError, reading
 from twf.data.store import Images, Split
@@ -18,6 +18,7 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 # cameras, that every reader turns into RGB.
 MODES = ("1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr")
 WITH_ALPHA = ("LA", "PA", "RGBA", "La", "RGBa")
+SIGNED = 2  # a sample format of TIFF
 DEEP = re.compile("(I|L|LA|RGB|RGBA|RGBX|CMYK);16")  # not BGR;16, a pixel of 5, 6 and 5 bits
 
 
@@ -71,6 +72,8 @@ def _as_rgb(file: Path, image: ImageFile.ImageFile) -> Image.Image:
     if _is_deep(image) or mode in ("I", "F"):
         problem = f"has more than 8 bits a channel (Pillow's mode {mode}): save it with 8"
         raise BrokenFileError(file, problem)
+    if SIGNED in getattr(image, "tag_v2", {}).get(TiffImagePlugin.SAMPLEFORMAT, ()):
+        raise BrokenFileError(file, "has signed values: save it with 0 to 255")
     if mode not in (*MODES, *WITH_ALPHA):
         raise BrokenFileError(file, f"has Pillow's mode {mode}: save it as RGB")
     if mode in WITH_ALPHA or "transparency" in image.info:
@@ -85,6 +88,8 @@ def _is_deep(image: ImageFile.ImageFile) -> bool:
 
     By how Pillow will decode it: a raw mode as `RGB;16B`, or the largest value.
     """
+    if isinstance(image, TiffImagePlugin.TiffImageFile):  # planes of 16 bits are tiles of 8 there
+        return max(image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (1,))) > 8
     for codec, _, _, how in image.tile:
         words = how if isinstance(how, tuple) else (how,)
         if DEEP.match(str(words[0])) or (codec == "ppm" and words[-1] > 255):
