@@ -8,14 +8,14 @@ from pathlib import Path
 
 import typer
 
-from twf.engines import environment
+from twf import checkout
 from twf.errors import UserError
 
 
 def command(main: Callable[..., None]) -> None:
     """Call `main` with the words of the command line; a user's mistake ends it with status 2."""
     try:
-        environment.refuse_other_code(Path(__file__).parents[1])
+        checkout.refuse_other_code(Path(__file__).parents[1])
         typer.run(main)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -27,10 +27,9 @@ import yaml
 from commands import twf  # noqa: F401 - a fixture
 from project import PROJECT
 
-from twf import files, study
+from twf import checkout, files, study
 from twf.data import store
 from twf.data.prepare import prepare
-from twf.engines import environment
 from twf.gpus import cpu
 from twf.jobs.checkpoints import Checkpoint
 from twf.jobs.pretraining import pretrain
@@ -46,7 +45,7 @@ from twf.tracking.live import LiveTracker
 
 CPU = torch.device("cpu")
 
-environment.refuse_other_code(PROJECT)  # else these tests would try another checkout's code
+checkout.refuse_other_code(PROJECT)  # else these tests would try another checkout's code
 
 # What started the suite set these for itself, not for what the tests start.
 for name in ("MAKEFLAGS", "MAKELEVEL", "UV_NO_CACHE"):

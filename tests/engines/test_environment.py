@@ -18,7 +18,9 @@ import pytest
 from processes import until
 from project import PROJECT
 
-from twf.engines.environment import refuse_other_code, refuse_unfit_folder, replace_home
+import twf.results
+from twf.checkout import refuse_other_code
+from twf.engines.environment import refuse_unfit_folder, replace_home
 from twf.errors import UserError
 
 
@@ -264,6 +266,21 @@ def another_checkout(here: Path) -> Path:
 def test_the_code_of_another_checkout_is_refused(another_checkout: Path) -> None:
     with pytest.raises(UserError, match=f"{another_checkout}.*{PROJECT}.*make setup"):
         refuse_other_code()
+
+
+def test_a_notebook_with_another_checkouts_code_gets_no_results(another_checkout: Path) -> None:
+    with pytest.raises(UserError, match=f"{another_checkout}.*{PROJECT}.*make setup"):
+        twf.results.load("demo")
+
+
+def test_pythonpath_is_named_where_it_brings_another_checkouts_code(
+    another_checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new environment would not help there."""
+    monkeypatch.setenv("PYTHONPATH", f"{another_checkout}{os.pathsep}{PROJECT / 'src'}")
+    with pytest.raises(UserError, match="unset PYTHONPATH") as refused:
+        refuse_other_code()
+    assert "make setup" not in str(refused.value)
 
 
 def test_a_link_to_the_code_is_the_code(here: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 
-from twf import files, study
+from twf import checkout, files, study
 from twf.data import preflight, registry
 from twf.engines import conda, environment, made, warm
 from twf.engines.frozen import Frozen
@@ -23,7 +23,7 @@ if workflow.remote_exec:
 
 try:
     environment.refuse_unfit_folder()
-    environment.refuse_other_code(Path(workflow.basedir))
+    checkout.refuse_other_code(Path(workflow.basedir))
     environment.refuse_other_folder(Path(workflow.basedir))
     # of the jobs, where Snakemake is to make them one
     CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method

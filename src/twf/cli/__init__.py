@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import sys
 
+from twf import checkout
 from twf.engines import environment, warm
 from twf.errors import UserError
 
@@ -23,7 +24,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         if sys.argv[1:2] != ["doctor"]:
-            environment.refuse_other_code()
+            checkout.refuse_other_code()
         environment.replace_home()
         if (status := warm.hand_over()) is not None:
             sys.exit(status)

@@ -11,15 +11,9 @@ import threading
 import time
 from pathlib import Path
 
-import twf
 from twf.errors import UserError
 from twf.files import PARAMS, PRINTED
 
-OWN_ENVIRONMENT = (
-    "`make setup` there makes its own environment; leave the active one (`deactivate`) and take "
-    "that: . .venv/bin/activate. With conda: `conda env create --name NAME --file environment.yml` "
-    "there, and `conda activate NAME`"
-)
 LOOKS = 0.2  # seconds from one look at whether the parent is there to the next
 
 # Where tools write below the home: the variable that says it; else a folder of the tool's own in
@@ -137,22 +131,3 @@ def refuse_other_folder(project: Path) -> None:
             f"no {' and no '.join(missing)} in {Path.cwd()}, where Snakemake works: call it in "
             f"{project}, without --directory"
         )
-
-
-def other_code(folder: Path) -> Path | None:
-    """Where this code is, if `folder` is a checkout with code of its own, which it is not."""
-    own, used = folder / "src/twf", Path(twf.__file__).parent
-    if not (own / "__init__.py").exists() or own.samefile(used):
-        return None
-    return used
-
-
-def refuse_other_code(*folders: Path) -> None:
-    """Raise `UserError` where the code of this process is not that of the folder it works in.
-
-    That is so in a second checkout while the first one's environment is active, and in a copy of a
-    checkout whose environment was copied too. Records would be made by code that they do not name.
-    """
-    for folder in (Path.cwd(), *folders):
-        if (used := other_code(folder)) is not None:
-            raise UserError(f"{folder} has code of its own, and this is {used}: {OWN_ENVIRONMENT}")

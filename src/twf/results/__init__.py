@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from twf import checkout
 from twf.files import PARAMS
 
 if TYPE_CHECKING:
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 def load(study: str, params: Path = PARAMS) -> Frames:
     """The collected runs of a study as tidy data frames, in the project's folder.
 
-    Raises `UserError` where the study is unknown, or its records have not been collected.
+    Raises `UserError` where the study is unknown, or its records have not been collected, and where
+    the folder has code of its own that is not this: a notebook may have another checkout's.
     """
+    checkout.refuse_other_code()
     from twf.results.frame import Results
     from twf.results.notebook import Frames  # pandas, which planning does without
     from twf.study import expand, reading

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 import twf
-from twf import files
+from twf import checkout, files
 from twf.data import inputs
 from twf.engines import environment
 from twf.errors import UserError
@@ -81,9 +81,11 @@ def show(checks: Iterable[Check]) -> bool:
 
 def code() -> Iterator[Check]:
     """Whether the code that runs is that of this folder, and of which commit."""
-    if (used := environment.other_code(Path.cwd())) is not None:
-        said = f"{Path.cwd()} has code of its own, and this is {used}"
-        yield Check("code", "wrong", said, environment.OWN_ENVIRONMENT)
+    if (other := checkout.other_code(Path.cwd())) is not None:
+        used, remedy = other
+        yield Check(
+            "code", "wrong", f"{Path.cwd()} has code of its own, and this is {used}", remedy
+        )
         return
     words = ["git", "rev-parse", "--short", "HEAD"]
     try:
