@@ -130,6 +130,15 @@ def test_what_wandb_is_told_goes_over_params(mode_of, monkeypatch, told, mode):
     assert mode_of() == "offline"
 
 
+@pytest.mark.parametrize(("said", "mode"), [("true", None), ("1", None), ("false", "online")])
+def test_transformers_way_to_turn_wandb_off_turns_it_off(mode_of, monkeypatch, said, mode):
+    """It goes over `WANDB_MODE`, so that nothing is sent that a user did not mean to send."""
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("WANDB_DISABLED", said)
+    assert mode_of() == mode
+
+
 @pytest.mark.parametrize("where", ["here", "home", "config"])
 def test_a_settings_file_of_wandb_goes_over_params(mode_of, no_key, monkeypatch, tmp_path, where):
     """As `wandb offline` and `wandb disabled` write it."""

@@ -24,6 +24,7 @@ OF_WANDB = {  # W&B's modes, old names among them, in our words
     **dict.fromkeys(("offline", "dryrun"), "offline"),
     "disabled": "off",
 }
+TRUE = ("1", "ON", "TRUE", "YES")
 
 
 def resolve(mode: str) -> Mode:
@@ -43,8 +44,11 @@ def of_wandb() -> tuple[str | None, str]:
     """The mode that W&B's variable or one of its settings files names, in our words, and which.
 
     As its documentation has it: `WANDB_MODE`, then `wandb/settings` here, which `wandb offline`
-    writes, then the user's own. None where they are silent. Raises `UserError` for another mode.
+    writes, then the user's own; before them `WANDB_DISABLED`, which Transformers' users set. None
+    where they are silent. Raises `UserError` for another mode.
     """
+    if os.environ.get("WANDB_DISABLED", "").upper() in TRUE:
+        return "off", "WANDB_DISABLED"
     own = Path(os.environ.get("WANDB_CONFIG_DIR", Path.home() / ".config/wandb"))
     found = {"WANDB_MODE": os.environ.get("WANDB_MODE")}
     for file in (folder() / "settings", own / "settings"):
