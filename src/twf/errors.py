@@ -57,7 +57,9 @@ def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> 
         message = found["msg"].removeprefix("Value error, ")
         value: Any = found["input"]
         if found["type"] in ("float_type", "int_type") and isinstance(value, str):
-            message += "; write it without quotes"
+            message += f"; write it without {'underscores' if '_' in value else 'quotes'}"
+        if found["type"] == "bool_type":
+            message += "; write true or false"
         shown = "" if isinstance(value, dict) else f" (is: {value!r})"
         problems.append(f"{where}{message}{shown}")
     return problems

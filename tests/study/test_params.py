@@ -205,6 +205,21 @@ def test_a_number_in_quotes_is_refused_with_the_remedy(tmp_path, tiny_values):
     assert loaded.benchmarks["split-target"].hyperparameters("er", 16, "class-il").lr == 1e-4
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "remedy"),
+    [
+        (f"{SPLIT}.methods.er.lr", "1_000", "without underscores"),
+        ("datasets.target.augmentation.flip", "yes", "write true or false"),
+    ],
+)
+def test_what_yaml_1_1_has_otherwise_is_refused_with_the_remedy(
+    tmp_path, tiny_values, path, text, remedy
+):
+    written = yaml.safe_dump(put(tiny_values, path, "there"))
+    with pytest.raises(UserError, match=rf"{path}: .*{remedy}"):
+        load_text(tmp_path, written.replace(": there", f": {text}"))
+
+
 def test_a_key_given_twice_is_named_with_its_line(tmp_path, tiny_values):
     text = yaml.safe_dump(tiny_values, sort_keys=False)
     line = len(text.splitlines()) + 1
@@ -219,6 +234,7 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path, tiny_values):
     [
         *(b"study: [tiny", b"a: b: c", b"\tstudy: tiny", b"? [a]\n: b", b"{{ x }}: 1"),
         *(b"a: \xff", b"\0", b"", b"[]", b"study", b"3"),
+        *(b"a: !!int one", b"a: !!float", b"a: !!bool maybe", b"a: !!timestamp x"),
     ],
 )
 def test_what_is_no_mapping_in_yaml_is_a_users_mistake(tmp_path, content):

@@ -92,6 +92,8 @@ def parse(text: str, path: Path) -> Params:
     except yaml.YAMLError as error:
         where = str(error).replace('in "<unicode string>"', f"in {path}")
         raise UserError(f"{path} is not valid YAML: {where}") from None
+    except (ValueError, LookupError, AttributeError) as error:  # PyYAML's, of `!!int one`
+        raise UserError(f"{path} has a tag that its value is not of: {error}") from None
     return check(values, str(path))
 
 
