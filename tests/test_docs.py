@@ -12,13 +12,15 @@ from statistics import fmean
 from typing import Any
 
 import matplotlib
+import numpy as np
 import pytest
+from benchmarks import corners
 from project import PROJECT, kept
 
 from twf.files import figure_file, runs_file, table_file
-from twf.results import cells, figures, record, show, statistics
+from twf.results import cells, contrasts, figures, record, show, statistics
 from twf.results.frame import Results
-from twf.results.paper import comparison, evaluation, gains, order
+from twf.results.paper import central, comparison, evaluation, gains, order
 from twf.results.paper.claims import CLAIMS
 from twf.results.printed import PLACE, CellKey
 from twf.study import expand, reading
@@ -53,6 +55,12 @@ def test_relative_links_point_to_files_and_headings(page):
         assert target.exists(), f"{page.relative_to(PROJECT)} links to {link}"
         if anchor:
             assert anchor in anchors(target), f"{page.relative_to(PROJECT)} links to {link}"
+
+
+same_matplotlib = pytest.mark.skipif(
+    f"matplotlib=={matplotlib.__version__}\n" not in (PROJECT / "constraints.txt").read_text(),
+    reason="another matplotlib draws it a little differently",
+)
 
 
 @pytest.fixture
@@ -131,9 +139,20 @@ def test_the_measured_differences_are_those_of_the_records_in_git(recorded):
     rows = re.findall(r"^\| `(.+)` \| `(.+)` \| (.+) \|$", rest.partition("\n#")[0], flags=re.M)
     assert rows
     for one, other, said in rows:
-        paired = [scores[one][seed] - scores[other][seed] for seed in ("s0", "s1", "s2")]
-        low, high = statistics.student_interval(paired) or (None, None)
-        assert said == f"{show.number(fmean(paired), '+')} ({show.interval(low, high, '+')})", one
+        ours, theirs = (
+            np.array([scores[name][seed] for seed in ("s0", "s1", "s2")]) for name in (one, other)
+        )
+        found, df = statistics.student(ours - theirs), ""
+        if one.split(".")[1] != other.split(".")[1]:  # of methods
+            found = statistics.total([statistics.student(ours), statistics.student(-theirs)])
+            df = f"; {show.freedom(float(found.freedom))}"
+        ends = show.interval(*map(float, found.ends()), "+")
+        assert said == f"{show.number(float(found.mean), '+')} ({ends}{df})", one
+
+
+def test_the_central_questions_are_answered_by_the_records_in_git(recorded):
+    made = show.markdown_table(central.texts(central.of_results(recorded)))
+    assert made in (PROJECT / "docs/findings.md").read_text(encoding="utf-8")
 
 
 def test_the_measured_probes_are_those_of_the_records_in_git(recorded):
@@ -155,8 +174,9 @@ def test_the_measured_probes_are_those_of_the_records_in_git(recorded):
         assert said == " | ".join(made), name
 
 
-def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded):
-    runs = runs_of("corners-5")
+@pytest.mark.parametrize("study", ["corners-5", "corners-w16"])
+def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded, study):
+    runs = runs_of(study)
     page = (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
     cells = {
         "TwF, F6 published": "twf.500",
@@ -168,6 +188,8 @@ def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded):
     }
     for title, cell in cells.items():
         names = [f"split-cifar10.{cell}.s{seed}" for seed in (0, 1, 2)]
+        if not runs.finished.index.intersection(names).size:
+            continue
         said = [
             ", ".join(
                 f"{runs.scores.loc[(name, protocol), 'faa']:.2f}"
@@ -228,17 +250,18 @@ def intervals(recorded) -> set[tuple[int, float, float]]:
     for key, of_key in both_protocols(recorded).items():  # also where no table has one
         values.setdefault(key, of_key)
     longer = runs_of("overnight-longer")
-    groups: dict[Any, list[Mapping[int, float]]] = defaultdict(list)
+    groups: dict[Any, dict[CellKey, Mapping[int, float]]] = defaultdict(dict)
     for key, of_key in both_protocols(longer).items():
-        groups[key.benchmark, key.protocol].append(of_key)
+        groups["longer", key.benchmark, key.protocol][key] = of_key
     for key, of_key in values.items():
         alike = key[6:] if key.layer else (key.benchmark, key.protocol)
-        groups[alike].append(of_key)
+        groups[alike][key] = of_key
     found = [(row.get("low"), row.get("high")) for row in evaluated]
     for group in groups.values():
         for one, other in permutations(group, 2):
-            paired = [one[seed] - other[seed] for seed in one.keys() & other.keys()]
-            found.append(statistics.student_interval(paired) or (None, None))
+            if group[one].keys() & group[other].keys():
+                gain = contrasts.difference(group, one, other)
+                found.append((gain.low, gain.high))
     return {
         (decimals, round(low, decimals), round(high, decimals))
         for low, high in found
@@ -266,18 +289,28 @@ def test_each_interval_in_sentences_is_one_of_the_records_in_git_behind_its_mean
     assert not wrong
 
 
-@pytest.mark.skipif(
-    f"matplotlib=={matplotlib.__version__}\n" not in (PROJECT / "constraints.txt").read_text(),
-    reason="another matplotlib draws it a little differently",
+@same_matplotlib
+@pytest.mark.parametrize(
+    ("drawing", "figure"),
+    [
+        ("gains.svg", "differences.main.split-cifar10"),
+        ("weights.svg", "weights.propagation.split-cifar10"),
+    ],
 )
-def test_the_figure_of_the_gains_is_that_of_the_records_in_git(recorded):
+def test_the_figures_of_the_findings_are_those_of_the_records_in_git(recorded, drawing, figure):
     """Else: `twf report overnight --partial`, then copy it from results/overnight/figures/."""
     record.collect(sorted(Path("results/overnight/runs").iterdir()), runs_file("overnight"))
-    name = "differences.main.split-cifar10"
-    (one,) = (figure for figure in figures.planned(recorded.plan) if figure.name == name)
+    (one,) = (of for of in figures.planned(recorded.plan) if of.name == figure)
     figures.write(recorded.plan, [one])
-    drawn = (PROJECT / "docs" / "gains.svg").read_bytes()
-    assert figure_file("overnight", name, "svg").read_bytes() == drawn
+    drawn = (PROJECT / "docs" / drawing).read_bytes()
+    assert figure_file("overnight", figure, "svg").read_bytes() == drawn
+
+
+@same_matplotlib
+def test_the_figure_of_the_corners_is_that_of_the_records_in_git(monkeypatch):
+    """Else: `python -m benchmarks.corners`."""
+    monkeypatch.chdir(PROJECT)
+    assert corners.drawn() == (PROJECT / "docs" / "corners.svg").read_bytes()
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from itertools import cycle
 from typing import Any
 
@@ -29,7 +28,7 @@ def accuracy(frame: pd.DataFrame) -> Figure:
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(axis="y")
         style.of_per_cent(panel)
-    style.legend(figure, 5)
+    style.legend(figure, 3)
     return figure
 
 
@@ -37,7 +36,7 @@ def matrix(frame: pd.DataFrame) -> Figure:
     """Heat maps, a panel per row of the table: task trained down, task evaluated across."""
     tasks = int(frame["evaluated"].max())
     names = "task evaluated", "task trained"
-    figure, panels = style.panels_by_row(frame, 4, 1.5, *names, sharex=True, sharey=True)
+    figure, panels = style.panels_by_row(frame, 3, 1.6, *names, sharex=True, sharey=True)
     edges = np.arange(tasks + 1) + 0.5
     for panel, rows in panels:
         values = rows.pivot_table(index="trained", columns="evaluated", values="mean").to_numpy()
@@ -49,7 +48,7 @@ def matrix(frame: pd.DataFrame) -> Figure:
         panel.pcolormesh(edges, edges, values, cmap="cividis", vmin=0, vmax=100)
         for (t, i), value in np.ndenumerate(values) if tasks <= 5 else ():
             ink = "white" if value < 55 else "black"
-            look: Any = {"ha": "center", "va": "center", "color": ink, "fontsize": style.SIZE - 2}
+            look: Any = {"ha": "center", "va": "center", "color": ink, "fontsize": style.SIZE - 1.5}
             panel.text(i + 1, t + 1, f"{value:.0f}", in_layout=False, **look)
         steps = np.repeat(edges, 2)  # between the tasks seen and those to come
         panel.plot(steps[1:-1], steps[:-2], color="white", linewidth=1.5)
@@ -89,14 +88,14 @@ def costs(frame: pd.DataFrame) -> Figure:
         panel.label_outer()
         style.of_per_cent(panel)
         panel.grid()
-    style.legend(figure, 5)
+    style.legend(figure, 3)
     return figure
 
 
 def losses(frame: pd.DataFrame) -> Figure:
     """Lines over the epochs of all tasks, which lines separate; a panel per method and buffer."""
     names = "epoch, over all tasks", "loss"
-    figure, panels = style.panels_by_row(frame, 3, 1.35, *names, sharey=True)
+    figure, panels = style.panels_by_row(frame, 2, 1.4, *names, sharey=True)
     terms = [term for term in frame["term"].unique() if term != "loss"]  # no two look alike
     looks: dict[Any, dict[str, Any]] = {
         term: {"color": colour, "linestyle": line, "linewidth": 1}
@@ -115,7 +114,7 @@ def losses(frame: pd.DataFrame) -> Figure:
         panel.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         panel.grid(axis="y")
         _scale_losses(panel, frame["mean"].min(), frame["mean"].max())
-    style.legend(figure, 4)
+    style.legend(figure, 2)
     return figure
 
 
@@ -154,7 +153,7 @@ def final(frame: pd.DataFrame) -> Figure:
         panel.tick_params(axis="y", length=0)
         panel.grid(axis="x")
     if sizes or frame["paper"].notna().any():
-        style.legend(figure, 4)
+        style.legend(figure, 2)
     return figure
 
 
@@ -241,6 +240,9 @@ def corners(frame: pd.DataFrame) -> Figure:
         panel.set(ylabel=titles[quantity], xlim=(-0.5, len(settings) + 0.5))
         panel.set(xticks=range(len(settings) + 1), xticklabels=[*settings, "the paper"])
         panel.grid(axis="y")
+    if len(shapes) > 1:
+        for benchmark, shape in shapes.items():
+            axes["propagation", None].plot([], [], shape, color=style.GREY, label=benchmark)
     style.legend(figure, 2)
     return figure
 
@@ -267,32 +269,32 @@ def weights(frame: pd.DataFrame) -> Figure:
 
 
 def initialization(frame: pd.DataFrame) -> Figure:
-    """CKA above k-NN accuracy, over the tasks, a line per layer; a column per row of the table."""
-    columns = dict(list(frame.groupby(["label", "buffer"], sort=False)))
+    """CKA beside k-NN accuracy, over the tasks, a line per layer; a row per row of the table."""
+    cells = dict(list(frame.groupby(["label", "buffer"], sort=False)))
     names = {
         "cka": "CKA with the network\nbefore training",
-        "nearest_neighbours": "k-NN accuracy\non the source, %",
+        "nearest_neighbours": "k-NN accuracy, %",
     }
-    figure, axes = style.panels(list(names), list(columns), 1.8, sharex=True, sharey="row")
+    figure, axes = style.panels(list(cells), list(names), 1.35, sharex=True, sharey="col")
     looks = {
         layer: {"color": colour, "marker": marker, "linestyle": line}
         for layer, colour, marker, line in zip(
             frame["layer"].unique(), style.COLOURS[1:], style.MARKERS, style.LINES, strict=False
         )
     }
-    for (quantity, column), panel in axes.items():
-        rows = columns[column]
+    for (cell, quantity), panel in axes.items():
+        rows = cells[cell]
         for layer, group in rows[rows["quantity"] == quantity].groupby("layer", sort=False):
             style.line(panel, "tasks", group, label=layer, **looks[layer])
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(axis="y")
         panel.set_ylim(0, 1.03 if quantity == "cka" else 104)
         if quantity == "cka":
-            words = f"{column[0]}{buffer_words(column[1])}"
-            panel.set_title(textwrap.fill(words, max(12, 80 // len(columns))))
-        panel.set(xlabel="tasks trained", ylabel=names[quantity])
-        panel.label_outer()
-    style.legend(figure, 5)
+            panel.set_title(f"{cell[0]}{buffer_words(cell[1])}", loc="left")
+        panel.set_ylabel(names[quantity])
+        if cell == list(cells)[-1]:
+            panel.set_xlabel("tasks trained")
+    style.legend(figure, 3)
     return figure
 
 

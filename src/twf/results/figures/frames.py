@@ -226,10 +226,10 @@ def corners(results: Results, table: Table) -> pd.DataFrame:
     run = next(runs)
     width, epochs = run.network.width, run.epochs
     found = central.of_results(results)
-    found = found[(found["benchmark"] == table.benchmark) & found["question"].isin(_CORNERS)]
+    found = found[(found["benchmark"] == table.benchmark) & found["question"].isin(CORNERS)]
     found = found.assign(
-        quantity=found["question"].map(lambda name: _CORNERS[name][0]),
-        condition=found["question"].map(lambda name: _CORNERS[name][1]),
+        quantity=found["question"].map(lambda name: CORNERS[name][0]),
+        condition=found["question"].map(lambda name: CORNERS[name][1]),
         setting=f"width {width},\n{epochs} epochs",
         compute=epochs * width**2,
         paper=found["printed"],
@@ -238,7 +238,7 @@ def corners(results: Results, table: Table) -> pd.DataFrame:
     return found[[*names, *SPREAD, "freedom", "paper"]]
 
 
-_CORNERS = {
+CORNERS = {
     "propagation": ("propagation", "with the code's stream loss"),
     "propagation-f6": ("propagation", "with the paper's stream loss"),
     "stream": ("stream", "with propagation"),

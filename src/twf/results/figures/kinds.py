@@ -237,16 +237,21 @@ def _words(figure: Figure, frame: pd.DataFrame) -> tuple[str, str]:
 
 def _save(study: str, figure: Figure, frame: pd.DataFrame, words: list[str]) -> None:
     """Write a figure's files: `files.FIGURE_FORMATS`."""
+    svg = drawn(figure.kind.draw, frame, words)
+    made = {"svg": svg, "csv": frame.to_csv(index=False).encode()}
+    for ending in FIGURE_FORMATS:
+        with atomic(figure_file(study, figure.name, ending)) as partial:
+            partial.write_bytes(made[ending])
+
+
+def drawn(draw: Callable[[pd.DataFrame], Drawing], frame: pd.DataFrame, words: list[str]) -> bytes:
+    """A frame as SVG, below some lines of text."""
     with style.settings():
-        drawing = figure.kind.draw(frame)
+        drawing = draw(frame)
         style.title(drawing, words)
         file = io.BytesIO()
         # Without these entries there is no metadata element, which would name the day.
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         drawing.savefig(file, format="svg", metadata=metadata)
     # The numbered identifiers are referred to by nothing, and alike in each figure of a page.
-    svg = re.sub(rb' id="[a-zA-Z0-9.]*_\d+"', b"", file.getvalue())
-    files = {"svg": svg, "csv": frame.to_csv(index=False).encode()}
-    for ending in FIGURE_FORMATS:
-        with atomic(figure_file(study, figure.name, ending)) as partial:
-            partial.write_bytes(files[ending])
+    return re.sub(rb' id="[a-zA-Z0-9.]*_\d+"', b"", file.getvalue())

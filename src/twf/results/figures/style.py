@@ -42,8 +42,9 @@ LOOKS: dict[str, dict[str, Any]] = {
 PAPER: dict[str, Any] = {"color": VERMILION, "linestyle": "none", "fillstyle": "none"}
 PAPER |= {"marker": "D", "markersize": 3}
 
-WIDTH = 5.5  # inches: the text of a page
-SIZE = 8  # points
+# On a phone's 390 pixels, the smallest type, 7.5 points, has 9
+WIDTH = 4.4  # inches
+SIZE = 9  # points
 ACCURACY = "accuracy, %"
 
 _SETTINGS: dict[Any, Any] = {
@@ -121,7 +122,7 @@ def panels_by_row(
         panel.set_ylabel(y if i % across == 0 else "")
     for ((label, buffer), _), panel in zip(groups, places, strict=False):
         title = f"{label}{show.buffer_words(buffer)}"
-        panel.set_title(textwrap.fill(title, 66 // across))
+        panel.set_title(textwrap.fill(title, 46 // across))
     return figure, [(panel, rows) for panel, (_, rows) in zip(places, groups, strict=False)]
 
 
@@ -138,7 +139,7 @@ def legend(figure: Figure, columns: int) -> None:
 
 def title(figure: Figure, lines: Sequence[str]) -> None:
     """Write lines over a figure, each wrapped to its width. The figure grows by them."""
-    fits = round(figure.get_figwidth() * 16.5)  # characters
+    fits = round(figure.get_figwidth() * 14)  # characters
     wrapped = [part for line in lines for part in textwrap.wrap(line, fits)]
     figure.suptitle("\n".join(wrapped), x=0.01, ha="left", fontsize=SIZE)
     _grow(figure, len(wrapped))

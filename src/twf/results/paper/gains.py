@@ -181,7 +181,10 @@ def _text(row: Any) -> str:
     parts = [number(row["gain_mean"], "+")]
     if row["n"] > 1:
         ends = show.interval(row["gain_low"], row["gain_high"], "+")
-        parts.append(f"({ends}; {show.freedom(row['gain_freedom'])})")
+        # Of variants, one less than seeds
+        between = row["method"] != row["over_method"]
+        df = f"; {show.freedom(row['gain_freedom'])}" if between else ""
+        parts.append(f"({ends}{df})")
     if 0 < row["n"] < row["n_planned"]:
         parts.append(f"n={row['n']}/{row['n_planned']}")
     if len(row["precisions"]) > 1:
