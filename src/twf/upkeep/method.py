@@ -152,7 +152,6 @@ def test_golden_{self.module}(train, whole):
         """The other method's page, with its names changed and a line that says so."""
         _, _, rest = page.partition("\n")
         rest = rest.replace(f"{self.model}.py", f"{self.module}.py")
-        rest = re.sub(rf"\btest_golden_{self.model}\b", f"test_golden_{self.module}", rest)
         like = f"[{METHODS[self.like].title}]({self.like}.md)"
         return f"# {self.title}\n\nIt began as a copy of {like}, whose page this is so far.\n{rest}"
 
@@ -161,10 +160,9 @@ def test_golden_{self.module}(train, whole):
         before = self.in_order[self.in_order.index(self.name) - 1]
         found = re.findall(r"^(\|.*\| \[.+\]\((.+)\.md\) \|\n)", index, flags=re.M)
         rows = {name: row for row, name in found}
-        above, model = (lookup("row", rows, n, str(INDEX), "add it") for n in (before, self.like))
-        buffer = model.split(" | ")[-2]
-        cells = (self.title, f"began as {METHODS[self.like].title}", buffer)
-        row = f"| {' | '.join(cells)} | [{self.name}]({self.name}.md) |\n"
+        above = lookup("row", rows, before, str(INDEX), "add it")
+        like = METHODS[self.like].title
+        row = f"| {self.title} | began as {like} | [{self.name}]({self.name}.md) |\n"
         return index.replace(above, above + row)
 
 
