@@ -14,8 +14,14 @@ CORES ?= all
 
 # A machine that offers its own torch build to pip offers it to uv too.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+# What a user whom the system does not know lacks, as in a container; Snakemake and DVC need both.
+# `id` gives a number then.
+export HOME ?= $(CURDIR)/.snakemake/home
+ifndef LOGNAME
+export LOGNAME := $(shell id -un 2> /dev/null)
+endif
 # Without its cache where the home cannot be written.
-$(VENV)/installed test-all test-versions constraints: export UV_NO_CACHE ?= $(shell cache=$${UV_CACHE_DIR:-$${XDG_CACHE_HOME:-~/.cache}/uv}; \
+$(VENV)/installed test-all test-versions constraints: export UV_NO_CACHE ?= $(shell cache=$${UV_CACHE_DIR:-$${XDG_CACHE_HOME:-$(HOME)/.cache}/uv}; \
   mkdir -p "$$cache" 2> /dev/null && test -w "$$cache" && echo false || echo true)
 # Commands find each other in the environment, also where it is not activated.
 export PATH := $(CURDIR)/$(BIN):$(PATH)

@@ -132,6 +132,21 @@ def test_snakemake_names_what_another_folder_lacks_and_the_projects(here: Path) 
     refused(here)
 
 
+def test_make_gives_its_tools_a_home_and_a_name_where_there_is_none(here: Path) -> None:
+    shutil.copy2(PROJECT / "Makefile", here)
+    (here / "show.mk").write_text('include Makefile\nshow:\n\t@echo "$$HOME:$$LOGNAME"\n')
+    kept = {n: v for n, v in os.environ.items() if n not in ("HOME", "LOGNAME", "USER")}
+
+    def shown(**more: str) -> list[str]:
+        words = ["make", "--no-print-directory", "--file", "show.mk", "show"]
+        done = subprocess.run(words, env=kept | more, capture_output=True, text=True, check=True)
+        return done.stdout.strip().split(":")
+
+    home, name = shown()
+    assert home == str(here / ".snakemake/home") and name
+    assert shown(HOME="/a", LOGNAME="b") == ["/a", "b"]
+
+
 FAKE_UV = """
 import os, pathlib, sys
 def main():
