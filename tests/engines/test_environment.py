@@ -22,6 +22,7 @@ import twf.results
 from twf.checkout import refuse_other_code
 from twf.engines.environment import refuse_unfit_folder, replace_home
 from twf.errors import UserError
+from twf.upkeep import doctor
 
 
 @pytest.fixture
@@ -354,3 +355,13 @@ def test_doctor_says_that_records_will_name_no_commit(here: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "twf", "doctor"], capture_output=True, text=True)
     (line,) = [line for line in done.stdout.splitlines() if line.split()[1] == "code"]
     assert line.startswith("warning") and "not a git repository" in line and "git clone" in line
+
+
+def test_doctor_says_how_git_comes_to_trust_the_folder_of_another_user(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    (check,) = doctor.code()
+    assert check.state == "warning" and f"safe.directory {here}" in check.remedy

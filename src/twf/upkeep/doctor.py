@@ -96,8 +96,12 @@ def code() -> Iterator[Check]:
     if found:
         yield Check("code", "ok", f"{Path(twf.__file__).parent}, commit {said}")
     else:
+        remedy = "work in a clone of your own (git clone)"
+        if "dubious ownership" in said:
+            trusted = shlex.quote(str(Path.cwd()))
+            remedy += f", or git config --global --add safe.directory {trusted}"
         said = f"Snakemake works, but records will name no commit: {said}"
-        yield Check("code", "warning", said, "work in a clone of your own (git clone)")
+        yield Check("code", "warning", said, remedy)
 
 
 def packages() -> Iterator[Check]:
