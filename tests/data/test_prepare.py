@@ -325,6 +325,7 @@ LEFT = (  # in a folder of images, of classes, or beside them
     "__MACOSX/._0.png",
     "__pycache__/a.pyc",
     "@eaDir/0.png",
+    "@__thumb/0.png",
     "0.png~",
     "0.png:Zone.Identifier",
     "Thumbs.db",

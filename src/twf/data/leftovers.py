@@ -15,7 +15,8 @@ LEFTOVER = re.compile(
     r"""\..+ | __macosx | icon\r | temporary\ items | network\ trash\ folder  # macOS
     | (eh)?thumbs(_vista)?\.db(:.*)? | desktop\.ini | .*:zone\.identifier  # Windows
     | \$recycle\.bin | system\ volume\ information
-    | @eadir | \#recycle | lost\+found  # network drives, Linux
+    | @eadir | [\#@]recycle | @__thumb | @recently-snapshot  # network drives
+    | thevolumesettingsfolder | lost\+found | picasa\.ini  # also Linux, viewers
     | .+~ | \#.+\# | ~\$.+ | __pycache__  # editors, office programs, Python""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
