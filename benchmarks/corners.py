@@ -84,7 +84,7 @@ def authors_code() -> pd.DataFrame:
 
 def drawn() -> bytes:
     """The figure as SVG."""
-    return kinds.drawn(charts.corners, measured(), TITLE)
+    return kinds.as_svg(charts.corners, measured(), TITLE)
 
 
 def main() -> None:

@@ -4,7 +4,8 @@ rule figures:
         numbers=str(files.PRINTED),
     output:
         report(
-            directory(files.FIGURES),
+            # those of before stay: what has not changed is not drawn again
+            update(directory(files.FIGURES)),
             patterns=["{figure}.svg"],
             caption="../report/figure.rst",
             category="Figures",

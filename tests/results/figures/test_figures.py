@@ -15,8 +15,8 @@ from frames import rows
 
 from twf.cli import results as commands
 from twf.files import figure_file, figure_index
-from twf.results import figures, statistics
-from twf.results.figures import charts, style
+from twf.results import figures, record, statistics
+from twf.results.figures import charts, kinds, style
 from twf.results.frame import Results
 from twf.study import Plan, Run
 from twf.study.methods import METHODS
@@ -329,6 +329,7 @@ def test_each_figure_is_drawn_without_a_warning_and_with_the_same_bytes(
     assert first.keys() == {"index.csv"} | {
         f"{name}.{ending}" for name in names(plan) for ending in ("svg", "csv")
     }
+    figure_index("small").unlink()  # so that all are drawn again
     with matplotlib.rc_context({"font.size": 30, "svg.hashsalt": None}):  # a user's own settings
         figures.write(plan)
     assert files() == first
@@ -350,6 +351,38 @@ def test_the_data_beside_a_figure_are_what_it_shows(make_plan, all_of):
     first = index.loc["accuracy.main.split-cifar10"]
     assert "2 seeds" in first["note"] and "bands" in first["note"]
     assert "One seed" not in "".join(index["note"])
+
+
+def test_only_what_has_changed_is_drawn_again(make_plan, all_of, collect, monkeypatch):
+    """A value of one run: its figures. A drawing that was lost or changed: that one. Code: all."""
+    plan = all_of(make_plan([0, 1], **ONE)).plan
+    drawn: list[str] = []
+    svg = kinds._svg
+    monkeypatch.setattr(
+        kinds, "_svg", lambda figure, *rest: drawn.append(figure.name) or svg(figure, *rest)
+    )
+
+    def again() -> list[str]:
+        drawn.clear()
+        assert figures.write(plan) == []
+        return list(drawn)
+
+    assert again() == names(plan)
+    whole = files()
+    assert again() == [] and files() == whole
+    lost, edited = (figure_file("small", name, "svg") for name in names(plan)[:2])
+    lost.unlink()
+    edited.write_bytes(b"<svg/>")
+    assert again() == names(plan)[:2] and files() == whole
+    path = Path(f"results/small/runs/{next(iter(plan.runs))}.parquet")
+    (row,) = record.read(path).to_pylist()
+    record.write(path, row | {"seconds": row["seconds"] + 100})
+    collect(plan)
+    assert again() == ["cost.main.split-cifar10"]
+    kinds._code.cache_clear()
+    monkeypatch.setattr(kinds, "version", lambda _: "another")
+    assert again() == names(plan)
+    kinds._code.cache_clear()
 
 
 def test_hostile_titles_are_escaped(make_plan, all_of):

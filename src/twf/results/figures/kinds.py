@@ -6,10 +6,15 @@ their `frames`, draws them and writes both.
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure as Drawing
@@ -22,7 +27,8 @@ from twf.results.paper import gains
 from twf.study import Plan, Table
 from twf.study.methods import METHODS
 
-INDEX = ["figure", "table", "title", "note"]  # the columns of the list of figures
+# The columns of the list of figures; the last is a hash of a figure's files and of what drew them.
+INDEX = ["figure", "table", "title", "note", "drawn"]
 
 
 @dataclass(frozen=True)
@@ -186,21 +192,33 @@ def planned(plan: Plan) -> Iterator[Figure]:
 def write(plan: Plan, some: Iterable[Figure] | None = None) -> list[str]:
     """Write a study's figures, all or some, each with its data, and the list of them.
 
+    One that is there is drawn again only where its data, its words or what draws have changed.
     Returns the names of those without any data, which are not written. What other figures left in
     the folder is removed. Raises `UserError` where the records have not been collected.
     """
     index, without = [], []
-    drawn = _frames(plan, planned(plan) if some is None else some)
-    with progress(f"figures of {plan.study}", len(drawn)) as advance:
-        for figure, frame in drawn:
+    file = figure_index(plan.study)
+    before = _drawn(file)
+    found = _frames(plan, planned(plan) if some is None else some)
+    with progress(f"figures of {plan.study}", len(found)) as advance:
+        for figure, frame in found:
             if frame["n"].sum() == 0:
                 without.append(figure.name)
-            else:
-                title, note = _words(figure, frame)
-                _save(plan.study, figure, frame, [title, figure.table.title, note])
-                index.append((figure.name, figure.table.name, title, note))
-            advance(1, figure.name)
-    file = figure_index(plan.study)
+                advance(1, f"{figure.name}: no data yet")
+                continue
+            title, note = _words(figure, frame)
+            words = [title, figure.table.title, note]
+            data = frame.to_csv(index=False).encode()
+            drawing = figure_file(plan.study, figure.name, "svg")
+            drawn = before.get(figure.name)
+            kept = drawing.exists() and drawn == _hash(words, data, drawing.read_bytes())
+            if not kept:
+                svg = as_svg(figure.kind.draw, frame, words)
+                drawn = _hash(words, data, svg)
+                _write(drawing, svg)
+            _write(figure_file(plan.study, figure.name, "csv"), data)
+            index.append((figure.name, figure.table.name, title, note, drawn))
+            advance(1, f"{figure.name}{': as before' * kept}")
     with atomic(file) as partial:
         pd.DataFrame(index, columns=INDEX).to_csv(partial, index=False)
     made = {figure_file(plan.study, name, e) for name, *_ in index for e in FIGURE_FORMATS}
@@ -235,16 +253,33 @@ def _words(figure: Figure, frame: pd.DataFrame) -> tuple[str, str]:
     return figure.kind.title, f"{mean}. {figure.kind.note}".rstrip()
 
 
-def _save(study: str, figure: Figure, frame: pd.DataFrame, words: list[str]) -> None:
-    """Write a figure's files: `files.FIGURE_FORMATS`."""
-    svg = drawn(figure.kind.draw, frame, words)
-    made = {"svg": svg, "csv": frame.to_csv(index=False).encode()}
-    for ending in FIGURE_FORMATS:
-        with atomic(figure_file(study, figure.name, ending)) as partial:
-            partial.write_bytes(made[ending])
+def _drawn(index: Path) -> dict[str, str]:
+    """What the list of figures says that each was drawn of; nothing of one without that column."""
+    if not index.exists():
+        return {}
+    found = pd.read_csv(index, keep_default_na=False)
+    return dict(zip(found["figure"], found["drawn"], strict=True)) if "drawn" in found else {}
 
 
-def drawn(draw: Callable[[pd.DataFrame], Drawing], frame: pd.DataFrame, words: list[str]) -> bytes:
+@cache
+def _code() -> bytes:
+    """What draws: the modules of this package, and the version of matplotlib."""
+    modules = sorted(Path(__file__).parent.glob("*.py"))
+    return b"".join([version("matplotlib").encode(), *(path.read_bytes() for path in modules)])
+
+
+def _hash(words: list[str], data: bytes, svg: bytes) -> str:
+    """A hash of a figure's data, its drawing, and what made this of that."""
+    parts = (json.dumps(words).encode(), data, svg, _code())
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    with atomic(path) as partial:
+        partial.write_bytes(content)
+
+
+def as_svg(draw: Callable[[pd.DataFrame], Drawing], frame: pd.DataFrame, words: list[str]) -> bytes:
     """A frame as SVG, below some lines of text."""
     with style.settings():
         drawing = draw(frame)
