@@ -117,6 +117,27 @@ def test_the_page_says_what_the_records_do(page):
     assert places == sorted(places)
 
 
+def test_what_is_said_of_all_tables_is_said_once(make_plan, recorded):
+    benchmarks = ["split-cifar10", "split-cifar100"]  # from two sources
+    plan = make_plan([0], methods=["er"], buffers=[500], benchmarks=benchmarks)
+    text = Elements(made(recorded(plan))).text
+    assert text.count("Bold: the highest accuracy") == 1
+    assert text.count("final forgetting (FF) in parentheses, in per cent (one seed") == 1
+    assert "Pretrained on cifar100." in text and "Pretrained on tiny-imagenet." in text
+    assert "†: its runs differ" not in text
+
+
+def test_claims_are_in_the_order_of_their_verdicts_which_come_first(page):
+    _, _, rest = page.partition('id="claims"')
+    body = rest.partition("</table>")[0].partition("<tbody>")[2]
+    verdicts = re.findall(
+        r'<tr>\s*<td[^>]*><span class="verdict [a-z-]+">([^<]+)</span></td>', body
+    )
+    assert len(verdicts) == len(CLAIMS) == body.count("<tr>")
+    order = list(report.WORDS)
+    assert verdicts == sorted(verdicts, key=order.index)
+
+
 def test_hostile_text_is_escaped(make_plan, recorded):
     plan = make_plan([0], study_title=f"Study {HOSTILE}", title=f"Experiment {HOSTILE}")
     said = {

@@ -201,6 +201,14 @@ def test_page_does_not_scroll_sideways_on_a_phone(page: Path, browser: Browser):
     assert browser.ask(f"{root}.scrollWidth <= {root}.clientWidth")
     wide = "[...document.querySelectorAll('.scroll')].some(e => e.scrollWidth > e.clientWidth)"
     assert browser.ask(wide)  # its tables do
+    # the verdict on each claim is on the screen, and a caption stays there while its table scrolls
+    right = "[...document.querySelectorAll('.verdict')].map(e => e.getBoundingClientRect().right)"
+    assert browser.ask(f"Math.min(...{right})") > 0 and browser.ask(f"Math.max(...{right})") < 375
+    scrolled = "document.getElementById('runs').closest('.scroll')"
+    browser.ask(f"{scrolled}.scrollLeft = 200")
+    assert browser.ask(f"{scrolled}.scrollLeft") == 200
+    box = "document.querySelector('#runs caption span').getBoundingClientRect()"
+    assert browser.ask(f"{box}.left") >= 0 and browser.ask(f"{box}.right") <= 375
 
 
 HOSTILE = (

@@ -157,7 +157,7 @@ def write(results: Results, tables: Collection[Table]) -> None:
         cells = whole[whole["table"] == table.name]
         values = layout(table, cells)
         values["caption"] = f"{table.title}. {values['caption']}{noted}"
-        values["remarks"] += f" {FORGETTING[table.forgetting]}"
+        values["remarks"] = " ".join([*values["remarks"], FORGETTING[table.forgetting]])
         file = partial(table_file, results.plan.study, table.name)
         show.write(cells, SCHEMA, file)
         show.fill("table.md.j2", values, file("md"))
@@ -171,7 +171,7 @@ class Entry:
     span: int  # the number of columns it stands for
     accuracy: str = ""  # '71.20 ± 1.30', or a dash
     forgetting: str = ""  # '(12.30)', or nothing
-    remark: str = ""  # 'n=2/3, 1 diverged, bf16/fp32, untuned', or nothing
+    remark: str = ""  # 'n=2/3, 1 diverged, †, untuned', or nothing
     printed: str = ""  # '83.65 (11.59)', or nothing
     best: bool = False
     name: str = ""  # of the cell
@@ -230,7 +230,7 @@ def _entry(table: Table, row: dict[str, Any], best: bool, span: int) -> Entry:
     if row["n_diverged"]:
         said.append(f"{row['n_diverged']} diverged")
     if len(row["precisions"]) > 1:
-        said.append("/".join(row["precisions"]))
+        said.append(show.MIXED)
     if row["untuned"]:
         said.append("untuned")
     printed_faa = "" if pd.isna(row["printed_faa"]) else number(row["printed_faa"])
@@ -255,8 +255,8 @@ def caption(table: Table) -> str:
     )
 
 
-def remarks(table: Table, cells: pd.DataFrame) -> str:
-    """What else is to be said below a table; `FORGETTING` adds what FF is."""
+def remarks(table: Table, cells: pd.DataFrame) -> list[str]:
+    """What else is to be said below a table, a sentence each; `FORGETTING` adds what FF is."""
     parts = [f"Pretrained on {table.source}."]
     if table.buffers:
         parts.append(
@@ -265,10 +265,11 @@ def remarks(table: Table, cells: pd.DataFrame) -> str:
         )
     if (cells["n"] < cells["n_planned"]).any():
         parts.append("n=a/b: a of b planned runs finished; —: none did.")
-    if (cells["precisions"].map(len) > 1).any():
-        parts.append("bf16/fp32: its runs have either precision.")
+    mixed = sorted({name for found in cells["precisions"] if len(found) > 1 for name in found})
+    if mixed:
+        parts.append(f"{show.MIXED}: its runs differ in precision ({', '.join(mixed)}).")
     if untuned := sorted(set(cells["untuned"]) - {""}):
         parts.append(
             f"Untuned: the paper does not print {', '.join(untuned)}, and no search has chosen it."
         )
-    return " ".join(parts)
+    return parts

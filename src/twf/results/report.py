@@ -67,6 +67,17 @@ class ShownFigure(NamedTuple):
     opens: bool  # of the kinds that the report opens with
 
 
+# The verdicts on claims, in the order in which they are shown; and how several have one.
+WORDS = {
+    "holds": "hold",
+    "control passes": "hold, but so does their control",
+    "smaller": "are smaller than the paper's, if there at all",
+    "does not hold": "do not",
+    "undecided": "are undecided",
+    "not run": "have no runs",
+}
+
+
 def write(params: Params, results: Results) -> None:
     """Write the report of a study, and its reproducibility statement, from what was written before.
 
@@ -93,6 +104,7 @@ def write(params: Params, results: Results) -> None:
         }
         for name, table in tables.items()
     ]
+    in_all = _in_all([[section["caption"], *section["remarks"]] for section in sections])
     texts = comparison.texts_of(compared)
     page = _environment.get_template("report.html.j2").render(
         title=plan.title,
@@ -109,6 +121,7 @@ def write(params: Params, results: Results) -> None:
         unfinished=_unfinished(results),
         drawn=figures is not None,
         sections=sections,
+        in_all=in_all,
         cells=[
             (f"cell-{row['table']}.{row['cell']}", _cell(tables[row["table"]], row, plan))
             for row in show.rows(written)
@@ -118,7 +131,7 @@ def write(params: Params, results: Results) -> None:
             for number, text in zip(compared["printed_table"], texts, strict=True)
         ],
         order=order.texts(order.read(study)),
-        claims=evaluation.texts(claims),
+        claims=_by_verdict(claims),
         searched=search.summary(search.read(plan)),
         run_columns={"Run": "", "Status": "", "Seed": "number"}
         | {PROTOCOL_TITLES[protocol]: "number" for protocol in PROTOCOLS}
@@ -182,13 +195,33 @@ def agreement(compared: pd.DataFrame, claims: pd.DataFrame) -> list[str]:
     ]
 
 
+def _in_all(remarks: list[list[str]]) -> list[str]:
+    """What is said of each of several tables, in order: it is said once."""
+    first, *others = remarks or [[]]
+    return [text for text in first if others and all(text in other for other in others)]
+
+
+def _by_verdict(claims: pd.DataFrame) -> list[Texts]:
+    """The claims as text, the verdict first and in its colour; what was found goes first."""
+    rows = sorted(
+        zip(claims["verdict"], evaluation.texts(claims), strict=True),
+        key=lambda row: list(WORDS).index(row[0]),
+    )
+    return [
+        {
+            "Verdict": Markup('<span class="verdict {}">{}</span>').format(
+                verdict.replace(" ", "-"), verdict
+            )
+        }
+        | {name: text for name, text in texts.items() if name != "Verdict"}
+        for verdict, texts in rows
+    ]
+
+
 def _counted(group: str, claims: pd.DataFrame) -> str:
     """How many claims of a group have each verdict, as a sentence."""
-    words = {"holds": "hold", "control passes": "hold, but so does their control"}
-    words |= {"smaller": "are smaller than the paper's, if there at all", "does not hold": "do not"}
-    words |= {"undecided": "are undecided", "not run": "have no runs"}
     counts = claims["verdict"].value_counts()
-    said = [f"{counts[verdict]} {words[verdict]}" for verdict in words if verdict in counts]
+    said = [f"{counts[verdict]} {WORDS[verdict]}" for verdict in WORDS if verdict in counts]
     return f"Of the paper's {len(claims)} claims on {ABOUT[group]}, {', '.join(said)}."
 
 

@@ -18,6 +18,7 @@ from twf.study.params import Protocol
 
 Texts = dict[str, str]  # a row as text, by the heading of each column
 
+MIXED = "†"  # beside a mean of runs that differ in precision
 PROTOCOL_TITLES: dict[Protocol, str] = {"class-il": "Class-IL", "task-il": "Task-IL"}
 
 

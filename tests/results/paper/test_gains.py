@@ -101,12 +101,12 @@ def test_a_gain_between_runs_of_different_precision_says_so(make_plan, recorded,
     runs = recorded(plan, {name: {"provenance": json.dumps(of)} for name, of in said.items()})
     assert rows_of(runs)["twf", "er", 500]["precisions"] == ["bf16", "fp32"]
     shown = text_of(runs, "ER")["Class-IL, buffer 500"]
-    assert shown == "+0.00 (+0.00 to +0.00; 1 df) bf16/fp32<br>paper +16.41"
+    assert shown == "+0.00 (+0.00 to +0.00; 1 df) †<br>paper +16.41"
     assert rows_of(runs)["twf", "derpp", 500]["precisions"] == []
     (table,) = runs.plan.tables.values()
     _, rehearsal = cells.layout(table, cells.of_tables(runs))["groups"]
     entries = dict(rehearsal)
-    assert [entry.remark for entry in entries["ER"]] == ["bf16/fp32"] * 2
+    assert [entry.remark for entry in entries["ER"]] == ["†"] * 2
     assert [entry.remark for entry in entries["TwF"]] == [""] * 2
 
 

@@ -175,7 +175,7 @@ def over(table: Table) -> str:
 
 
 def _text(row: Any) -> str:
-    """A gain and the paper's: '+1.30 (-0.05 to +2.65; 4 df) n=2/3 bf16/fp32<br>paper +3.28'."""
+    """A gain and the paper's: '+1.30 (-0.05 to +2.65; 4 df) n=2/3 †<br>paper +3.28'."""
     if row is None:
         return "—"
     parts = [number(row["gain_mean"], "+")]
@@ -188,6 +188,6 @@ def _text(row: Any) -> str:
     if 0 < row["n"] < row["n_planned"]:
         parts.append(f"n={row['n']}/{row['n_planned']}")
     if len(row["precisions"]) > 1:
-        parts.append("/".join(row["precisions"]))
+        parts.append(show.MIXED)
     printed = row["printed_gain"]
     return " ".join(parts) + ("" if pd.isna(printed) else f"<br>paper {number(printed, '+')}")
