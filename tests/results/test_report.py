@@ -24,7 +24,7 @@ from twf.errors import UserError
 from twf.files import PARAMS, checkpoint_file, figure_file, report_file, statement_file, table_file
 from twf.results import cells, figures, provenance, record, report, search
 from twf.results.frame import Results
-from twf.results.paper import comparison, evaluation, gains
+from twf.results.paper import central, comparison, evaluation, gains
 from twf.results.paper.claims import CLAIMS
 from twf.study import Plan, expand, reading
 from twf.study.choices import CHOICES
@@ -44,6 +44,7 @@ def make_report(params: Params, results: Results) -> str:
     if results.plan.search:
         search.write(results)
     comparison.write(params, results)
+    central.write(results)
     evaluation.write(results)
     gains.write(results, cells.of_results(results))
     report.write(params, results)

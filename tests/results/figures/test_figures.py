@@ -357,10 +357,13 @@ def test_only_what_has_changed_is_drawn_again(make_plan, all_of, collect, monkey
     """A value of one run: its figures. A drawing that was lost or changed: that one. Code: all."""
     plan = all_of(make_plan([0, 1], **ONE)).plan
     drawn: list[str] = []
-    svg = kinds._svg
-    monkeypatch.setattr(
-        kinds, "_svg", lambda figure, *rest: drawn.append(figure.name) or svg(figure, *rest)
-    )
+    svg, of = kinds.as_svg, {kind.draw: name for name, kind in figures.KINDS.items()}
+
+    def spied(draw: Any, *rest: Any) -> bytes:
+        drawn.append(f"{of[draw]}.main.split-cifar10")
+        return svg(draw, *rest)
+
+    monkeypatch.setattr(kinds, "as_svg", spied)
 
     def again() -> list[str]:
         drawn.clear()
