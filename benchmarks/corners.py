@@ -26,8 +26,8 @@ PARITY = Path("benchmarks/results/parity.jsonl")
 STUDIES = ("overnight", "corners-w16", "overnight-longer", "corners-5")  # those with such cells
 TITLE = [
     "What propagation and the stream loss add to final average accuracy in Class-IL, buffer 500",
-    "Mean over seeds and 95 % interval (open: one seed). Shaded: a point to each side of 0.",
-    "The paper's gain of propagation is in both panels, as either may explain it.",
+    "Mean over seeds and 95 % interval (open: one seed). Shaded: ±1 point.",
+    "The paper's TwF minus {CL} is in both panels, as either may explain it.",
 ]
 
 

@@ -237,7 +237,7 @@ def both_protocols(results: Results) -> dict[CellKey, Mapping[int, float]]:
 def intervals(recorded) -> set[tuple[int, float, float]]:
     """Those of all differences between two cells, or of what was probed of them, and of claims.
 
-    Claims also on one benchmark alone. Cells also of the study `overnight-longer`. Each interval
+    Claims also on one benchmark alone. Cells also of the studies `overnight-longer` and `corners-5`. Each interval
     with the decimals it is rounded to.
     """
     values: dict[Any, Mapping[int, float]] = dict(evaluation.measured(recorded))
@@ -249,10 +249,10 @@ def intervals(recorded) -> set[tuple[int, float, float]]:
     evaluated = [evaluation.evaluate(claim, each, {}) for claim in CLAIMS for each in claimed]
     for key, of_key in both_protocols(recorded).items():  # also where no table has one
         values.setdefault(key, of_key)
-    longer = runs_of("overnight-longer")
     groups: dict[Any, dict[CellKey, Mapping[int, float]]] = defaultdict(dict)
-    for key, of_key in both_protocols(longer).items():
-        groups["longer", key.benchmark, key.protocol][key] = of_key
+    for study in ("overnight-longer", "corners-5"):
+        for key, of_key in both_protocols(runs_of(study)).items():
+            groups[study, key.benchmark, key.protocol][key] = of_key
     for key, of_key in values.items():
         alike = key[6:] if key.layer else (key.benchmark, key.protocol)
         groups[alike][key] = of_key

@@ -78,7 +78,7 @@ def test_the_corners_are_contrasts_of_their_two_way_layout(make):
         assert (row["low"], row["high"]) == pytest.approx(expected.ends())
     assert found["propagation"]["said"] == "no effect"
     assert found["stream"]["said"] == "an effect"
-    assert found["propagation"]["size"] == "smaller than the paper's"
+    assert found["propagation"]["size"] == "below the paper's"
     assert found["propagation"]["printed"] == pytest.approx(7.86)
     assert found["propagation-f6"]["printed"] == pytest.approx(7.86)
     assert found["stream"]["size"] is None or not found["stream"]["size"]
@@ -136,9 +136,9 @@ def test_what_is_said_follows_two_intervals(mean: float, error: float, said: str
 @pytest.mark.parametrize(
     ("mean", "printed", "said"),
     [
-        (1.0, 7.86, "smaller than the paper's"),
+        (1.0, 7.86, "below the paper's"),
         (7.9, 7.86, "compatible"),
-        (12.0, 7.86, "larger than the paper's"),
+        (12.0, 7.86, "above the paper's"),
         (4.0, -2.63, "above the paper's"),
         (-9.0, -2.63, "below the paper's"),
         (1.0, float("nan"), ""),

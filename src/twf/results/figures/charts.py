@@ -182,7 +182,7 @@ def differences(frame: pd.DataFrame) -> Figure:
     lines: list[tuple[str, str]] = []  # a heading, and a title; none for the heading's own line
     for over, group in frame.groupby("over", sort=False):
         lines += [(str(over), ""), *((str(over), t) for t in dict.fromkeys(group["title"]))]
-    height, names = 0.6 + 0.16 * len(lines), ("points of per cent", "")
+    height, names = 0.6 + 0.16 * len(lines), ("percentage points", "")
     figure, axes = style.panels_by_place(frame, height, *names, sharey=True, sharex="row")
     for panel, rows in axes:
         panel.axvline(0, color=style.BLACK, linewidth=0.8)
@@ -217,6 +217,7 @@ def corners(frame: pd.DataFrame) -> Figure:
     """Dots with whiskers by setting, and the paper's; a panel for what is added. Open: one seed."""
     titles = {"propagation": "propagation adds, points", "stream": "stream loss adds, points"}
     settings = frame.sort_values("compute")["setting"].drop_duplicates().tolist()
+    place_of = {"propagation": "top", "stream": "bottom"}
     shapes = dict(zip(dict.fromkeys(frame["benchmark"]), cycle("os^"), strict=False))
     figure, axes = style.panels(list(titles), [None], 1.9, sharex=True)
     for (quantity, _), panel in axes.items():
@@ -232,7 +233,13 @@ def corners(frame: pd.DataFrame) -> Figure:
                 at = settings.index(row["setting"]) + offset
                 look: Any = {"color": colour, "fillstyle": "none" if row["n"] == 1 else "full"}
                 panel.vlines(at, row["low"], row["high"], linewidth=1, color=colour)
-                panel.plot(at, row["mean"], shapes[benchmark], label=row["condition"], **look)
+                panel.plot(
+                    at,
+                    row["mean"],
+                    shapes[benchmark],
+                    label=f"{place_of[quantity]}: {condition}",
+                    **look,
+                )
         for benchmark, group in frame[frame["paper"].notna()].groupby("benchmark", sort=False):
             look = {**style.PAPER, "marker": shapes[benchmark], "markersize": 5}
             look |= {"label": "the paper, " + str(benchmark)}
@@ -257,10 +264,11 @@ def weights(frame: pd.DataFrame) -> Figure:
         for series, rows in frame[frame["quantity"] == quantity].groupby("series", sort=False):
             at = [factors.index(factor) for factor in rows["factor"]]
             look: dict[str, Any] = {"color": colours[series]}
+            gap = len(at) < at[-1] - at[0] + 1  # a weight between was not measured
             panel.vlines(at, rows["low"], rows["high"], linewidth=1, **look)
-            panel.plot(at, rows["mean"], "o-", label=series, **look)
+            panel.plot(at, rows["mean"], "o--" if gap else "o-", label=series, **look)
         panel.set(xticks=range(len(factors)), xticklabels=[f"{f:g}" for f in factors])
-        panel.set(xlabel="lambda_FP, times its value as set", ylabel=names[quantity])
+        panel.set(xlabel="multiple of lambda_FP as set", ylabel=names[quantity])
         panel.label_outer()
         panel.margins(x=0.1, y=0.15)
         panel.grid(axis="y")

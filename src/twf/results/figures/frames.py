@@ -110,7 +110,7 @@ def final(results: Results, table: Table) -> pd.DataFrame:
 
 
 def differences(results: Results, table: Table) -> pd.DataFrame:
-    """Differences of final average accuracy between cells, in points of per cent.
+    """Differences of final average accuracy between cells, in percentage points.
 
     TwF minus each other method with a buffer, or each minus the baseline, or each variant minus its
     method as params.yaml has it, seed by seed, so `n` is the number of seeds that finished both.

@@ -108,8 +108,8 @@ KINDS = {
         charts.corners,
         spread="whiskers",
         interval=lambda table: "95 % interval",
-        note="The paper's gain of propagation is in both panels, as either may explain it. Shaded: "
-        "a point to each side of 0. Open: one seed.",
+        note="The paper's TwF minus {CL} is in both panels, as either may explain it. Shaded: ±1 "
+        "point. Open: one seed.",
     ),
     "weights": Kind(
         "Weight of propagation: accuracy, and what is kept of the source",
@@ -117,7 +117,7 @@ KINDS = {
         frames.weights,
         charts.weights,
         spread="whiskers",
-        note="k-NN: nearest neighbours on Layer 4 after the last task, source's images.",
+        note="k-NN: on Layer 4, after the last task. Dashed: a weight between was not probed.",
     ),
     "accuracy": Kind(
         "Average accuracy over the tasks seen, after each task",

@@ -59,7 +59,7 @@ QUESTIONS = (
         "over-derpp",
         "TwF over DER++",
         {("twf", ""): 1, ("derpp", ""): -1},
-        beside="the stream loss (F6) is in TwF alone",
+        beside="DER++ does not have the stream loss (F6)",
     ),
     Question(
         "over-er-ace",
@@ -103,16 +103,16 @@ QUESTIONS = (
     ),
     Question(
         "cl-over-derpp",
-        "{CL} with the paper's stream loss over DER++",
+        "TwF without propagation ({CL}), with the paper's stream loss, over DER++",
         {("twf", "cl-f6"): 1, ("derpp", ""): -1},
         {("twf", "cl"): 1, ("derpp", ""): -1},
-        beside="inference: near 0, the paper's row {CL} is like DER++",
+        beside="near 0, it suggests that the paper's row {CL} had the paper's loss",
     ),
     Question(
         "cl-published-over-derpp",
-        "{CL} with the code's stream loss over DER++",
+        "TwF without propagation ({CL}), with the code's stream loss, over DER++",
         {("twf", "cl"): 1, ("derpp", ""): -1},
-        beside="inference: far from the paper's, its row {CL} had another loss",
+        beside="far from the paper's, it suggests that its row {CL} had another loss",
     ),
     Question(
         "derpp-stream",
@@ -142,7 +142,7 @@ SCHEMA = pa.schema(
         ("welch_low", pa.float64()),  # Welch's over the single corners, where it is above UNEVEN
         ("welch_high", pa.float64()),
         ("said", pa.string()),
-        ("size", pa.string()),  # smaller than the paper's, compatible, or larger
+        ("size", pa.string()),  # below the paper's, compatible, or above
         ("beside", pa.string()),
     ]
 )
@@ -246,8 +246,6 @@ def size(found: Estimate, printed: float) -> str:
         return ""
     if low <= printed <= high:
         return "compatible"
-    if printed > 0:
-        return "smaller than the paper's" if high < printed else "larger than the paper's"
     return "below the paper's" if high < printed else "above the paper's"
 
 
@@ -292,5 +290,5 @@ def _texts(row: Any) -> Texts:
         "Beside the paper's": row["size"] or "—",
         "Interval": model or "—",
         "Seeds": str(row["n"]),
-        "To be seen beside it": row["beside"],
+        "Caveat": row["beside"],
     }

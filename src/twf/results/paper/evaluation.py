@@ -52,7 +52,7 @@ SCHEMA = pa.schema(
         ("claim", pa.string()),
         ("group", pa.string()),  # performance, mechanism or incidental
         ("statement", pa.string()),
-        ("unit", pa.string()),  # of the values: FAA or k-NN in points of per cent, CKA from 0 to 1
+        ("unit", pa.string()),  # of the values: FAA or k-NN in percentage points, CKA from 0 to 1
         ("printed_value", pa.float64()),  # of the paper's numbers; null where it prints none
         ("printed_verdict", pa.string()),  # holds, does not hold, or no numbers
         ("printed_value_run", pa.float64()),  # of the study's differences alone, where undecided

@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
         ("n", pa.int64()),  # seeds that both have finished
         ("n_planned", pa.int64()),
         ("precisions", pa.list_(pa.string())),  # of their runs: several where they differ
-        # In points of per cent of final average accuracy; null where there are too few seeds
+        # In percentage points of final average accuracy; null where there are too few seeds
         ("gain_mean", pa.float64()),
         ("gain_error", pa.float64()),  # the standard error
         ("gain_freedom", pa.float64()),  # its degrees of freedom
