@@ -69,7 +69,7 @@ def authors_code() -> pd.DataFrame:
                 "benchmark": "split-cifar10",
                 "buffer": setting["buffer"],
                 "quantity": "propagation",
-                "condition": frames.CORNERS["propagation"][1],
+                "condition": frames.QUANTITIES["propagation"][1],
                 "setting": f"authors' code,\n{setting['epochs']} short epochs",
                 "compute": 0,
                 "n": len(seeds),

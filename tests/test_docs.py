@@ -237,8 +237,8 @@ def both_protocols(results: Results) -> dict[CellKey, Mapping[int, float]]:
 def intervals(recorded) -> set[tuple[int, float, float]]:
     """Those of all differences between two cells, or of what was probed of them, and of claims.
 
-    Claims also on one benchmark alone. Cells also of the studies `overnight-longer` and `corners-5`. Each interval
-    with the decimals it is rounded to.
+    Claims also on one benchmark alone. Cells also of the studies `overnight-longer` and
+    `corners-5`. Each interval with the decimals it is rounded to.
     """
     values: dict[Any, Mapping[int, float]] = dict(evaluation.measured(recorded))
     of_cells = {key: of_key for key, of_key in values.items() if not key.layer}

@@ -102,3 +102,25 @@ def test_no_more_than_a_few_of_a_run_are_kept_and_clean_removes_them(
     assert Path("replaced/tiny") in clean.find()
     clean.remove(clean.find())
     assert not folder.exists() and files.record_file("tiny", runs[0].id).exists()
+
+
+def test_the_oldest_that_is_kept_can_be_taken_and_none_is_lost(
+    tiny_inputs, tiny_run, begun, monkeypatch
+):
+    monkeypatch.setattr(replaced, "KEPT", 2)
+    runs = [tiny_run("finetune", hyperparameters={"lr": 0.01 * n}) for n in range(1, 4)]
+    for run in [*runs, runs[0]]:
+        execute(tiny_inputs, run, CPU)
+    assert begun == runs
+    (row,) = record.read(files.record_file("tiny", runs[0].id)).to_pylist()
+    assert row["digest"] == runs[0].digest
+
+
+def test_a_folder_that_cannot_be_written_costs_no_record(tiny_inputs, tiny_run, begun, capsys):
+    Path("replaced").write_text("a file")
+    first, second = (tiny_run("finetune", hyperparameters={"lr": lr}) for lr in (0.05, 0.1))
+    for run in (first, second):
+        execute(tiny_inputs, run, CPU)
+    (row,) = record.read(files.record_file("tiny", first.id)).to_pylist()
+    assert row["digest"] == second.digest
+    assert "is not kept for a return to its parameters" in capsys.readouterr().out

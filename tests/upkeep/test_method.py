@@ -123,3 +123,17 @@ def test_params_without_lines_of_their_own_are_refused_and_nothing_is_written(co
     with pytest.raises(UserError, match=r"params\.yaml has no room below er's entries"):
         method.new("mine", "er")
     assert contents(copy) == before
+
+
+@pytest.mark.parametrize("another", ["<<: *shared", "title: A, data: digits, methods: *methods"])
+def test_benchmarks_that_share_their_methods_get_one_line(copy, another):
+    """By a merge, or by an anchor: what the file means for each of them has the method."""
+    text = (copy / "params.yaml").read_text()
+    text = text.replace("  split-digits:\n", "  split-digits: &shared\n", 1)
+    text = text.replace("    methods:\n", "    methods: &methods\n", 1)
+    text = text.replace("\nstudies:\n", f"\n  another: {{{another}}}\n\nstudies:\n", 1)
+    changed = method._with_entries(text, "mine", "er")
+    found = yaml.safe_load(changed)["benchmarks"]
+    values = found["split-digits"]["methods"]["er"]
+    assert found["another"]["methods"]["mine"] == values
+    assert changed.count("      mine:") == len(found) - 1

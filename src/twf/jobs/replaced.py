@@ -21,7 +21,8 @@ KEPT = 5  # of a run
 def keep(run: Run) -> Path | None:
     """Keep a run's record, which is to be replaced, if it has other parameters; say where.
 
-    At most `KEPT` of a run: the oldest go.
+    At most `KEPT` of a run: the oldest go. Where it cannot be kept, a warning says why: the record
+    that replaces it matters more.
     """
     path = files.record_file(run.study, run.id)
     try:
@@ -31,10 +32,15 @@ def keep(run: Run) -> Path | None:
     if row["digest"] == run.digest:
         return None
     kept = files.replaced_file(run.study, run.id, row["digest"])
-    _copy(path, kept)
-    others = sorted(kept.parent.iterdir(), key=lambda other: other.stat().st_mtime_ns)
-    for other in others[:-KEPT]:
-        other.unlink()
+    try:
+        _write(kept, path.read_bytes())
+        found = kept.parent.glob("[!.]*.parquet")  # without what a killed process left
+        others = sorted(found, key=lambda other: other.stat().st_mtime_ns)
+        for other in others[:-KEPT]:
+            other.unlink(missing_ok=True)
+    except (OSError, UserError) as error:
+        print(f"warning: {path} is not kept for a return to its parameters: {error}", flush=True)
+        return None
     return kept
 
 
@@ -53,12 +59,13 @@ def take(run: Run, made_by: str | None, origin: Mapping[str, Any]) -> dict[str, 
     by_others = provenance.get("code", {}).get("method_hash") != made_by
     if row["digest"] != run.digest or by_others or not origin.items() <= provenance.items():
         return None
+    content = kept.read_bytes()  # which `keep` may remove as the oldest
     keep(run)
-    _copy(kept, files.record_file(run.study, run.id))
+    _write(files.record_file(run.study, run.id), content)
     kept.unlink(missing_ok=True)
     return row
 
 
-def _copy(path: Path, to: Path) -> None:
-    with files.atomic(to) as partial:  # with a time of now, as what is made anew
-        partial.write_bytes(path.read_bytes())
+def _write(path: Path, content: bytes) -> None:
+    with files.atomic(path) as partial:  # with a time of now, as what is made anew
+        partial.write_bytes(content)

@@ -80,7 +80,8 @@ class Frames:
                     of = contrasts.difference(values, key, other)._asdict()
                     gain = {f"gain_{name}": value for name, value in of.items() if name != "n"}
                     found.append(place | gain | {"n": of["n"]})
-        return pd.DataFrame(found)
+        gained = [f"gain_{name}" for name in contrasts.Difference._fields[1:]]
+        return pd.DataFrame(found, columns=[*_GAINED, *gained, "n"])
 
     @cached_property
     def accuracies(self) -> pd.DataFrame:

@@ -178,7 +178,8 @@ def _with_entries(text: str, name: str, like: str) -> str:
     values = yaml.load(text, reading.UniqueKeyLoader)  # noqa: S506
     lines = text.splitlines(keepends=True)
     root = yaml.compose(text, reading.UniqueKeyLoader)
-    for benchmark, node in reversed(_at(root, "benchmarks")):
+    new: dict[int, str] = {}
+    for benchmark, node in _at(root, "benchmarks"):
         methods = values["benchmarks"][benchmark.value]["methods"]
         if like not in methods:
             continue
@@ -187,11 +188,13 @@ def _with_entries(text: str, name: str, like: str) -> str:
         for key, value in _at(node, "methods"):
             if key.value == like:
                 below = _last_line(key, value) + 1
-                lines.insert(below, f"{' ' * key.start_mark.column}{name}: {flow}")
+                new[below] = f"{' ' * key.start_mark.column}{name}: {flow}"  # once in an anchor
+    for below in sorted(new, reverse=True):
+        lines.insert(below, new[below])
     changed = "".join(lines)
     try:
         as_meant = yaml.load(changed, reading.UniqueKeyLoader) == values  # noqa: S506
-    except yaml.YAMLError:
+    except (yaml.YAMLError, UserError):
         as_meant = False
     if not as_meant:
         raise UserError(
@@ -203,8 +206,8 @@ def _with_entries(text: str, name: str, like: str) -> str:
 
 def _at(mapping: Any, key: str) -> list[tuple[Any, Any]]:
     """The entries of the mapping that stands under a key of another."""
-    (found,) = (value.value for name, value in mapping.value if name.value == key)
-    return found
+    found = [value.value for name, value in mapping.value if name.value == key]
+    return found[0] if found else []  # also where a merge brings it
 
 
 def _last_line(key: Any, value: Any) -> int:

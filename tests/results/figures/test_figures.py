@@ -422,3 +422,24 @@ def test_without_any_finished_run_the_list_is_empty(make_plan, recorded):
     assert figures.write(plan) == names(plan)
     assert list(files()) == ["index.csv"]
     assert len(pd.read_csv(figure_index("small"))) == 0
+
+
+def test_weights_are_of_runs_that_differ_in_propagation_alone(make_plan, all_of):
+    """Another buffer's weight, and variants that change another term, are no weights of it."""
+    cl = {"lambda_fp": 0.0, "lambda_fp_replay": 0.0, "lambda_diversity": 0.0}
+    variants = {
+        "all": {"title": "all"},
+        "cl": {"title": "CL", "hyperparameters": cl},
+        "cl-fp": {"title": "CL + FP", "hyperparameters": {"lambda_diversity": 0.0}},
+    }
+    made = make_plan([0, 1], methods=["twf"], variants=variants, buffers=[500, 5120])
+    assert not [of for of in figures.planned(made) if of.name.startswith("weights")]
+    as_set = next(iter(made.runs.values())).hyperparameters.lambda_fp
+    variants |= {"x10": {"title": "times 10", "hyperparameters": {"lambda_fp": 10 * as_set}}}
+    plan = make_plan([0, 1], methods=["twf"], variants=variants, buffers=[500])
+    (one,) = (of for of in figures.planned(plan) if of.name.startswith("weights"))
+    frame = one.kind.frame(all_of(plan), one.table)
+    assert frame[["factor", "n"]].to_numpy().tolist() == [[0.0, 2], [1.0, 2], [10.0, 2]]
+    without = {name: of for name, of in variants.items() if name != "all"}
+    unset = make_plan([0], methods=["twf"], variants=without, buffers=[500])
+    assert not [of for of in figures.planned(unset) if of.name.startswith("weights")]

@@ -257,6 +257,7 @@ def corners(frame: pd.DataFrame) -> Figure:
 def weights(frame: pd.DataFrame) -> Figure:
     """Accuracy above what is kept of the source, over lambda_FP; a line per series."""
     names = {"faa": f"final average {ACCURACY}", "kept": "k-NN accuracy\non the source, %"}
+    names = {name: words for name, words in names.items() if name in set(frame["quantity"])}
     factors = sorted(set(frame["factor"]))
     figure, axes = style.panels(list(names), [None], 1.7, sharex=True)
     colours = dict(zip(dict.fromkeys(frame["series"]), (style.BLUE, style.VERMILION), strict=False))

@@ -8,6 +8,7 @@ cent is of images, `buffer` is 0 without rehearsal.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -113,7 +114,7 @@ def differences(results: Results, table: Table) -> pd.DataFrame:
     """Differences of final average accuracy between cells, in percentage points.
 
     TwF minus each other method with a buffer, or each minus the baseline, or each variant minus its
-    method as params.yaml has it, seed by seed, so `n` is the number of seeds that finished both.
+    method as params.yaml has it; `n` is the number of seeds that finished both.
     `title` is the method's or the variant's, `over` a heading that says what is subtracted; `paper`
     is the same of the paper's numbers.
     A variant whose runs all diverged has n = 0.
@@ -226,10 +227,11 @@ def corners(results: Results, table: Table) -> pd.DataFrame:
     run = next(runs)
     width, epochs = run.network.width, run.epochs
     found = central.of_results(results)
-    found = found[(found["benchmark"] == table.benchmark) & found["question"].isin(CORNERS)]
+    here = (found["benchmark"] == table.benchmark) & (found["source"] == table.paper_source)
+    found = found[here & found["question"].isin(QUANTITIES)]
     found = found.assign(
-        quantity=found["question"].map(lambda name: CORNERS[name][0]),
-        condition=found["question"].map(lambda name: CORNERS[name][1]),
+        quantity=found["question"].map(lambda name: QUANTITIES[name][0]),
+        condition=found["question"].map(lambda name: QUANTITIES[name][1]),
         setting=f"width {width},\n{epochs} epochs",
         compute=epochs * width**2,
         paper=found["printed"],
@@ -238,7 +240,7 @@ def corners(results: Results, table: Table) -> pd.DataFrame:
     return found[[*names, *SPREAD, "freedom", "paper"]]
 
 
-CORNERS = {
+QUANTITIES = {
     "propagation": ("propagation", "with the code's stream loss"),
     "propagation-f6": ("propagation", "with the paper's stream loss"),
     "stream": ("stream", "with propagation"),
@@ -246,8 +248,8 @@ CORNERS = {
 }
 
 
-def weight(run: Run) -> float | None:
-    """TwF's lambda_FP in a run; None of other methods."""
+def lambda_fp(run: Run) -> float | None:
+    """TwF's weight of propagation in a run; None of other methods."""
     return getattr(run.hyperparameters, "lambda_fp", None)
 
 
@@ -257,29 +259,28 @@ def weights(results: Results, table: Table) -> pd.DataFrame:
     `factor` is lambda_FP over that of the method as set, 0 without propagation; in the series
     `distance alone`, mask replay and diversity keep their weights. `quantity` is `faa` in per cent
     or `kept`, the accuracy of nearest neighbours on the last layer after the last task, of probed
-    runs.
+    runs. Variants that change anything else are left out.
     """
-    buffer = next(cell.buffer or 0 for cell in table.cells if cell.method == "twf")
+    as_set = next(cell for cell in table.cells if cell.method == "twf" and cell.unchanged)
+    base = results.plan.runs[next(iter(as_set.runs.values()))]
     rows = results.by_place
-    rows = rows[(rows["method"] == "twf") & (rows["benchmark"] == table.benchmark)]
-    rows = rows[(rows["buffer"] == buffer) & (rows["protocol"] == "class-il")]
-    rows = rows[(rows["status"] == "finished") & rows["variant"].isin([*table.variants, "cl"])]
-    rows = rows.drop_duplicates("run")
-    planned = [results.plan.runs[run] for run in rows["run"]]
-    base = next(iter(_as_set(results, table)))
+    alike = {
+        "benchmark": table.benchmark,
+        "source": table.paper_source,
+        "method": "twf",
+        "buffer": as_set.buffer or 0,
+        "protocol": "class-il",
+        "status": "finished",
+    }
+    for name, value in alike.items():
+        rows = rows[rows[name] == value]
+    rows = rows[rows["variant"].isin([*table.variants, "cl"])].drop_duplicates("run")
     found = []
-    for run, faa, name in zip(planned, rows["faa"], rows["run"], strict=True):
-        of: Any = run.hyperparameters
-        as_set: Any = base.hyperparameters
-        if any(getattr(of, n) != getattr(as_set, n) for n in ("alpha", "beta", "lr")):
+    for faa, name in zip(rows["faa"], rows["run"], strict=True):
+        series = _series(results.plan.runs[name], base)
+        if series is None:
             continue
-        factor = (weight(run) or 0.0) / (weight(base) or 1.0)
-        alone = factor > 1 and of.lambda_diversity == as_set.lambda_diversity / factor
-        place = {
-            "buffer": buffer,
-            "series": "distance alone" if alone else "all of propagation",
-            "factor": round(factor, 6),
-        }
+        place = {"buffer": alike["buffer"], "series": series[0], "factor": series[1]}
         found.append(place | {"quantity": "faa", "value": faa})
         probed = results.runs.loc[name, "nearest_neighbours"]
         if probed is not None and len(probed):
@@ -288,8 +289,18 @@ def weights(results: Results, table: Table) -> pd.DataFrame:
     return spread(pd.DataFrame(found, columns=[*names, "value"]), names).sort_values(names)
 
 
-def _as_set(results: Results, table: Table) -> Iterable[Run]:
-    """The runs of TwF as set."""
-    for cell in table.cells:
-        if cell.method == "twf" and cell.unchanged:
-            yield from (results.plan.runs[run] for run in cell.runs.values())
+def _series(run: Run, base: Run) -> tuple[str, float] | None:
+    """Which of the `weights` a run has, and the factor; None where it differs in more."""
+    of, as_set = run.hyperparameters.model_dump(), base.hyperparameters.model_dump()
+    parts = ("lambda_fp", "lambda_fp_replay", "lambda_diversity")
+    without = dict.fromkeys(parts, 0)
+    if run.fidelity != base.fidelity or of | without != as_set | without:
+        return None
+    factor = round(of["lambda_fp"] / as_set["lambda_fp"], 6) if as_set["lambda_fp"] else 1.0
+    others = [(of[name], as_set[name]) for name in parts[1:]]
+    # F14 multiplies each term by lambda_FP: as it is, all of propagation; divided, distance alone
+    if factor == 0 or all(math.isclose(*pair) for pair in others):
+        return "all of propagation", factor
+    if all(math.isclose(one * factor, other) for one, other in others):
+        return "distance alone", factor
+    return None

@@ -10,17 +10,20 @@ import hashlib
 import io
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure as Drawing
 
 from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
 from twf.progress import progress
+from twf.results import show
 from twf.results.figures import charts, frames, style
 from twf.results.frame import Results
 from twf.results.paper import gains
@@ -94,10 +97,14 @@ def _of_corners(plan: Plan, table: Table) -> bool:
 
 def _of_weights(plan: Plan, table: Table) -> bool:
     """Whether propagation has several weights."""
-    cells = (cell for cell in table.cells if cell.method == "twf" and table.variants)
-    runs = (plan.runs[run] for cell in cells for run in cell.runs.values())
-    several = len({frames.weight(run) for run in runs} - {0.0}) > 1
-    return several and not (_of_fidelity(plan, table) or _of_probes(plan, table))
+    found: dict[Any, set[float | None]] = defaultdict(set)  # by what else they may depend on
+    cells = [cell for cell in table.cells if cell.method == "twf" and table.variants]
+    for cell in cells:
+        of_cell = {frames.lambda_fp(plan.runs[run]) for run in cell.runs.values()}
+        found[cell.buffer, cell.protocol] |= of_cell - {0.0}
+    several = any(len(weights) > 1 for weights in found.values())
+    elsewhere = _of_fidelity(plan, table) or _of_probes(plan, table)
+    return several and any(cell.unchanged for cell in cells) and not elsewhere
 
 
 KINDS = {
@@ -263,8 +270,8 @@ def _drawn(index: Path) -> dict[str, str]:
 
 @cache
 def _code() -> bytes:
-    """What draws: the modules of this package, and the version of matplotlib."""
-    modules = sorted(Path(__file__).parent.glob("*.py"))
+    """What draws: the modules of this package, whence they have words, and matplotlib's version."""
+    modules = [*sorted(Path(__file__).parent.glob("*.py")), Path(show.__file__)]
     return b"".join([version("matplotlib").encode(), *(path.read_bytes() for path in modules)])
 
 

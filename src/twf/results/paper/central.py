@@ -10,8 +10,9 @@ is said of it follows docs/plan.md, by two intervals of the same estimate:
 
 and, of the paper's number: the 95 % interval lies below it, contains it, or lies above it.
 
-Where all four corners of propagation and stream loss have seeds in common, differences between them
-are contrasts of their two-way layout; anything else follows `contrasts`.
+Where all four corners of propagation and stream loss have two seeds or more in common, differences
+between them are contrasts of their two-way layout over these seeds; anything else follows
+`contrasts`.
 """
 
 from __future__ import annotations
@@ -156,17 +157,13 @@ def of_results(results: Results) -> pd.DataFrame:
         for key in values
         if key.method == "twf" and key.protocol == "class-il" and key.buffer
     )
-    smallest = {
-        place
-        for place in places
-        if place.buffer == min(p.buffer for p in places if p._replace(buffer=place.buffer) == place)
-    }
-    rows = [
-        _row(question, place, values)
-        for question in QUESTIONS
-        for place in places
-        if place in smallest and all(_key(place, term) in values for term in question.of)
-    ]
+    rows = []
+    for question in QUESTIONS:
+        able = [p for p in places if all(_key(p, term) in values for term in question.of)]
+        for place in able:
+            others = [p.buffer for p in able if p._replace(buffer=place.buffer) == place]
+            if place.buffer == min(others):
+                rows.append(_row(question, place, values))
     return pd.DataFrame(rows, columns=SCHEMA.names)
 
 
@@ -188,14 +185,15 @@ def _row(question: Question, place: CellKey, values: Values) -> dict[str, Any]:
     }
     row |= {name: getattr(place, name) for name in ("benchmark", "source", "buffer")}
     seeds = sorted(set.intersection(*(set(values[key]) for key in keys)))
-    row |= {"n": len(seeds), "said": "undecided" if seeds else "not run"}
+    row |= {"n": len(seeds), "said": "undecided" if seeds else "none finished"}
     if not seeds:
         return row
     corners = [_key(place, ("twf", name)) for name in CORNERS]
     shared = set.intersection(*(set(values.get(key, ())) for key in corners))
     weights = np.array(list(keys.values()), dtype=float)
-    of_corners = set(keys) <= set(corners) and set(seeds) <= shared and len(seeds) > 1
-    if of_corners:
+    if set(keys) <= set(corners) and len(shared) > 1:
+        seeds = sorted(shared)
+        row["n"] = len(seeds)
         measured = contrasts.measured(values, corners, seeds)
         found = statistics.layout(measured, np.array([keys.get(key, 0.0) for key in corners]))
         spread = (statistics.residuals(measured) ** 2).sum(-1)

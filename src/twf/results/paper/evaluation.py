@@ -59,7 +59,7 @@ SCHEMA = pa.schema(
         ("value", pa.float64()),  # the least mean of those run; null where nothing can be paired
         ("low", pa.float64()),  # by statistics.interval_of_minimum: decides the verdict
         ("high", pa.float64()),
-        ("freedom", pa.float64()),  # degrees of freedom of the least mean's error
+        ("freedom", pa.float64()),  # degrees of freedom of the mean that the lower end is of
         # How often it would be said to hold, were each mean 1 or 2 standard deviations
         *((f"power_{effect}", pa.float64()) for effect in EFFECTS),
         ("n_means", pa.int64()),  # of the family
@@ -134,7 +134,7 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> di
     low, high = statistics.interval_of_minimum(found, planned=len(family))
     whole = all(len(group) == len(ran) for group, ran in zip(family, run, strict=True) if ran)
     row |= {"low": float(low), "high": float(high)}
-    row["freedom"] = float(found.freedom[found.mean.argmin()])
+    row["freedom"] = float(found.freedom[found.ends()[0].argmin()])
     by_luck = by_chance(means, keys, len(seeds), SAMPLES)
     chance, _ = statistics.interval_of_minimum(by_luck, planned=len(family))
     row |= {f"power_{effect}": float(np.mean(chance + effect > 0)) for effect in EFFECTS}
