@@ -27,7 +27,7 @@ from benchmarks import command
 from twf import files
 from twf.results import cells, figures, metrics, record, report, search
 from twf.results.frame import Results
-from twf.results.paper import comparison, evaluation, gains
+from twf.results.paper import central, comparison, evaluation, gains
 from twf.study import Plan, Run, expand, reading
 from twf.study.params import Params
 
@@ -114,6 +114,7 @@ def stages(params: Params, plan: Plan) -> dict[str, Callable[[], object]]:
     def compare() -> None:
         results = Results.collected(plan)
         comparison.write(params, results)
+        central.write(results)
         evaluation.write(results)
         written = cells.of_results(results)
         gains.write(results, written)

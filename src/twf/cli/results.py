@@ -153,6 +153,6 @@ def report(
         note(f"{study}: comparison with the paper")
         compare(study, params)
         figures(study, params)
-    note(f"{study}: the report")
+        note(f"{study}: the report")
     report.write(loaded, Results.collected(planned))
     print(f"the report: {files.report_file(study)}")
