@@ -160,3 +160,12 @@ def test_files_hold_the_same_rows(make):
     assert "| Propagation and its auxiliary loss, with the code's stream loss |" in (
         files["md"].read_text()
     )
+
+
+def test_a_benchmark_with_two_sources_names_them(make):
+    frame = central.of_results(make(FINALS))
+    assert {text["Benchmark"] for text in central.texts(frame)} == {"split-cifar10"}
+    both = pd.concat([frame, frame.assign(source="svhn")])
+    named = {text["Benchmark"] for text in central.texts(both)}
+    assert named == {"split-cifar10 from cifar100", "split-cifar10 from svhn"}
+    assert central.texts(frame[:0]) == []

@@ -263,8 +263,14 @@ def read(study: str) -> pd.DataFrame:
 
 
 def texts(frame: pd.DataFrame) -> list[Texts]:
-    """The rows as text, by the heading of each column."""
-    return [_texts(row) for row in show.rows(frame)]
+    """The rows as text, by the heading of each column; a source where a benchmark has several."""
+    sources = frame.groupby("benchmark")["source"].transform("nunique")
+    named = frame.assign(
+        benchmark=frame["benchmark"].where(
+            sources == 1, frame["benchmark"] + " from " + frame["source"]
+        )
+    )
+    return [_texts(row) for row in show.rows(named)]
 
 
 def _texts(row: Any) -> Texts:
