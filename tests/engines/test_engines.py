@@ -64,7 +64,12 @@ def what_follows_from_twf(folder: Path) -> set[str]:
         for ending in files.TABLE_FORMATS
     ]
     for ending in files.COMPARISON_FORMATS:
-        for file in (files.comparison_file, files.claims_file, files.gains_file):
+        for file in (
+            files.central_file,
+            files.comparison_file,
+            files.claims_file,
+            files.gains_file,
+        ):
             made.append(file("demo", ending))
     made += [files.order_file("demo", ending) for ending in ("parquet", "csv")]
     figures = folder / "results/demo/figures"  # with Snakemake's timestamp
