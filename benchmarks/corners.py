@@ -34,8 +34,7 @@ TITLE = [
 def measured() -> pd.DataFrame:
     """The frames of `frames.corners`, of each study and benchmark.
 
-    Where two studies have the same setting, that with all four corners in one precision counts, as
-    far as it has been run.
+    Where two studies have the same setting, the one with more finished seeds counts.
     """
     params = reading.load(files.PARAMS)
     found = [authors_code()]

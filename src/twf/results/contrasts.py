@@ -1,7 +1,7 @@
 """Differences between cells of a study, with their errors: one rule for gains, claims and notebook.
 
-    one method        The runs of a seed have first weights and the order of images in common: its
-                      variants are subtracted by seed, and what a run gives twice, under two
+    one method,       The runs of a seed have first weights and the order of images in common: its
+    one buffer        variants are subtracted by seed, and what a run gives twice, under two
                       protocols or after two tasks, within the run. Student's interval.
     anything else     Runs of different methods, buffers or benchmarks are independent, also those
                       of one seed: Welch's interval.

@@ -56,7 +56,7 @@ SCHEMA = pa.schema(
         ("printed_value", pa.float64()),  # of the paper's numbers; null where it prints none
         ("printed_verdict", pa.string()),  # holds, does not hold, or no numbers
         ("printed_value_run", pa.float64()),  # of the study's differences alone, where undecided
-        ("value", pa.float64()),  # the least mean of those run; null where nothing can be paired
+        ("value", pa.float64()),  # the least mean of those run; null where no seed is common
         ("low", pa.float64()),  # by statistics.interval_of_minimum: decides the verdict
         ("high", pa.float64()),
         ("freedom", pa.float64()),  # degrees of freedom of the mean that the lower end is of
