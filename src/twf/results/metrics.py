@@ -1,7 +1,7 @@
-"""The means of a study's cells as DVC's metrics: one small file, for `dvc metrics` and `dvc exp`.
+"""A study's main numbers as DVC's metrics: one small file, for `dvc metrics` and `dvc exp`.
 
-A key is a table's name and a cell's in it, as in the report: `main.split-digits.twf.50.class-il`.
-Spreads and numbers of seeds stand in the tables.
+A key is a benchmark and a cell in its table: `split-digits.twf.50.class-il`. The other tables, the
+spreads and the numbers of seeds stand in `tables/`.
 """
 
 from __future__ import annotations
@@ -12,34 +12,40 @@ from typing import Any
 import pandas as pd
 
 from twf.files import atomic, metrics_file
-from twf.results import cells, show
+from twf.results import show
 from twf.study import Plan
 
 
 def metrics(plan: Plan, written: pd.DataFrame, trials: pd.DataFrame) -> dict[str, Any]:
-    """What each cell's finished runs give, per cent, nested by the parts of its key.
+    """Mean final average accuracy in per cent, nested by the parts of its key.
 
-    `faa` and `ff` are the means that the table shows; under `search`, `held_out_faa` is the best
-    trial's. What has no value is left out. `missing` is the number of planned runs without one,
-    where there are any: a change of such a mean may be a change of its runs.
+    Of the first experiment that has tables, under its first protocol; where the study has no table,
+    of each search's best trial on held-out images. A cell without a value is left out. `missing`,
+    beside it, is the number of planned runs that it lacks: a change of such a mean may be a change
+    of its runs.
     """
     found: dict[str, Any] = {}
+    first = next((table.experiment for table in plan.tables.values()), None)
     for row in show.rows(written):
-        ff = row[cells.FORGETTING_COLUMN[plan.tables[row["table"]].forgetting]]
-        means = {"faa": row["faa_mean"], "ff": ff}
-        _put(found, f"{row['table']}.{row['cell']}", means, row["n_planned"] - row["n"])
-    for (benchmark, cell), tried in trials.groupby(["benchmark", "cell"], sort=False):
-        means = {"held_out_faa": tried["accuracy_mean"][tried["best"]].max()}
-        missing = int((tried["n_planned"] - tried["n"]).sum())
-        _put(found, f"search.{benchmark}.{cell}", means, missing)
+        table = plan.tables[row["table"]]
+        if table.experiment == first and row["protocol"] == table.protocols[0]:
+            key = f"{table.benchmark}.{row['cell']}"
+            _put(found, key, row["faa_mean"], row["n_planned"] - row["n"])
+    if first is None:
+        for (benchmark, cell), tried in trials.groupby(["benchmark", "cell"], sort=False):
+            best = tried["accuracy_mean"][tried["best"]].max()
+            missing = int((tried["n_planned"] - tried["n"]).sum())
+            _put(found, f"search.{benchmark}.{cell}", best, missing)
     return found
 
 
-def _put(found: dict[str, Any], key: str, means: dict[str, float], missing: int) -> None:
-    """Put a cell's values where the parts of `key` lead."""
-    for part in key.split("."):
+def _put(found: dict[str, Any], key: str, mean: float, missing: int) -> None:
+    """Put a cell's mean where the parts of `key` lead."""
+    *path, protocol = key.split(".")
+    for part in path:
         found = found.setdefault(part, {})
-    found |= {name: value for name, value in means.items() if not pd.isna(value)}
+    if not pd.isna(mean):
+        found[protocol] = round(mean, 2)
     if missing:
         found["missing"] = missing
 
