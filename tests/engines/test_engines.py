@@ -139,7 +139,7 @@ def test_an_experiment_reruns_the_same_and_is_shown_beside_its_commit(project: P
 
     call(project, "git", "restore", ".")
     call(project, "dvc", "checkout", "--with-deps", "report@demo")
-    call(project, "twf", "settle", "demo")
+    call(project, "twf", "touch", "demo")
     assert json.loads((project / METRICS).read_text()) == committed
     assert idle(project)
 

@@ -40,27 +40,27 @@ def new_method(
 
 @app.command()
 def pull(study: DefaultStudyArgument = None) -> None:
-    """Bring a study's data, checkpoints and results from DVC's default remote, and settle them.
+    """Bring a study's data, checkpoints and results from DVC's default remote, and touch them.
 
     Then neither `snakemake` nor `dvc repro` has anything to do. Called again after an interruption,
     it continues. docs/remotes.md has the set-up of a remote.
     """
-    from twf.engines import settle as settling
+    from twf.engines import touch as touching
 
     loaded = reading.load(files.PARAMS)  # the one that both engines read
-    settling.pull(loaded, study or loaded.study)
+    touching.pull(loaded, study or loaded.study)
 
 
 @app.command()
-def settle(study: DefaultStudyArgument = None) -> None:
+def touch(study: DefaultStudyArgument = None) -> None:
     """After `dvc checkout`: have Snakemake take a study's files as up to date.
 
     Only if all contents are as in dvc.lock and all records as planned; else it names what differs.
     """
-    from twf.engines import settle as settling
+    from twf.engines import touch as touching
 
     loaded = reading.load(files.PARAMS)
-    settling.settle(loaded, study or loaded.study)
+    touching.touch(loaded, study or loaded.study)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""What DVC brought is settled where nothing differs; else what does is named, nothing touched."""
+"""What DVC brought is touched where nothing differs; else what does is named, and nothing is."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def refused(folder: Path, *words: str) -> str:
     return said
 
 
-def test_a_changed_file_is_named_and_nothing_is_settled(project: Path) -> None:
+def test_a_changed_file_is_named_and_nothing_is_touched(project: Path) -> None:
     (project / RECORD).write_bytes(b"another")
-    said = refused(project, "settle", "demo")
+    said = refused(project, "touch", "demo")
     assert "runs-demo: changed outs: results/demo/runs: modified" in said
     assert not idle(project)
     (remedy,) = re.findall("dvc checkout --force --with-deps [^`]+", said)
     call(project, *remedy.split())
-    call(project, "twf", "settle", "demo")
+    call(project, "twf", "touch", "demo")
     assert idle(project)
 
 
@@ -74,7 +74,7 @@ def test_a_file_that_dvc_takes_for_unchanged_by_its_notes_is_read(project: Path)
     call(project, "dvc", "checkout", "--with-deps", "report@demo")
     assert path.read_bytes() == b"damaged"
     assert "up to date" in call(project, "dvc", "status", "--with-deps", "report@demo")
-    said = refused(project, "settle", "demo")
+    said = refused(project, "touch", "demo")
     assert "data@letters: changed outs: data/letters.safetensors: modified" in said
     assert ".dvc/cache/files" in said
     shutil.rmtree(project / ".dvc/cache/files")
@@ -85,7 +85,7 @@ def test_a_file_that_dvc_takes_for_unchanged_by_its_notes_is_read(project: Path)
 
 def test_changed_parameters_are_named(project: Path) -> None:
     change_params(project, lambda v: v["benchmarks"]["split-digits"].update(batch_size=32))
-    said = refused(project, "settle", "demo")
+    said = refused(project, "touch", "demo")
     assert "runs-demo: changed deps: params.yaml: benchmarks: modified" in said
 
 
@@ -94,19 +94,19 @@ def test_records_that_are_not_the_plans_are_named(project: Path) -> None:
     shutil.copy(project / files.record_file("demo", FINETUNE), project / RECORD)
     (project / files.record_file("demo", TWF)).unlink()
     call(project, "dvc", "commit", "--force", "--with-deps", "report@demo")
-    said = refused(project, "settle", "demo")
+    said = refused(project, "touch", "demo")
     assert f"run {ER}: stale" in said and f"run {TWF}: to do" in said
     assert f"snakemake --cores all {REPORT}" in said
     assert not idle(project)
 
 
-def test_a_folder_that_snakemake_works_in_is_not_settled(project: Path) -> None:
+def test_a_folder_that_snakemake_works_in_is_not_touched(project: Path) -> None:
     """A lock that was left behind is as good as one that is held."""
     locks = project / ".snakemake/locks"
     locks.mkdir(parents=True, exist_ok=True)
     (locks / "0.input.lock").write_text("data/digits.safetensors\n")
     (locks / "0.output.lock").write_text(f"{REPORT}\n")
-    assert "Directory cannot be locked" in refused(project, "settle", "demo")
+    assert "Directory cannot be locked" in refused(project, "touch", "demo")
 
 
 def test_what_a_clone_lacks_for_a_pull_is_named_with_the_remedy(clone: Path) -> None:

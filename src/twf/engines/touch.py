@@ -1,8 +1,8 @@
 """Bringing a study's files from DVC's remote, and telling Snakemake that they are up to date.
 
-DVC compares contents and Snakemake modification times, which a download sets anew. `settle` has
-Snakemake take the files as they are, but only if their contents are those of `dvc.lock` and their
-records those of the plan: it would take stale ones as well.
+DVC compares contents and Snakemake modification times, which a download sets anew. `touch` is
+`snakemake --touch`, which would take stale files as well, for files whose contents are those of
+`dvc.lock` and whose records are those of the plan.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SHOWN = 5  # differences that a message names
 
 
 def pull(params: Params, study: str) -> None:
-    """Bring a study's data, checkpoints and results from DVC's default remote, and `settle` them.
+    """Bring a study's data, checkpoints and results from DVC's default remote, and `touch` them.
 
     Raises:
-        UserError: without such a remote, if something does not come, and as `settle`.
+        UserError: without such a remote, if something does not come, and as `touch`.
     """
     stage = _locked_stage(params, study)
     _have_remote_verified()
@@ -42,10 +42,10 @@ def pull(params: Params, study: str) -> None:
             "on from here. If the remote refused, check your keys; if 'Checkout failed', an object "
             "is missing in the remote or damaged there. See docs/remotes.md"
         )
-    settle(params, study)
+    touch(params, study)
 
 
-def settle(params: Params, study: str) -> None:
+def touch(params: Params, study: str) -> None:
     """Have both engines take a study's files as up to date, if contents and records allow it.
 
     Raises:
@@ -56,7 +56,7 @@ def settle(params: Params, study: str) -> None:
     make = f"`snakemake --cores all {files.report_file(study)}`, then `dvc repro {stage}`"
     if changes := _changes(stage):
         raise UserError(
-            f"nothing was settled: study {study} differs from {LOCK}:\n{_listed(changes)}\n"
+            f"nothing was touched: study {study} differs from {LOCK}:\n{_listed(changes)}\n"
             f"To have the files of {LOCK}: undo your changes of params.yaml, then "
             f"`dvc checkout --force --with-deps {stage}`; if files still differ, DVC's cache is "
             "damaged: delete .dvc/cache/files and pull again. To have what your changes give: "
@@ -64,7 +64,7 @@ def settle(params: Params, study: str) -> None:
         )
     if missing := _not_planned(params, study):
         raise UserError(
-            f"nothing was settled: study {study} is not as planned:\n{_listed(missing)}\n"
+            f"nothing was touched: study {study} is not as planned:\n{_listed(missing)}\n"
             f"Restore the params.yaml of these records, or make them again: {make}"
         )
     # without --forceall Snakemake would note some of the files alone
@@ -73,7 +73,7 @@ def settle(params: Params, study: str) -> None:
     if done.returncode != 0:
         raise UserError(
             f"{done.stdout.strip()}\nSnakemake could not note that study {study} is up to date, "
-            f"for the reason above; then `twf settle {study}`"
+            f"for the reason above; then `twf touch {study}`"
         )
     print(f"study {study} is as in {LOCK} and as planned: neither engine has anything to do")
 
@@ -117,7 +117,7 @@ def _changes(stage: str) -> list[str]:
             env=os.environ | {"DVC_SITE_CACHE_DIR": folder},
         )
     if done.returncode != 0:
-        raise UserError(f"`dvc status {stage}` failed, for the reason above; then `twf settle`")
+        raise UserError(f"`dvc status {stage}` failed, for the reason above; then `twf touch`")
     return _leaves(json.loads(done.stdout))
 
 
