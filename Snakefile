@@ -33,7 +33,7 @@ rule all:
 
 onstart:
     unless_refused(files.refuse_from_future)
-    unless_refused(FROZEN.keep, Path(".snakemake/planned"))
+    unless_refused(SNAPSHOT.keep, Path(".snakemake/planned"))
     # in an environment for jobs alone, a server would need to be started by one of them
     if workflow.local_exec and not GPU and not CONDA:
         warm.start(Path(f".snakemake/twf-{os.getpid()}.socket"))
@@ -44,7 +44,7 @@ onerror:
 
 
 onsuccess:
-    unless_refused(FROZEN.require_unchanged)
+    unless_refused(SNAPSHOT.require_unchanged)
     unless_refused(RECORDS.require_followed)
     unless_refused(made.note, looked_at())
 

@@ -107,10 +107,10 @@ def test_a_stale_network_makes_its_records_stale_until_it_is_made_anew(values, t
     plan = study.expand(params, "tiny").only("main")
     run = plan.named_run(RUN)
     execute(params, run, CPU)
-    assert status.of_run(params, run)[0] == "done"
+    assert status.run_state(params, run)[0] == "done"
     changed = recipe(values, epochs=2)
     later = study.expand(changed, "tiny")
-    assert status.of_run(changed, run) == ("stale", f"{CHECKPOINT} is stale (epochs: 1 -> 2)")
+    assert status.run_state(changed, run) == ("stale", f"{CHECKPOINT} is stale (epochs: 1 -> 2)")
     assert Results.of_records(later, [RUN]).runs.loc[RUN, "status"] == "stale"
     one = later.model_copy(update={"runs": {RUN: run}})
     with pytest.raises(UserError, match="epochs: 1 -> 2"):
@@ -120,7 +120,7 @@ def test_a_stale_network_makes_its_records_stale_until_it_is_made_anew(values, t
     assert "epochs: 1 -> 2" in twf(f"run tiny {RUN}").err
     assert twf("pretrain train origin").code == 0
     assert state(changed) == ("done", "")
-    assert status.of_run(changed, run) == ("stale", f"another {CHECKPOINT}")
+    assert status.run_state(changed, run) == ("stale", f"another {CHECKPOINT}")
 
 
 def test_a_network_says_no_more_than_an_older_version_has_written(values):
@@ -316,7 +316,7 @@ def test_the_records_in_git_are_done_beside_the_weights_in_git(tmp_path, monkeyp
 
     def states() -> dict[str, list[str]]:
         return {
-            name: [status.of_run(params, run)[0] for run in plan.runs.values()]
+            name: [status.run_state(params, run)[0] for run in plan.runs.values()]
             for name, plan in plans.items()
         }
 

@@ -61,7 +61,7 @@ def made_with(plan, run, recorded):
 def test_a_run_whose_code_no_commit_has_is_done_and_shown_so(plan, run, made_with, capsys):
     for commit, why in (("abc+", status.UNCOMMITTED), ("abc", ""), (None, "")):
         made_with(code={"commit": commit})
-        assert status.of_run(plan.params, run) == ("done", why)
+        assert status.run_state(plan.params, run) == ("done", why)
         status.show(status.of_plan(reading.load(PARAMS), plan))
         assert (status.UNCOMMITTED in capsys.readouterr().out) == bool(why)
 
@@ -76,7 +76,7 @@ def test_what_is_done_is_counted_and_listed_where_something_is_to_be_said(
     status.show(found, every=True)
     assert run.id.removesuffix(".s0") in capsys.readouterr().out
     recorded(plan, {run.id: {"status": "diverged", "reason": "nan"}})
-    assert status.of_run(plan.params, run) == ("done", "diverged")
+    assert status.run_state(plan.params, run) == ("done", "diverged")
     status.show(status.of_plan(reading.load(PARAMS), plan))
     assert "done, diverged" in capsys.readouterr().out
 
@@ -87,32 +87,32 @@ def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys):
     path.parent.mkdir(parents=True)
     state = json.dumps({"state": {"place": {"phase": 2, "epoch": 7}}})
     save_file({"x": np.zeros(1)}, path, metadata={"state": state})
-    assert status.of_run(plan.params, run) == ("to do", "no record, 107/250 epochs saved")
+    assert status.run_state(plan.params, run) == ("to do", "no record, 107/250 epochs saved")
     status.show(status.of_plan(reading.load(PARAMS), plan))
     assert "to do, 107/250 epochs saved" in capsys.readouterr().out
     path.write_bytes(b"torn")
-    assert status.of_run(plan.params, run) == ("to do", "no record")
+    assert status.run_state(plan.params, run) == ("to do", "no record")
 
 
 def test_a_run_is_done_if_its_record_has_the_plans_parameters(plan, run):
-    assert status.of_run(plan.params, run) == ("done", "")
+    assert status.run_state(plan.params, run) == ("done", "")
     record_file(run.study, run.id).unlink()
-    assert status.of_run(plan.params, run) == ("to do", "no record")
+    assert status.run_state(plan.params, run) == ("to do", "no record")
 
 
 def test_a_stale_run_says_which_parameters_its_record_has(plan, run):
     changed = run.hyperparameters.changed({"lr": 0.03, "tau": 0.5})
     other = run.model_copy(update={"hyperparameters": changed, "epochs": 7})
-    state, why = status.of_run(plan.params, other)
+    state, why = status.run_state(plan.params, other)
     assert state == "stale"
     assert sorted(why.split(", ")) == ["epochs: 50 -> 7", "lr: 0.5 -> 0.03", "tau: 0.07 -> 0.5"]
     network = run.network.model_copy(update={"width": 16})
-    assert status.of_run(plan.params, run.model_copy(update={"network": network})) == (
+    assert status.run_state(plan.params, run.model_copy(update={"network": network})) == (
         "stale",
         "network.width: 64 -> 16",
     )
     many = other.model_copy(update={"network": network, "buffer": None})
-    _, why = status.of_run(plan.params, many)
+    _, why = status.run_state(plan.params, many)
     assert why.startswith("buffer: 500 -> none, ") and why.endswith(", 1 more")
 
 
@@ -120,7 +120,7 @@ def test_a_parameter_that_did_not_exist_yet_makes_a_record_stale(plan, run, reco
     old = {key: value for key, value in run.values.items() if key != "epochs"}
     provenance = json.dumps({"parameters": old})
     recorded(plan, {run.id: {"digest": "old", "provenance": provenance}})
-    assert status.of_run(plan.params, run) == ("stale", "epochs: none -> 50")
+    assert status.run_state(plan.params, run) == ("stale", "epochs: none -> 50")
 
 
 def test_a_record_from_another_checkpoint_is_stale_and_a_checkpoint_not_there_says_nothing(
@@ -130,11 +130,11 @@ def test_a_record_from_another_checkpoint_is_stale_and_a_checkpoint_not_there_sa
     path.parent.mkdir()
     path.write_bytes(b"one")
     made_with(inputs={"checkpoint_sha256": hashlib.sha256(b"one").hexdigest()})
-    assert status.of_run(plan.params, run) == ("done", "")
+    assert status.run_state(plan.params, run) == ("done", "")
     path.write_bytes(b"another")
-    assert status.of_run(plan.params, run) == ("stale", f"another {path}")
+    assert status.run_state(plan.params, run) == ("stale", f"another {path}")
     path.unlink()
-    assert status.of_run(plan.params, run) == ("done", "")
+    assert status.run_state(plan.params, run) == ("done", "")
 
 
 def test_a_record_from_other_data_is_neither_done_nor_collected_nor_averaged(plan, run, made_with):
@@ -144,10 +144,10 @@ def test_a_record_from_other_data_is_neither_done_nor_collected_nor_averaged(pla
     path.parent.mkdir()
     store.save(path, run.data, store.DataArrays(split, split, list("abcdefghij")))
     made_with(inputs=dict.fromkeys(("train_fingerprint", "test_fingerprint"), split.fingerprint))
-    assert status.of_run(plan.params, run) == ("done", "")
+    assert status.run_state(plan.params, run) == ("done", "")
     other = store.Split(images + 1, np.arange(10))
     store.save(path, run.data, store.DataArrays(split, other, list("abcdefghij")))
-    assert status.of_run(plan.params, run) == ("stale", f"another {path}")
+    assert status.run_state(plan.params, run) == ("stale", f"another {path}")
     assert Results.of_records(plan, plan.runs).runs.loc[run.id, "status"] == "stale"
     with pytest.raises(UserError, match=str(path)):
         status.require_done(plan)
@@ -159,5 +159,5 @@ def test_a_record_from_other_data_is_neither_done_nor_collected_nor_averaged(pla
 def test_a_record_that_cannot_be_read_is_neither_done_nor_stale(plan, run):
     path = record_file(run.study, run.id)
     path.write_bytes(b"torn")
-    state, why = status.of_run(plan.params, run)
+    state, why = status.run_state(plan.params, run)
     assert state == "unreadable" and str(path) in why

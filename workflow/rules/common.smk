@@ -11,7 +11,7 @@ from snakemake.settings.types import DeploymentMethod
 from twf import checkout, files, study
 from twf.data import preflight, registry
 from twf.engines import conda, environment, made, warm
-from twf.engines.frozen import Frozen
+from twf.engines.snapshot import Snapshot
 from twf.engines.records import Records
 from twf.errors import UserError, lookup
 from twf.forecast import disk
@@ -30,14 +30,14 @@ try:
     ENVIRONMENT = "../../environment.yml"
     if CONDA:
         ENVIRONMENT = str(conda.environment_file(Path(workflow.basedir)))
-    FROZEN = Frozen.read(workflow.remote_exec)
-    STUDY = FROZEN.study(config)  # of `rule all`; targets name their own
+    SNAPSHOT = Snapshot.read(workflow.remote_exec)
+    STUDY = SNAPSHOT.study(config)  # of `rule all`; targets name their own
 except UserError as error:
     raise WorkflowError(str(error))
-PARAMS = FROZEN.params
+PARAMS = SNAPSHOT.params
 RECORDS = Records(workflow, PARAMS)
 # so that it is in Snakemake's report, and sent to jobs on other machines
-workflow.configfiles.append(str(FROZEN.path))
+workflow.configfiles.append(str(SNAPSHOT.path))
 
 
 def unless_refused(function, *words):
@@ -72,7 +72,7 @@ def looked_at():
     jobs = workflow.dag.jobs
     found = {str(path) for job in jobs for path in (*job.input, *job.output)}
     best = {each.best_hyperparameters for each in PARAMS.studies.values()} - {None}
-    return found | RECORDS.files | best | {str(FROZEN.path)}
+    return found | RECORDS.files | best | {str(SNAPSHOT.path)}
 
 
 # A job that trains takes a slot of a GPU if there is one. On a cluster each command looks by itself:
@@ -170,7 +170,7 @@ def trials_of(wildcards):
 def data_input(wildcards):
     """What a data set is read from: a file of the user's, an archive to fetch, or nothing."""
     dataset = data_of(wildcards)
-    RECORDS.decide_data(wildcards.data, data_parameters(wildcards))
+    RECORDS.force_data_if_stale(wildcards.data, data_parameters(wildcards))
     stale = str(files.data_file(wildcards.data)) in RECORDS.stale
     (or_end if stale else unless_refused)(require_data, wildcards.data)
     if dataset.reader == "official":
@@ -199,7 +199,7 @@ def pretrain_input(wildcards):
     else:
         made_from = source.weights
     parameters = pretrain_parameters(wildcards)
-    needed = RECORDS.decide_network(wildcards.source, parameters, [made_from])
+    needed = RECORDS.force_network_if_stale(wildcards.source, parameters, [made_from])
     if str(files.checkpoint_file(wildcards.source)) in RECORDS.stale:
         or_end(require_network, wildcards.source)
     elif source.trained_on is None:
@@ -241,7 +241,7 @@ def run_input(wildcards):
     run = run_of(wildcards)
     data = [name for name in (run.data, run.source_data) if name is not None]
     made_from = [*map(prepared, data), str(files.checkpoint_file(run.source))]
-    inputs = RECORDS.decide(run, made_from)
+    inputs = RECORDS.force_run_if_stale(run, made_from)
     if RECORDS.makes(run):
         for name in data:
             or_end(require_data, name)

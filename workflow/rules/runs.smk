@@ -14,7 +14,7 @@ rule run:
         gpu=GPU,
         attempt=lambda wildcards, attempt: attempt,
     params:
-        # what the record is held to; `Records.decide` looks for it in Snakemake's notes
+        # what the record is held to; `Records.force_run_if_stale` looks for it in Snakemake's notes
         parameters=lambda w: run_of(w).parameters,
         # `output` keeps it out of Snakemake's notes
         why=lambda wildcards, output: RECORDS.why.get(output[0], ""),

@@ -35,7 +35,9 @@ def collect(
         return
     left_out = record.collect_partial(paths, files.runs_file(study))
     unreadable = [reason for reason in left_out.values() if reason]
-    stale = sum(status.of_run(planned.params, run)[0] == "stale" for run in planned.runs.values())
+    stale = sum(
+        status.run_state(planned.params, run)[0] == "stale" for run in planned.runs.values()
+    )
     print(
         f"{len(paths) - len(left_out)} of {len(paths)} records, {stale} of them stale; "
         f"{len(left_out) - len(unreadable)} missing, {len(unreadable)} unreadable"

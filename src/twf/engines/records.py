@@ -32,19 +32,19 @@ class Records:
         self.kept: dict[str, Callable[[], bool]] = {}
         self.why: dict[str, str] = {}  # records that are made -> ": " and what is not as planned
 
-    def decide(self, run: Run, made_from: list[str]) -> list[str]:
-        """Decide whether Snakemake makes a run. Gives the inputs that it is to compare with.
+    def force_run_if_stale(self, run: Run, made_from: list[str]) -> list[str]:
+        """Have Snakemake make a run whose record is missing or stale. Gives the inputs to compare.
 
-        A record that is missing or stale is forced. One that is as planned is kept, also where an
-        input is newer or missing, unless an input is made again or a user forces it. One that
-        cannot be read is left to Snakemake, which takes it for done. Snakemake's notes of another
-        record are deleted, so that it does not go by them.
+        A record that is as planned is kept, also where an input is newer or missing, unless an
+        input is made again or a user forces it. One that cannot be read is left to Snakemake, which
+        takes it for done. Snakemake's notes of another record are deleted, so that it does not go
+        by them.
         """
         from snakemake.io import IOFile, ancient
 
         record = files.record_file(run.study, run.id)
         self.files |= {str(record), *made_from}
-        state, why = status.of_run(self.params, run)
+        state, why = status.run_state(self.params, run)
         forced = self.workflow.dag.forcefiles
         if state in ("to do", "stale"):
             forced.add(str(record))
@@ -62,29 +62,28 @@ class Records:
             return []
         newer = _newer(made_from, record)
         if newer:
-            self.kept[run.id] = lambda: status.of_run(self.params, run)[0] == "stale"
+            self.kept[run.id] = lambda: status.run_state(self.params, run)[0] == "stale"
         return [ancient(path) if path in newer else path for path in made_from]
 
-    def decide_data(self, name: str, parameters: str) -> None:
-        """Decide whether Snakemake makes a data set: one that is stale is forced."""
+    def force_data_if_stale(self, name: str, parameters: str) -> None:
+        """Have Snakemake make a data set that is stale."""
         held = inputs.data(name, self.params.datasets[name])
-        self._decide(files.data_file(name), held, parameters)
+        self._force_if_stale(files.data_file(name), held, parameters)
 
-    def decide_network(
+    def force_network_if_stale(
         self, name: str, parameters: tuple[str, str | None], made_from: list[str]
     ) -> list[str]:
-        """Decide whether Snakemake makes a network. Gives the inputs that it is to compare with.
+        """Have Snakemake make a network that is stale. Gives the inputs to compare it with.
 
-        `parameters` are its recipe and its data's augmentation, which older headers leave out.
-
-        One that is stale is forced. One that is as asked is kept, also where an input is newer,
-        unless that is made again or a user forces it; and one that came from elsewhere, also where
-        its data are missing: they may be prepared for something else.
+        `parameters` are its recipe and its data's augmentation, which older headers leave out. One
+        that is as asked is kept, also where an input is newer, unless that is made again or a user
+        forces it; and one that came from elsewhere, also where its data are missing: they may be
+        prepared for something else.
         """
         from snakemake.io import IOFile, ancient
 
         path, held = files.checkpoint_file(name), inputs.network(self.params, name)
-        kept = self._decide(path, held, parameters, parameters[1])
+        kept = self._force_if_stale(path, held, parameters, parameters[1])
         there = all(Path(file).exists() for file in made_from)
         if held.changes or not path.exists():
             return made_from
@@ -96,7 +95,7 @@ class Records:
             self.kept[str(path)] = lambda: bool(inputs.network(self.params, name).changes)
         return [ancient(file) if file in newer else file for file in made_from]
 
-    def _decide(
+    def _force_if_stale(
         self, path: Path, held: inputs.Held, parameters: Any, augmentation: str | None = None
     ) -> bool:
         """Force a file that is stale; whether it is known to be as asked.
@@ -142,7 +141,7 @@ class Records:
             )
 
     def makes(self, run: Run) -> bool:
-        """Whether a run is made because its record, after `decide`, asks for it."""
+        """Whether a run is made because its record, after `force_run_if_stale`, asks for it."""
         return str(files.record_file(run.study, run.id)) in self.why
 
 

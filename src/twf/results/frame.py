@@ -168,7 +168,7 @@ def column(name: str, protocol: Protocol) -> str:
 def _row(plan: Plan, run: Run, row: dict[str, Any] | None) -> dict[str, Any]:
     """A run's row: what is planned, and the columns of `record.SCHEMA`, null where it is missing.
 
-    It is `stale` as `status.of_run` says.
+    It is `stale` as `status.run_state` says.
     """
     found = row or dict.fromkeys(record.SCHEMA.names)
     found.pop("run")  # the index

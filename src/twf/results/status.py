@@ -54,7 +54,7 @@ def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
         "runs": {
             run.id: run.values
             | {"digest": run.digest}
-            | dict(zip(("status", "why"), of_run(params, run), strict=True))
+            | dict(zip(("status", "why"), run_state(params, run), strict=True))
             for run in plan.runs.values()
         },
         "searched": len(plan.search),
@@ -84,13 +84,14 @@ def _of_input(path: Path, held: inputs.Held) -> State:
     return "stale" if held.changes else "done"
 
 
-def of_run(params: Params, run: Run) -> tuple[State, str]:
-    """Whether a run is done, and why it is not; of one that is, what to know of its record.
+def run_state(params: Params, run: Run) -> tuple[State, str]:
+    """The state of a run, and why it is in it; of a run that is done, a remark on its record.
 
-    That is that it diverged, or that no commit has what made it. Of one without a record, how far
-    it has come. Its record alone decides, whoever put it there and whatever its time. It is stale
-    where it was made with other parameters than the plan's, or from another checkpoint or other
-    data than those that are there; and where these are stale themselves, whatever it was made from.
+    The remark is that it diverged, or that its code was not committed. The record alone decides,
+    whoever put it there and whatever its time. It is stale where it was made with other parameters
+    than the plan's, or from another checkpoint or other data than those that are there; and where
+    these are stale themselves, whatever it was made from. Of a run without a record, the reason
+    says how far it has come.
     """
     path = files.record_file(run.study, run.id)
     if not path.exists():
@@ -131,7 +132,8 @@ def require_done(plan: Plan) -> None:
     """
     study = plan.study
     found = [
-        (files.record_file(study, run.id), *of_run(plan.params, run)) for run in plan.runs.values()
+        (files.record_file(study, run.id), *run_state(plan.params, run))
+        for run in plan.runs.values()
     ]
     left = [f"{path}: {why}" for path, state, why in found if state in ("to do", "stale")]
     if left:

@@ -20,7 +20,7 @@ VARIABLE = "TWF_PARAMS"  # the file that commands read where no --params names a
 
 
 @dataclass(frozen=True)
-class Frozen:
+class Snapshot:
     """A file of parameters as it was when Snakemake started."""
 
     path: Path
@@ -28,7 +28,7 @@ class Frozen:
     params: Params
 
     @classmethod
-    def read(cls, remote: bool) -> Frozen:
+    def read(cls, remote: bool) -> Snapshot:
         """`params.yaml`; in a job of a cluster, the copy of the Snakemake that submitted it."""
         path = Path(os.environ.get(VARIABLE, PARAMS)) if remote else PARAMS
         text = reading.text_of(path)
