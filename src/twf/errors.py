@@ -36,9 +36,9 @@ def lookup(kind: str, names: Mapping[str, T], name: str, where: str, remedy: str
     return names[name]
 
 
-def wrong(path: object, problems: list[str]) -> UserError:
-    """The error that a file is wrong, with a line for each problem."""
-    return UserError(f"{path} is wrong:\n  " + "\n  ".join(dict.fromkeys(problems)))
+def invalid_file(path: object, problems: list[str]) -> UserError:
+    """The error of an invalid file, with a line for each problem."""
+    return UserError(f"{path} is invalid:\n  " + "\n  ".join(dict.fromkeys(problems)))
 
 
 def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> list[str]:

@@ -96,7 +96,7 @@ def test_an_error_is_a_gpus_where_its_memory_is_full_or_it_fails_for_others_too(
     two_gpus, monkeypatch, error, elsewhere, raised, named
 ) -> None:
     devices.device_for("auto", threads=1)
-    monkeypatch.setattr(nvidia, "refuses", lambda gpu: elsewhere if gpu == A else "no GPU")
+    monkeypatch.setattr(nvidia, "compute_error", lambda gpu: elsewhere if gpu == A else "no GPU")
     with pytest.raises(raised, match=named), devices.watched():
         raise error
 
@@ -120,7 +120,7 @@ def test_the_next_attempt_of_a_job_takes_another_gpu_until_all_were_tried(
 ) -> None:
     """Each attempt is a process, as Snakemake's are."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(nvidia, "refuses", lambda _: "unknown error")
+    monkeypatch.setattr(nvidia, "compute_error", lambda _: "unknown error")
     usage = {A: nvidia.Usage(1, 1, 0.0), B: nvidia.Usage(1, 1, 0.5)}  # the one that fails is idle
     monkeypatch.setattr(nvidia, "installed", lambda: (usage, ""))
 

@@ -100,11 +100,11 @@ def test_the_usage_is_known_where_the_driver_tells_it(nvml) -> None:
 
 def test_a_gpu_that_is_not_there_refuses() -> None:
     """Whatever this PyTorch is built for."""
-    assert "Error" in str(nvidia.refuses(Gpu(A, NAME)))
+    assert "Error" in str(nvidia.compute_error(Gpu(A, NAME)))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_a_gpu_that_is_there_computes_and_is_known() -> None:
     found, said = nvidia.installed()
     assert found and said == ""
-    assert [nvidia.refuses(gpu) for gpu in found] == [None] * len(found)
+    assert [nvidia.compute_error(gpu) for gpu in found] == [None] * len(found)

@@ -18,7 +18,7 @@ import yaml
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from twf import files
-from twf.errors import UserError, explain, lookup, wrong
+from twf.errors import UserError, explain, invalid_file, lookup
 from twf.study import Plan, needed_data
 from twf.study.params import Name, Params
 from twf.study.reading import UniqueKeyLoader
@@ -195,4 +195,4 @@ def _read(path: Path) -> Registry:
         return _registry.validate_python(values)
     except ValidationError as error:
         # an entry's path has the kind that it was checked against
-        raise wrong(path, [shown(problem) for problem in explain(error, tag=1)]) from None
+        raise invalid_file(path, [shown(problem) for problem in explain(error, tag=1)]) from None

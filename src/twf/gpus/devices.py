@@ -71,7 +71,7 @@ def watched() -> Iterator[None]:
         if gpu is None or not re.search("cuda|cudnn", said, flags=re.IGNORECASE):
             raise
         if not CROWDED.search(said):
-            refusal = nvidia.refuses(gpu)
+            refusal = nvidia.compute_error(gpu)
             if refusal is None or CROWDED.search(refusal):
                 raise
         raise _error(gpu, said) from error

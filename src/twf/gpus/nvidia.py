@@ -52,7 +52,7 @@ def installed() -> tuple[dict[Gpu, Usage | None], str]:
     return answers[0] if answers else ({}, f"no answer in {PATIENCE:.0f} seconds")
 
 
-def refuses(gpu: Gpu) -> str | None:
+def compute_error(gpu: Gpu) -> str | None:
     """Why PyTorch cannot compute on a GPU, tried in another process; None where it can."""
     code = "import torch; assert torch.ones(8, device='cuda').sum().item() == 8.0"
     process = subprocess.Popen(

@@ -16,7 +16,7 @@ from twf.study.methods import METHODS
 from twf.study.params import BestFactors, BestHyperparameters, Protocol, Search
 from twf.study.types import Hyperparameters
 
-Place = tuple[str, str, int | None, Protocol]  # benchmark, method, buffer, protocol
+SearchKey = tuple[str, str, int | None, Protocol]  # benchmark, method, buffer, protocol
 
 
 def points(search: Search, method: str, base: Hyperparameters) -> list[Hyperparameters]:
@@ -49,23 +49,23 @@ def times(base: Hyperparameters, key: str, factor: float) -> float:
 class Best:
     """What a search found: a cell's own hyperparameters, or factors for all cells of a method."""
 
-    cells: dict[Place, Hyperparameters] = field(default_factory=dict)
+    cells: dict[SearchKey, Hyperparameters] = field(default_factory=dict)
     factors: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
 
-    def chosen(self, place: Place) -> set[str]:
+    def chosen(self, key: SearchKey) -> set[str]:
         """The names of the hyperparameters that were searched for in a cell."""
-        if place in self.cells:
-            return set(type(self.cells[place]).model_fields)
-        return set(self.factors.get(place[:2], {}))
+        if key in self.cells:
+            return set(type(self.cells[key]).model_fields)
+        return set(self.factors.get(key[:2], {}))
 
-    def of(self, place: Place, base: Hyperparameters) -> Hyperparameters | None:
+    def of(self, key: SearchKey, base: Hyperparameters) -> Hyperparameters | None:
         """Those of a cell that has `base` in params.yaml; None where it was not searched for."""
-        if place in self.cells:
-            return self.cells[place]
-        found = self.factors.get(place[:2])
-        if found is None:
+        if key in self.cells:
+            return self.cells[key]
+        factors = self.factors.get(key[:2])
+        if factors is None:
             return None
-        return base.changed({key: times(base, key, factor) for key, factor in found.items()})
+        return base.changed({name: times(base, name, f) for name, f in factors.items()})
 
 
 def load_best_hyperparameters(path: str | None, study: str) -> Best:
@@ -78,9 +78,9 @@ def load_best_hyperparameters(path: str | None, study: str) -> Best:
     at = f"studies.{study}.best_hyperparameters"
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        found = TypeAdapter(list[BestHyperparameters | BestFactors]).validate_python(values)
+        entries = TypeAdapter(list[BestHyperparameters | BestFactors]).validate_python(values)
         best = Best()
-        for b in found:
+        for b in entries:
             if isinstance(b, BestFactors):
                 best.factors[b.benchmark, b.method] = b.factors
             else:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from twf.errors import UserError, explain, wrong
+from twf.errors import UserError, explain, invalid_file
 from twf.study import consistency
 from twf.study.params import Params
 
@@ -106,10 +106,10 @@ def check(values: Any, path: str = "params.yaml") -> Params:
         params = Params.model_validate(values)
     except ValidationError as error:
         # a data set's path has the reader that it was checked against
-        raise wrong(path, explain(error, tag=2, under="datasets")) from None
+        raise invalid_file(path, explain(error, tag=2, under="datasets")) from None
     problems = consistency.problems(params)
     if problems:
-        raise wrong(path, problems)
+        raise invalid_file(path, problems)
     return params
 
 

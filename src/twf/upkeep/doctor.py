@@ -192,7 +192,7 @@ def gpus() -> Iterator[Check]:
         yield Check("gpus", "warning" if usable else "wrong", said, remedy)
     for gpu in usable:
         said = f"torch {torch} on {gpu.name} {gpu.id}"
-        if (refusal := nvidia.refuses(gpu)) is None:
+        if (refusal := nvidia.compute_error(gpu)) is None:
             yield Check("gpus", "ok", f"{said}: it computes")
         else:
             remedy = "update the driver, or take a PyTorch built for it: UV_TORCH_BACKEND=auto"
