@@ -2,7 +2,7 @@
 
     python -m benchmarks.verdicts
 
-prints three tables as Markdown; docs/results.md has the last two, and says what the first shows.
+prints three tables as Markdown; docs/results.md has the second, and says what the last shows.
 Accuracies are normal and independent, in the first two with a standard deviation over seeds of 1,
 in the third with those of the records in git too; nothing is trained.
 """
