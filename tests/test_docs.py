@@ -238,8 +238,8 @@ def both_protocols(results: Results) -> dict[CellKey, Mapping[int, float]]:
 def intervals(recorded) -> set[tuple[int, float, float]]:
     """Those of all differences between two cells, or of what was probed of them, and of claims.
 
-    Claims also on one benchmark alone. Cells also of the studies `overnight-longer` and
-    `corners-5`. Each interval with the decimals it is rounded to.
+    Claims also on one benchmark alone. Cells also of the studies `overnight-longer`,
+    `corners-5` and `corners-w16`. Each interval with the decimals it is rounded to.
     """
     values: dict[Any, Mapping[int, float]] = dict(evaluation.measured(recorded))
     of_cells = {key: of_key for key, of_key in values.items() if not key.layer}
@@ -251,7 +251,7 @@ def intervals(recorded) -> set[tuple[int, float, float]]:
     for key, of_key in both_protocols(recorded).items():  # also where no table has one
         values.setdefault(key, of_key)
     groups: dict[Any, dict[CellKey, Mapping[int, float]]] = defaultdict(dict)
-    for study in ("overnight-longer", "corners-5"):
+    for study in ("overnight-longer", "corners-5", "corners-w16"):
         for key, of_key in both_protocols(runs_of(study)).items():
             groups[study, key.benchmark, key.protocol][key] = of_key
     for key, of_key in values.items():
