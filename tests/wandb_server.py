@@ -42,6 +42,7 @@ class WandbServer:
         """Forget all."""
         self.runs: dict[tuple[str, str], StoredRun] = {}
         self.requests: Counter[str] = Counter()
+        self.paths: set[str] = set()  # of requests of every kind
         self.down = False  # it refuses every request
         self.refused: set[str] = set()  # identifiers of runs that it does not take
 
@@ -138,6 +139,7 @@ def serving() -> Iterator[WandbServer]:
             pass
 
         def _answer(self) -> None:
+            server.paths.add(self.path)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if self.headers.get("Content-Encoding") == "gzip":
                 body = gzip.decompress(body)

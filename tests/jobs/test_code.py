@@ -12,7 +12,7 @@ from project import PROJECT
 
 from twf.errors import UserError
 from twf.jobs import code
-from twf.jobs.code import LOOP, PRETRAINING, code_hash, method_module
+from twf.jobs.code import LOOP, PRETRAINING, code_hash, method_module, parsed
 
 # What Python 3.11 and 3.12 parse to other trees, or print otherwise.
 ANY_PYTHON = '''"""Documented."""
@@ -40,18 +40,18 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of `learning/` whose code is hashed in place of the project's."""
     shutil.copytree(PROJECT / "src/twf/learning", tmp_path / "twf/learning")
     monkeypatch.setattr(code.twf, "__file__", str(tmp_path / "twf/__init__.py"))
-    code_hash.cache_clear()
+    parsed.cache_clear()
     yield tmp_path / "twf/learning"
-    code_hash.cache_clear()
+    parsed.cache_clear()
 
 
 def changes(file: Path, edit: Callable[[str], str], *roots: str) -> bool:
     """Whether an edit of a file changes the hash over `roots`."""
     text = file.read_text()
-    code_hash.cache_clear()
+    parsed.cache_clear()
     before = code_hash(*roots)
     file.write_text(edit(text))
-    code_hash.cache_clear()
+    parsed.cache_clear()
     try:
         return code_hash(*roots) != before
     finally:
@@ -107,7 +107,7 @@ def test_the_hash_is_the_same_on_every_python(package: Path) -> None:
     (package / "loop.py").write_text(ANY_PYTHON)
     (package / "other.py").write_text("a = [*range(3)][1:]\n")
     (package / "another.py").write_text("def g(): return lambda x, /, y: (yield)\n")
-    code_hash.cache_clear()
+    parsed.cache_clear()
     assert code_hash(LOOP) == ("db074c9d52b0cc138d4ad2933bf3fd791cf2c76c17b2588f76936f45c416879c")
 
 

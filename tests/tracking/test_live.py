@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
@@ -47,12 +50,31 @@ def test_an_offline_run_holds_what_the_record_holds(tracked, record_of):
     assert stored["exit"] == [0]
 
 
+FOLLOWED = """
+import pickle, sys
+from twf.study.params import Tracking
+from twf.tracking.live import start_tracking
+row = pickle.load(sys.stdin.buffer)
+with start_tracking(Tracking(mode="offline"), row) as tracker:
+    tracker.finish(row)
+"""
+
+
+def test_offline_nothing_is_sent(server, row, tiny_run, tmp_path):
+    """Nor what W&B tells of itself when its process ends, and a key there is changes nothing."""
+    followed = pickle.dumps(row(tiny_run("er")))
+    subprocess.run([sys.executable, "-c", FOLLOWED], input=followed, cwd=tmp_path, check=True)
+    assert list(tmp_path.glob("wandb/offline-run-*"))
+    assert server.paths == set()
+
+
 @pytest.fixture
 def init(monkeypatch: pytest.MonkeyPatch, no_key: Path, tmp_path: Path) -> Mock:
     """In place of `wandb.init`; its `return_value` is a run that keeps what it gets."""
     monkeypatch.chdir(tmp_path)
     run = Mock(spec=["define_metric", "log", "summary", "finish"], dir="wandb/run/files")
     init = Mock(return_value=run)
+    monkeypatch.setattr("wandb.setup", Mock())
     monkeypatch.setattr("wandb.init", init)
     return init
 

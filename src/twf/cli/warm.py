@@ -15,17 +15,19 @@ from pathlib import Path
 
 import pandas  # noqa: F401 - wandb's tables ask for it
 import torch
-import wandb  # noqa: F401
+import wandb.sdk.launch.inputs.internal  # noqa: F401 - each of its runs asks for it, half a second
 
 import twf.jobs.run
 import twf.results.report  # noqa: F401
 from twf.cli import commands
 from twf.engines.warm import LENGTH
+from twf.jobs.code import LOOP, code_hash
 
 
 def serve(path: Path) -> None:
     """Fork for each client that connects to `path`, until standard input ends."""
     torch.set_num_threads(1)  # threads would not survive a fork
+    code_hash(LOOP)  # of what was imported here, and not again in each fork
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a fork: it tells its client
     with socket.socket(socket.AF_UNIX) as listener:
         before = os.umask(0o177)  # who may connect could have anything done in our name

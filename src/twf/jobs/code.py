@@ -29,22 +29,29 @@ def method_module(method: str) -> str:
     return module
 
 
-@cache
 def code_hash(*roots: str) -> str:
     """SHA-256, in hex, over the modules of `learning/` that `roots` use, themselves among them.
 
     Imports are followed, those of types too. Comments, docstrings and layout do not count, and the
     hash is the same on every version of Python that can run the code.
     """
-    used: dict[str, Any] = {}
+    used: dict[str, str] = {}
     waiting = list(roots)
     while waiting:
         name = waiting.pop()
         if name not in used:
-            tree = ast.parse(_file(name).read_bytes())
-            used[name] = _canonical(tree)
-            waiting += [found for found in _imported(tree) if found.startswith(PACKAGE)]
-    return hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()
+            used[name], imported = parsed(name)
+            waiting += imported
+    parts = (f"{json.dumps(name)}: {used[name]}" for name in sorted(used))
+    return hashlib.sha256(f"{{{', '.join(parts)}}}".encode()).hexdigest()
+
+
+@cache
+def parsed(module: str) -> tuple[str, tuple[str, ...]]:
+    """A module's canonical syntax tree, as JSON, and the modules of `learning/` that it imports."""
+    tree = ast.parse(_file(module).read_bytes())
+    imported = tuple(name for name in _imported(tree) if name.startswith(PACKAGE))
+    return json.dumps(_canonical(tree), sort_keys=True), imported
 
 
 def _file(module: str) -> Path:

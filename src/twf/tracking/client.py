@@ -99,6 +99,8 @@ class WandbRun:
 
         folder().mkdir(parents=True, exist_ok=True)
         self._sent = 0  # rows
+        # else W&B sends word of itself offline too: that follows the process's mode, not the run's
+        wandb.setup(wandb.Settings(mode=mode))
         self._run: Any = wandb.init(
             mode=mode,
             project=view.project(settings, row["study"]),
@@ -110,6 +112,7 @@ class WandbRun:
                 console="off",
                 disable_git=True,  # a remote's address can hold a key; the record has the commit
                 x_disable_stats=True,
+                x_save_requirements=False,  # 0.3 s; constraints.txt of the commit says them
                 finish_timeout=PATIENCE,
                 finish_timeout_raises=True,
             ),
