@@ -34,8 +34,10 @@ rule all:
 onstart:
     unless_refused(files.refuse_from_future)
     unless_refused(SNAPSHOT.keep, Path(".snakemake/planned"))
-    # in an environment for jobs alone, a server would need to be started by one of them
-    if workflow.local_exec and not GPU and not CONDA:
+    # it takes as long to start as two jobs by themselves; in an environment for jobs alone, one of
+    # them would need to start it
+    few = sum(1 for _ in workflow.dag.needrun_jobs()) <= 4
+    if workflow.local_exec and not GPU and not CONDA and not few:
         warm.start(Path(f".snakemake/twf-{os.getpid()}.socket"))
 
 
