@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import stat
@@ -25,24 +26,41 @@ SOCKET = Path("warm.socket")
 Process = subprocess.Popen[bytes]
 
 
-@pytest.fixture
-def server(tiny_inputs: Params, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
-    """A server beside the miniature project, its owner this test."""
-    monkeypatch.setenv(warm.VARIABLE, "")  # restored when the test ends
-    before = os.umask(0)  # which would let everybody read and write
-    process = warm.start(SOCKET)
-    os.umask(before)
-    until(SOCKET.exists, "the server")
+@pytest.fixture(scope="module")
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """One for all tests of this file, in a folder of its own: it takes seconds to start."""
+    folder = tmp_path_factory.mktemp("warm")
+    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder):
+        patch.setenv(warm.VARIABLE, "")  # restored when the tests end
+        before = os.umask(0)  # which would let everybody read and write
+        process = warm.start(SOCKET)
+        os.umask(before)
+        assert process is not None
+        until(SOCKET.exists, "the server")
     yield process
     process.kill()
     process.wait()
 
 
+@pytest.fixture
+def server(_server: Process, tiny_inputs: Params, monkeypatch: pytest.MonkeyPatch) -> Process:
+    """The server, which commands find in the miniature project that the test is in."""
+    monkeypatch.setenv(warm.VARIABLE, str(socket_of(_server)))
+    return _server
+
+
+def socket_of(server: Process) -> Path:
+    """An address as short as it must be, wherever the tests' folders lie."""
+    return Path(f"/proc/{server.pid}/cwd") / SOCKET
+
+
 def test_a_warm_run_leaves_the_record_and_the_log_of_a_cold_one(server) -> None:
+    """As does a run by itself, where the server that it was told of is not there."""
     columns = ("accuracy_class_il", "accuracy_task_il", "digest", "status")
     found = []
-    for environment in (os.environ, {k: v for k, v in os.environ.items() if k != warm.VARIABLE}):
+    for address in (os.environ[warm.VARIABLE], "nowhere.socket"):
         words = [*TWF, "run", "tiny", RUN]
+        environment = os.environ | {warm.VARIABLE: address}
         done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
         assert f"{RUN}: 4/4" in done.stderr
         (row,) = record.read(files.record_file("tiny", RUN)).to_pylist()
@@ -54,7 +72,7 @@ def test_a_warm_run_leaves_the_record_and_the_log_of_a_cold_one(server) -> None:
 
 def test_only_its_owner_may_connect(server) -> None:
     """Who does has anything done in the owner's name."""
-    assert stat.S_IMODE(SOCKET.stat().st_mode) == 0o600
+    assert stat.S_IMODE(socket_of(server).stat().st_mode) == 0o600
 
 
 def test_where_a_fork_may_fail_there_is_no_server(macos, tmp_path, monkeypatch) -> None:
@@ -76,14 +94,8 @@ def test_an_environment_of_a_megabyte_is_handed_over_whole(server) -> None:
     done = subprocess.run(words, env=os.environ | large, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert files.record_file("tiny", RUN).exists()
-    log = SOCKET.with_suffix(".log").read_text(encoding="utf-8")
+    log = socket_of(server).with_suffix(".log").read_text(encoding="utf-8")
     assert "Traceback" not in log
-
-
-def test_without_a_server_a_run_starts_by_itself(tiny_inputs: Params, monkeypatch) -> None:
-    monkeypatch.setenv(warm.VARIABLE, "nowhere.socket")
-    subprocess.run([*TWF, "run", "tiny", RUN], check=True, capture_output=True)
-    assert files.record_file("tiny", RUN).exists()
 
 
 @pytest.fixture
