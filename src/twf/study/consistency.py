@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -13,6 +14,7 @@ from twf.study.switches import SWITCHES
 
 if TYPE_CHECKING:
     from twf.study.params import Experiment, Params
+    from twf.study.types import Hyperparameters
 
 
 def problems(params: Params) -> list[str]:
@@ -123,15 +125,20 @@ def _wrong_values(where: str, method: str, values: Mapping[str, Sequence[float]]
     problems = _unknown_keys(where, method, values)
     fields = METHODS[method].hyperparameters.model_fields
     for key in [key for key in values if key in fields]:
-        allowed: TypeAdapter[Any] = TypeAdapter(
-            Annotated[(fields[key].annotation, *fields[key].metadata)]  # type: ignore[arg-type]
-        )
+        allowed = _allowed(METHODS[method].hyperparameters, key)
         for value in values[key]:
             try:
                 allowed.validate_python(value, strict=True)
             except ValidationError as error:
                 problems += [f"{where}.{key}: {problem}" for problem in explain(error)]
     return problems
+
+
+@cache
+def _allowed(hyperparameters: type[Hyperparameters], key: str) -> TypeAdapter[Any]:
+    """What checks one hyperparameter alone: half the time of a check, where each makes its own."""
+    field = hyperparameters.model_fields[key]
+    return TypeAdapter(Annotated[(field.annotation, *field.metadata)])  # type: ignore[arg-type]
 
 
 def _check_search(where: str, experiment: Experiment) -> list[str]:
