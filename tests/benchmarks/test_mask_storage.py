@@ -11,7 +11,7 @@ from benchmarks.mask_storage import Masks
 
 from twf.learning.replay.masks import MaskPacker
 
-PACKER = MaskPacker([(4, 8, 8), (3, 2, 2)])
+PACKER = MaskPacker([(16, 4, 8), (8, 2, 2)])
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +23,8 @@ def _quick(monkeypatch):
 
 def test_bytes_take_eight_times_the_packed_bits():
     found = mask_storage.storages(mask_storage.random_masks(5, PACKER))
-    assert found["one byte per gate"].mean == 4 * 8 * 8 + 3 * 2 * 2
-    assert found["packed bits"].mean == found["packed bits"].largest == 34  # 268 bits
+    assert found["one byte per gate"].mean == 16 * 4 * 8 + 8 * 2 * 2
+    assert found["packed bits"].mean == found["packed bits"].largest == 68  # 544 bits
 
 
 def test_equal_masks_are_compressed_together_and_random_bits_never():

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from twf.learning.augmentation import Augment, Placement
+from twf.learning.augmentation import Augment, Grid, Placement
 from twf.learning.randomness import Random
+from twf.learning.replay.masks import MaskPacker
 from twf.study.params import Augmentation
 
 CPU = torch.device("cpu")
 PLAIN = Augmentation(padding=4, mean=[0.0, 0.0, 0.0], std=[1 / 255, 1 / 255, 1 / 255])
+
+
+def move_masks(
+    augment: Augment, masks: Tensor, where: Placement, image_size: int, size: int
+) -> Tensor:
+    """Gates `[N, C, h, h]` of a map of `size`, packed, moved and unpacked."""
+    packer = MaskPacker([masks.shape[1:]])
+    grid = Grid(packer.depths[0], masks.shape[2], size)
+    moved = augment.masks_at(packer.pack([masks]), where, (grid,), image_size)
+    return packer.unpack(moved)[0]
 
 
 def placement(top: int, left: int, flip: bool = False) -> Placement:
@@ -27,7 +39,7 @@ def test_golden_paired_crop(golden, dtype, close):
         image = augment.at(case["image"].to(dtype)[None], where)
         close(image[0], case[f"case{number}_image"])
         for i, size in enumerate(sizes):
-            mask = augment.masks_at(case[f"map{i}"].to(dtype)[None], where, 32, size)
+            mask = move_masks(augment, case[f"map{i}"][None], where, 32, size)
             close(mask[0], case[f"case{number}_map{i}"])
 
 
@@ -46,10 +58,24 @@ def test_each_image_is_cropped_and_flipped_as_torchvision_does_one_by_one(torchv
 
 def test_masks_are_flipped_with_their_image():
     augment = Augment(PLAIN, CPU)
-    mask = torch.rand(1, 3, 8, 8)
-    plain = augment.masks_at(mask, placement(2, 6), 32, 16)
-    flipped = augment.masks_at(mask, placement(2, 6, flip=True), 32, 16)
+    mask = torch.randint(0, 2, (1, 3, 8, 8)).float()
+    plain = move_masks(augment, mask, placement(2, 6), 32, 16)
+    flipped = move_masks(augment, mask, placement(2, 6, flip=True), 32, 16)
+    assert plain.any()
     torch.testing.assert_close(flipped, plain.flip(3))
+
+
+def test_masks_of_several_maps_move_each_in_its_own_units():
+    augment = Augment(PLAIN, CPU)
+    where = augment.place(6, Random(0))
+    masks = [torch.randint(0, 2, (6, c, s, s)) for c, s in ((3, 16), (16, 8), (20, 4))]
+    packer, sizes = MaskPacker([mask.shape[1:] for mask in masks]), [32, 16, 4]
+    grids = tuple(
+        Grid(d, m.shape[2], s) for d, m, s in zip(packer.depths, masks, sizes, strict=True)
+    )
+    moved = packer.unpack(augment.masks_at(packer.pack(masks), where, grids, 32))
+    for mask, size, found in zip(masks, sizes, moved, strict=True):
+        assert torch.equal(found, move_masks(augment, mask, where, 32, size))
 
 
 def test_every_placement_is_drawn_and_flips_can_be_off():

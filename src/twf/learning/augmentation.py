@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -25,6 +26,20 @@ class Placement:
         return Placement(self.top[images], self.left[images], self.flip[images])
 
 
+class Grid(NamedTuple):
+    """Units in rows and columns, `depth` at each place, of a square map that moves with an image.
+
+    They are stored with `side` places along a side, of the map's own `size`.
+    """
+
+    depth: int
+    side: int
+    size: int
+
+
+Tables = tuple[Tensor, Tensor]
+
+
 def together(placements: list[Placement]) -> Placement:
     """Those of several batches, one after the other."""
     top, left, flip = (
@@ -45,7 +60,7 @@ class Augment:
         self.flip = settings.flip
         self.mean = torch.tensor(settings.mean, device=device).view(1, 3, 1, 1)
         self.std = torch.tensor(settings.std, device=device).view(1, 3, 1, 1)
-        self._lines: dict[tuple[object, ...], tuple[Tensor, Tensor]] = {}  # by `_taken`
+        self._tables: dict[tuple[object, ...], Tables] = {}  # by `_tables_of`
 
     def normalise(self, images: Tensor) -> Tensor:
         """What evaluation uses: no crop, no flip."""
@@ -62,46 +77,65 @@ class Augment:
         return self.at(images, self.place(len(images), generator))
 
     def at(self, images: Tensor, placement: Placement) -> Tensor:
-        """Crop and flip as `placement` says, and normalise."""
-        return self.normalise(self._moved(images, placement, images.shape[-1], images.shape[-1]))
+        """Crop and flip as `placement` says, and normalise. The channels come last in memory."""
+        side = images.shape[-1]
+        pixels = images.flatten(2).transpose(1, 2)  # [N, H * W, 3]
+        moved = self._moved(pixels, placement, (Grid(1, side, side),), side)
+        return self.normalise(moved.unflatten(1, (side, side)).permute(0, 3, 1, 2))
 
-    def masks_at(self, masks: Tensor, placement: Placement, image_size: int, size: int) -> Tensor:
-        """Crop and flip stored gates `[N, C, h, w]` of a map of `size` with their images.
+    def masks_at(
+        self, packed: Tensor, placement: Placement, grids: tuple[Grid, ...], image_size: int
+    ) -> Tensor:
+        """Crop and flip packed gates of several maps, uint8 `[N, bytes]`, with their images.
 
-        The map moves by the image's shift in whole units of its own, rounded down; stored at half
+        A map moves by its image's shift in whole units of its own, rounded down; stored at half
         size it is cropped as if enlarged by nearest neighbour, and halved again.
         """
-        return self._moved(masks, placement, image_size, size)
+        return self._moved(packed[:, :, None], placement, grids, image_size)[:, :, 0]
 
-    def _moved(self, maps: Tensor, placement: Placement, image_size: int, size: int) -> Tensor:
-        """Square maps `[N, C, h, h]` moved with their images; zero where that is outside.
+    def _moved(
+        self, units: Tensor, placement: Placement, grids: tuple[Grid, ...], image_size: int
+    ) -> Tensor:
+        """Units of grids, `[N, units, ...]`, moved with their images; zero where that is outside.
 
-        Gives `[N, C, h, h]` with the channels last in memory.
+        By tables of where each unit comes from, which cost an image two additions a unit.
         """
-        side = maps.shape[-1]
-        key = (side, image_size, size, maps.device)
-        if key not in self._lines:
-            self._lines[key] = self._taken(side, image_size, size, maps.device)
-        lines, flipped = self._lines[key]
-        rows = F.embedding(placement.top, lines) * side
-        columns = F.embedding(2 * placement.left + placement.flip, flipped)
-        position = (rows[:, :, None] + columns[:, None, :]).flatten(1)  # [N, h * h]
-        inside = (position >= 0)[:, :, None]
-        index = position.clamp(min=0)[:, :, None].expand(-1, -1, maps.shape[1])
-        taken = maps.flatten(2).transpose(1, 2).gather(1, index) * inside  # [N, h * h, C]
-        return taken.unflatten(1, (side, side)).permute(0, 3, 1, 2)
+        key = (grids, image_size, units.device)
+        if key not in self._tables:
+            self._tables[key] = self._tables_of(grids, image_size, units.device)
+        by_row, by_column = self._tables[key]
+        column = torch.add(placement.flip, placement.left, alpha=2)
+        source = F.embedding(placement.top, by_row) + F.embedding(column, by_column)
+        source = source.clamp(min=0)[:, :, None].expand(-1, -1, units.shape[2])
+        return F.pad(units, (0, 0, 1, 0)).gather(1, source)
 
-    def _taken(
-        self, side: int, image_size: int, size: int, device: torch.device
-    ) -> tuple[Tensor, Tensor]:
-        """Which line each line of a moved map is, `[shifts, side]`; and with each flipped after it.
+    def _tables_of(self, grids: tuple[Grid, ...], image_size: int, device: torch.device) -> Tables:
+        """Of each unit of moved grids, what its row and its column add to where it comes from.
 
-        Far below zero where that is outside the map, so that a position there is below zero too.
+        `[shifts, units]`, and `[2 * shifts, units]` with each flipped after it. The sum counts from
+        1, and is below 1 where that is outside the grid.
         """
-        units = image_size // size  # pixels of the image along a unit of the map
-        step = size // side  # 2 where the map is stored at half size
-        shift = torch.arange(2 * self.padding + 1, device=device) // units
-        full = torch.arange(0, size, step, device=device) - self.padding // units
-        lines = torch.div(full + shift[:, None], step, rounding_mode="floor")
-        lines = lines.masked_fill((lines < 0) | (lines >= side), -(side**2) - 1)
-        return lines, torch.stack([lines, lines.flip(1)], dim=1).flatten(0, 1)
+        tables: list[Tables] = []
+        first, outside = 1, -2 * sum(grid.depth * grid.side**2 for grid in grids)
+        for depth, side, size in grids:
+            pixels = image_size // size  # along a unit of the map
+            step = size // side  # 2 where the map is stored at half size
+            shift = torch.arange(2 * self.padding + 1, device=device) // pixels
+            full = torch.arange(0, size, step, device=device) - self.padding // pixels
+            lines = torch.div(full + shift[:, None], step, rounding_mode="floor")
+            within = (lines >= 0) & (lines < side)
+            rows, columns = (
+                torch.where(within, lines * stride, outside) for stride in (side * depth, depth)
+            )
+            columns = torch.stack([columns, columns.flip(1)], dim=1).flatten(0, 1)
+            layer = torch.arange(first, first + depth, device=device)
+            whole = (-1, side, side, depth)
+            tables.append(
+                (
+                    (rows[:, :, None, None] + layer).expand(whole).flatten(1),
+                    columns[:, None, :, None].expand(whole).flatten(1),
+                )
+            )
+            first += depth * side**2
+        by_row, by_column = (torch.cat(parts, dim=1) for parts in zip(*tables, strict=True))
+        return by_row, by_column

@@ -61,8 +61,8 @@ class Identity:
     def at(self, images: Tensor, placement: Placement) -> Tensor:
         return images
 
-    def masks_at(self, masks: Tensor, placement: Placement, image_size: int, size: int) -> Tensor:
-        return masks
+    def masks_at(self, packed: Tensor, *_: Any) -> Tensor:
+        return packed
 
 
 Losses = Callable[[str, dict[str, float]], dict[str, Tensor]]

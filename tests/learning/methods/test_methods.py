@@ -366,9 +366,9 @@ def test_twfs_losses_see_no_logits_of_other_tasks_and_replay_none_to_come(twf, t
 
 
 def pack_slowly(masks: list[np.ndarray]) -> np.ndarray:
-    """Gates `[C, h, w]` of each layer as one row of bytes."""
-    bits = np.concatenate([mask.ravel() for mask in masks]).astype(np.uint8)
-    return np.packbits(bits, bitorder="little")
+    """Gates `[C, h, w]` of each layer as one row of bytes, each position's beside each other."""
+    packed = [np.packbits(mask.astype(bool), axis=0, bitorder="little") for mask in masks]
+    return np.concatenate([part.transpose(1, 2, 0).ravel() for part in packed])
 
 
 def test_twf_stores_the_streams_gates_as_they_were_sampled(twf):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from twf.learning.augmentation import Augment, Placement
+from twf.learning.augmentation import Augment, Grid, Placement
 from twf.learning.models import gates
 from twf.learning.models.gates import FeaturePropagation
 from twf.learning.models.resnet import ResNet, frozen_copy
@@ -30,9 +30,10 @@ class Propagation(nn.Module):
         self.layers = nn.ModuleList(FeaturePropagation(tasks, c, paper) for c in channels)
         with torch.no_grad():
             blank = torch.zeros(1, 3, image_size, image_size)
-            self.sides = [layer.shape[-1] for layer in self.sibling.cpu().layers(blank)]
-        stored = [gates.stored_size(side) for side in self.sides]
+            sides = [layer.shape[-1] for layer in self.sibling.cpu().layers(blank)]
+        stored = [gates.stored_size(side) for side in sides]
         self.packer = MaskPacker([(c, s, s) for c, s in zip(channels, stored, strict=True)])
+        self.grids = tuple(map(Grid, self.packer.depths, stored, sides))
 
     def begin_task(self, number: int) -> None:
         """F1: the published sibling normalises by the batch from the second task on."""
@@ -45,10 +46,8 @@ class Propagation(nn.Module):
 
     def stored(self, packed: Tensor, augment: Augment, placement: Placement) -> list[Tensor]:
         """Packed gates, uint8 `[N, bytes]`, moved with their images: `[N, C_l, h_l, w_l]`."""
-        return [
-            augment.masks_at(mask, placement, self.image_size, side)
-            for mask, side in zip(self.packer.unpack(packed), self.sides, strict=True)
-        ]
+        moved = augment.masks_at(packed, placement, self.grids, self.image_size)
+        return self.packer.unpack(moved)
 
     def forward(
         self,
