@@ -22,7 +22,6 @@ from twf.learning import precision as precisions
 from twf.learning.evaluation.accuracy import to_device
 from twf.learning.methods import make
 from twf.learning.methods.base import Method, Task
-from twf.learning.models import gates
 from twf.learning.models.gates import FeaturePropagation
 from twf.learning.precision import set_precision
 from twf.learning.pretraining import supervised
@@ -264,21 +263,21 @@ def test_a_compiled_step_is_a_plain_one_in_double_precision(name, make_method, c
 def test_a_compiled_gate_in_bfloat16_does_as_a_plain_one(replayed, compiler):
     """On an Intel Xeon without AMX, gradients of both these shapes were seen to be NaN."""
     torch.manual_seed(0)
-    layer, shape = FeaturePropagation(5, 16), (32 + replayed, 16, 32, 32)
+    layer, shape = FeaturePropagation(5, [16]), (32 + replayed, 16, 32, 32)
     target, student = (
         torch.randn(shape).contiguous(memory_format=torch.channels_last) for _ in range(2)
     )
     student.requires_grad_()
     task = (torch.arange(shape[0]) < 32).long()  # the stream's is the current one
-    stored = (torch.rand(replayed, *shape[1:]) > 0.5).float() if replayed else None
+    stored = [(torch.rand(replayed, *shape[1:]) > 0.5).float()] if replayed else None
 
     def gate(*inputs: Any) -> Any:
         with precisions.autocast("bf16", CPU):
-            return gates.terms([layer(*inputs)], task, 32, 1, frozenset())
+            return layer(*inputs)[:3]
 
     def results(gate: Callable[..., Any]) -> list[float]:
         random = Generators(0, CPU)["gates"]
-        terms = gate(student, target, task, 32, stored, random)
+        terms = gate([student], [target], task, 32, 1, stored, random)
         gradients = torch.autograd.grad(sum(terms), [student, *layer.parameters()])
         return [float(value.detach().float().norm()) for value in (*terms, *gradients)]
 

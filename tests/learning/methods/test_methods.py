@@ -17,6 +17,7 @@ from twf.learning.augmentation import Augment
 from twf.learning.methods import make, oewc
 from twf.learning.methods.base import Batch, Method, Task
 from twf.learning.methods.er_ace import competing
+from twf.learning.models.gates import by_layer
 from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import Random
 from twf.learning.sgd import sgd_step
@@ -334,9 +335,9 @@ def test_twfs_gates_get_gradients_of_their_own_task_alone(twf):
     learn(twf, range(1))
     twf.begin_task(task_of(1))
     sum(twf.loss(batches(task_of(1))[0]).terms.values()).backward()
-    for name, parameter in twf.propagation.layers.named_parameters():
+    for name, parameter in twf.propagation.gates.named_parameters():
         assert parameter.grad is not None, name
-        if name.endswith(("maps.weight", "to_logits.weight")):  # [tasks, out, in]
+        if "maps" in name or "to_logits" in name:  # [tasks, in, out]
             replayed, current, to_come = parameter.grad.abs().sum(dim=(1, 2))
             assert replayed > 0 and current > 0 and to_come == 0, name
 
@@ -375,10 +376,10 @@ def test_twf_stores_the_streams_gates_as_they_were_sampled(twf):
     """Packed, of the stream's images alone, those of maps from 16 pixels on at half size."""
     learn(twf, range(1))
     twf.begin_task(task_of(1))
-    gates = []
-    for propagation in twf.propagation.layers:
-        propagation.register_forward_hook(lambda _, __, loss: gates.append(loss.gate.numpy()))
+    made_gates = []
+    twf.propagation.gates.register_forward_hook(lambda _, __, made: made_gates.append(made.gates))
     made = twf.loss(batches(task_of(1))[0])
+    gates = [gate.numpy() for gate in made_gates[0]]
     assert [gate.shape for gate in gates] == [
         (2 * BATCH, 4, 16, 16),
         (2 * BATCH, 4, 16, 16),
@@ -400,13 +401,11 @@ def test_twf_replays_each_images_own_stored_gates_moved_with_it(twf, monkeypatch
     twf.begin_task(task_of(1))
     drawn, replayed = [], []
     spy(monkeypatch, twf.reservoir, "draw", lambda rows, _: drawn.append(rows))
-    for propagation in twf.propagation.layers:
-        propagation.register_forward_pre_hook(lambda _, inputs: replayed.append(inputs))
+    twf.propagation.gates.register_forward_pre_hook(lambda _, inputs: replayed.append(inputs))
     twf.loss(batches(task_of(1))[0])
+    _, _, task, stream, _, stored, _ = replayed[0]
     for i, masks in enumerate(drawn[0]["masks"]):
-        stored = [stored[i].numpy() for *_, stored, _ in replayed]
-        assert np.array_equal(masks.numpy(), pack_slowly(stored))
-    _, _, task, stream, _, _ = replayed[0]
+        assert np.array_equal(masks.numpy(), pack_slowly([gate[i].numpy() for gate in stored]))
     assert task.tolist() == [1] * BATCH + [0] * BATCH
     assert stream == BATCH
 
@@ -415,14 +414,11 @@ def test_twf_replays_each_images_own_stored_gates_moved_with_it(twf, monkeypatch
 def likeliest_slowly(twf: Any, image: Tensor, task: int) -> list[np.ndarray]:
     """The likeliest gates of one unaugmented image at the size they are stored at."""
     normalised = (image[None].float() / 255 - 0.5) / 0.25
-    masks = []
-    for propagation, layer in zip(
-        twf.propagation.layers, twf.propagation.sibling.layers(normalised), strict=True
-    ):
-        first, second = propagation.logits(layer, torch.tensor([task]))[0].unbind(1)  # [C, H, W]
-        gate = (first >= second).numpy()
-        masks.append(gate[:, ::2, ::2] if gate.shape[-1] >= 16 else gate)
-    return masks
+    layers = twf.propagation.sibling.layers(normalised)
+    first, second, positions = twf.propagation.gates.attention.logits(layers, torch.tensor([task]))
+    factors = (by_layer(logit, positions, layers) for logit in (first, second))
+    gates = [(one[0] >= other[0]).numpy() for one, other in zip(*factors, strict=True)]
+    return [gate[:, ::2, ::2] if gate.shape[-1] >= 16 else gate for gate in gates]
 
 
 @pytest.mark.parametrize("last", [0, 1, 2])
@@ -435,19 +431,19 @@ def test_at_a_tasks_end_twf_stores_recomputed_gates_astray(twf, last):
     filled = int(twf.reservoir.filled)
     assert filled == (16 if last == 0 else BUFFER)
     rows_before = {name: rows.clone() for name, rows in twf.reservoir.rows.items()}
-    gates_before = {name: t.clone() for name, t in twf.propagation.layers.state_dict().items()}
+    gates_before = {name: t.clone() for name, t in twf.propagation.gates.state_dict().items()}
     twf.end_task(task_of(last))
     images, labels = twf.reservoir.rows["images"], twf.reservoir.rows["labels"]
     for name in ("images", "labels", "logits"):
         assert torch.equal(twf.reservoir.rows[name], rows_before[name])
-    for name, tensor in twf.propagation.layers.state_dict().items():
+    for name, tensor in twf.propagation.gates.state_dict().items():
         assert torch.equal(tensor, gates_before[name])
 
     before, after = rows_before["masks"], twf.reservoir.rows["masks"]
     assert twf.propagation.sibling.training == (last > 0)
     twf.propagation.sibling.eval()
-    assert all(module.training for module in twf.propagation.layers.modules())
-    twf.propagation.layers.eval()
+    assert all(module.training for module in twf.propagation.gates.modules())
+    twf.propagation.gates.eval()
     wrong_bits = 0
     for start in range(0, filled - BATCH + 1, BATCH):
         rows = range(start, start + BATCH)

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from twf.learning.models.attention import TaskLinear
-from twf.learning.models.gates import GUMBEL_TEMPERATURE, FeaturePropagation, terms
+from twf.learning.models.attention import Attention, TaskLinear
+from twf.learning.models.gates import GUMBEL_TEMPERATURE, FeaturePropagation
 from twf.learning.randomness import Random
 
 TASKS, STREAM, CURRENT = 3, 4, 1
@@ -20,7 +20,7 @@ TASK = torch.tensor([1, 1, 1, 1, 0, 1, 0])  # of the stream's four images and th
 
 def linear_slowly(module: TaskLinear, x: Tensor) -> Tensor:
     """Each image's vector `[N, fan_in]` by the matrix of its own task."""
-    return torch.stack([module.weight[t] @ v for t, v in zip(TASK, x, strict=True)])
+    return torch.stack([v @ module.weight[t] for t, v in zip(TASK, x, strict=True)])
 
 
 def norm_slowly(norm: nn.BatchNorm2d, scale: Tensor, shift: Tensor, x: Tensor) -> Tensor:
@@ -34,28 +34,43 @@ def norm_slowly(norm: nn.BatchNorm2d, scale: Tensor, shift: Tensor, x: Tensor) -
     )
 
 
-def attention_slowly(module: FeaturePropagation, teacher: Tensor) -> Tensor:
-    """Channel attention plus spatial attention, `[N, C, H, W]`."""
-    channel, spatial = module.channel, module.spatial
-    first, second, third = linear_slowly(channel.maps, teacher.mean(dim=(2, 3))).chunk(3, dim=1)
-    scales, shifts = channel.affine.table.chunk(2, dim=1)
-    (scale1, scale2), (shift1, shift2) = scales.chunk(2, dim=1), shifts.chunk(2, dim=1)
-    bounded = torch.tanh(norm_slowly(channel.norm, scale1, shift1, first))
-    share = torch.sigmoid(norm_slowly(channel.norm, scale2, shift2, second))
-    x, rows = teacher, spatial.affine.table.split(spatial.affine.widths, dim=1)
-    layers = zip(spatial.convolutions, spatial.norms, rows[:4], rows[4:], strict=True)
-    for i, (convolution, norm, scale, shift) in enumerate(layers):
-        x = norm_slowly(norm, scale, shift, convolution(F.relu(x) if i else x))
-    return (bounded * share + third)[:, :, None, None] + x
+def attention_slowly(attention: Attention, teacher: list[Tensor]) -> list[Tensor]:
+    """Channel attention plus spatial attention of each layer, `[N, C, H, W]`."""
+    every = attention.affine.table.split(attention.affine.widths, dim=1)
+    scales, shifts = every[: len(every) // 2], every[len(every) // 2 :]
+    half = sum(attention.channels)
+    mean, variance = attention.norm.running_mean, attention.norm.running_var
+    assert len(mean) == len(variance) == 2 * half
+    found, start = [], 0
+    for layer, (maps, spatial, x) in enumerate(
+        zip(attention.maps, attention.spatial, teacher, strict=True)
+    ):
+        channels = x.shape[1]
+        first, second, third = linear_slowly(maps, x.mean(dim=(2, 3))).chunk(3, dim=1)
+        own = slice(start, start + channels), slice(half + start, half + start + channels)
+        branches = [
+            norm_slowly(attention.norm, scales[0][:, part], shifts[0][:, part], product)
+            for part, product in zip(own, (first, second), strict=True)
+        ]
+        channel = torch.tanh(branches[0]) * torch.sigmoid(branches[1]) + third
+        rows = slice(1 + 4 * layer, 5 + 4 * layer)
+        layers = zip(spatial.convolutions, spatial.norms, scales[rows], shifts[rows], strict=True)
+        for i, (convolution, norm, scale, shift) in enumerate(layers):
+            x = norm_slowly(norm, scale, shift, convolution(F.relu(x) if i else x))
+        found.append(channel[:, :, None, None] + x)
+        start += channels
+    return found
 
 
-def logits_slowly(module: FeaturePropagation, teacher: Tensor) -> Tensor:
-    """The matrix of an image's task at each position: `[N, C, 2, H, W]`."""
-    attention = attention_slowly(module, teacher)
-    if module.to_logits is None:
-        return torch.stack([attention, torch.zeros_like(attention)], dim=2)
-    weights = module.to_logits.weight[TASK]  # [N, 2 C, C]
-    return torch.einsum("njc,nchw->njhw", weights, attention).unflatten(1, (-1, 2))
+def logits_slowly(module: FeaturePropagation, teacher: list[Tensor]) -> list[Tensor]:
+    """The matrix of an image's task at each position of each layer: `[N, C, 2, H, W]`."""
+    found = attention_slowly(module.attention, teacher)
+    if "F4" in module.paper:
+        return [torch.stack([attention, torch.zeros_like(attention)], dim=2) for attention in found]
+    return [
+        torch.einsum("ncj,nchw->njhw", linear.weight[TASK], attention).unflatten(1, (-1, 2))
+        for linear, attention in zip(module.attention.to_logits, found, strict=True)
+    ]
 
 
 def gate_slowly(logits: Tensor, generator: torch.Generator) -> Tensor:
@@ -68,7 +83,8 @@ def gate_slowly(logits: Tensor, generator: torch.Generator) -> Tensor:
 
 def distance_slowly(student: Tensor, teacher: Tensor, gate: Tensor, by_paper: bool) -> Tensor:
     n, channels = teacher.shape[:2]
-    margin = torch.stack([teacher[:, c][teacher[:, c] < 0].mean() for c in range(channels)])
+    negative = [teacher[:, c][teacher[:, c] < 0] for c in range(channels)]
+    margin = torch.stack([values.sum() / (len(values) + 1e-6) for values in negative])
     target = torch.maximum(teacher, margin[:, None, None])
     if by_paper:
         return sum((gate[i] * (student[i] - target[i]) ** 2).sum() for i in range(n)) / n
@@ -91,13 +107,30 @@ def diversity_slowly(gate: Tensor, chosen: list[int], normalise: bool) -> Tensor
 
 def losses_slowly(
     module: FeaturePropagation,
+    student: list[Tensor],
+    teacher: list[Tensor],
+    stored: list[Tensor],
+    generator: torch.Generator,
+) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+    """Means over layers; by F7 the paper sums the distance."""
+    each = [
+        layer_slowly(module.paper, *layer, generator)
+        for layer in zip(logits_slowly(module, teacher), student, teacher, stored, strict=True)
+    ]
+    distances, replays, diversities, gates = zip(*each, strict=True)
+    by = len(each) if "F7" not in module.paper else 1
+    return sum(distances) / by, sum(replays) / len(each), sum(diversities) / len(each), gates
+
+
+def layer_slowly(
+    paper: frozenset[str],
+    logits: Tensor,
     student: Tensor,
     teacher: Tensor,
     stored: Tensor,
     generator: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    paper, images = module.paper, range(len(TASK))
-    logits = logits_slowly(module, teacher)
+    images = range(len(TASK))
     gate = gate_slowly(logits, generator)
     scale = student.shape[2] // stored.shape[2]
     full = stored.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)
@@ -120,40 +153,45 @@ def losses_slowly(
     )
 
 
-def gradients(losses: tuple[Tensor, ...], module: nn.Module, student: Tensor) -> dict[str, Tensor]:
+def gradients(
+    losses: tuple[Tensor, ...], module: nn.Module, student: list[Tensor]
+) -> dict[str, Tensor]:
     module.zero_grad()
-    student.grad = None
+    for maps in student:
+        maps.grad = None
     (losses[0] + 0.3 * losses[1] + 0.7 * losses[2]).backward()
     found = {name: p.grad.clone() for name, p in module.named_parameters()}
-    return found | {"student": student.grad.clone()}
+    return found | {f"student {i}": maps.grad.clone() for i, maps in enumerate(student)}
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("paper", ["", "F3", "F4", "F5", "F7", "F10"])
-@pytest.mark.parametrize(("channels", "side"), [(8, 16), (12, 4)])
-def test_losses_gates_and_gradients_are_those_written_out(channels, side, paper, layout):
+@pytest.mark.parametrize("shapes", [[(8, 16)], [(12, 4)], [(4, 16), (8, 16), (12, 4)]])
+def test_losses_gates_and_gradients_are_those_written_out(shapes, paper, layout):
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(1)
+    channels = [c for c, _ in shapes]
     module = FeaturePropagation(TASKS, channels, frozenset([paper])).double()
-    assert (module.to_logits is None) == (paper == "F4"), "the logits are then attention and 0"
-    shape = (len(TASK), channels, side, side)
-    student, teacher = (
-        torch.randn(shape, generator=generator, dtype=torch.float64).contiguous(
-            memory_format=layout
-        )
-        for _ in range(2)
-    )
-    student.requires_grad_()
-    half = side // 2 if side == 16 else side
-    stored = torch.rand(len(TASK) - STREAM, channels, half, half, generator=generator) > 0.5
-    stored = stored.double()
+
+    def maps() -> list[Tensor]:
+        every = [(len(TASK), c, side, side) for c, side in shapes]
+        drawn = [torch.randn(s, generator=generator, dtype=torch.float64) for s in every]
+        return [one.contiguous(memory_format=layout) for one in drawn]
+
+    student, teacher = maps(), maps()
+    for one in student:
+        one.requires_grad_()
+    stored = []
+    for c, side in shapes:
+        half = side // 2 if side == 16 else side
+        gates = torch.rand(len(TASK) - STREAM, c, half, half, generator=generator) > 0.5
+        stored.append(gates.double())
     slow = losses_slowly(module, student, teacher, stored, torch.Generator().manual_seed(2))
     expected = gradients(slow, module, student)
-    draws = Random(2)
-    layer = module(student, teacher, TASK, STREAM, stored, draws)
-    fast = terms([layer], TASK, STREAM, CURRENT, module.paper)
+    fast = module(student, teacher, TASK, STREAM, CURRENT, stored, Random(2))
     found = gradients(fast, module, student)
-    assert torch.equal(layer.gate, slow[3])
-    for one, other in zip(fast, slow[:3], strict=True):
+    for one, other in zip(fast.gates, slow[3], strict=True):
+        assert torch.equal(one.double(), other)
+    for one, other in zip(fast[:3], slow[:3], strict=True):
         torch.testing.assert_close(one, other)
     torch.testing.assert_close(found, expected)

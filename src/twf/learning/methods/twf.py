@@ -49,7 +49,7 @@ class Twf(Rehearsal[TwfHyperparameters]):
     def modules(self) -> Iterator[nn.Module]:
         yield self.learner.network
         if self.propagation is not None:
-            yield self.propagation.layers
+            yield self.propagation.gates
 
     def begin_task(self, task: Task) -> None:
         super().begin_task(task)
@@ -67,19 +67,20 @@ class Twf(Rehearsal[TwfHyperparameters]):
         place = learner.augment.place(len(images), learner.generators["augmentation"])
         inputs = learner.augment.at(images, place)
         layers = learner.network.layers(inputs)
-        logits = learner.network.classify(layers[-1])
+        every = learner.network.classify(layers[-1])
+        logits, replayed = every.split([stream, len(every) - stream])
 
-        terms = {"stream": self._stream_loss(logits[:stream], batch.labels)}
+        terms = {"stream": self._stream_loss(logits, batch.labels)}
         if replay is not None:
-            error = F.mse_loss(logits[stream:], replay["logits"])
+            error = F.mse_loss(replayed, replay["logits"])
             terms["replay_logits"] = self.hyperparameters.alpha * error
             # masked and not cut off, so that a compiled step is the same in the last task
             unseen = torch.arange(learner.classes, device=labels.device) >= seen
-            among_seen = logits[stream:].masked_fill(unseen, -torch.inf)
+            among_seen = replayed.masked_fill(unseen, -torch.inf)
             error = F.cross_entropy(among_seen, replay["labels"])
             terms["replay_labels"] = self.hyperparameters.beta * error
 
-        store = {"images": batch.images, "labels": batch.labels, "logits": logits[:stream].detach()}
+        store = {"images": batch.images, "labels": batch.labels, "logits": logits.detach()}
         if self.propagation is None:
             return Step(terms | {name: logits.new_zeros(()) for name in self.weights}, store)
         stored = None

@@ -27,7 +27,7 @@ class Propagation(nn.Module):
         # made again where a run goes on; half of what its state would hold
         self.constant = frozenset(f"sibling.{n}" for n, _ in self.sibling.named_parameters())
         channels = self.sibling.layer_channels
-        self.layers = nn.ModuleList(FeaturePropagation(tasks, c, paper) for c in channels)
+        self.gates = FeaturePropagation(tasks, channels, paper)
         with torch.no_grad():
             blank = torch.zeros(1, 3, image_size, image_size)
             sides = [layer.shape[-1] for layer in self.sibling.cpu().layers(blank)]
@@ -64,13 +64,9 @@ class Propagation(nn.Module):
         `task` is each image's (`[N]` int64). The first `stream` images are new ones, and their
         gates come packed; the others are replayed, and their gates were `stored`.
         """
-        replayed = [None] * len(self.layers) if stored is None else stored
-        losses = [
-            layer(s, t, task, stream, m, generator)
-            for layer, s, t, m in zip(self.layers, student, teacher, replayed, strict=True)
-        ]
-        packed = self.packer.pack([gates.to_stored_size(loss.gate[:stream]) for loss in losses])
-        return *gates.terms(losses, task, stream, current, self.paper), packed
+        *losses, opened = self.gates(student, teacher, task, stream, current, stored, generator)
+        packed = self.packer.pack([gates.to_stored_size(gate[:stream]) for gate in opened])
+        return *losses, packed
 
     @torch.no_grad()
     def recompute(
@@ -82,7 +78,7 @@ class Propagation(nn.Module):
         of the current task, the likeliest gates of the (i mod n)-th go to row i, whatever its task.
         `masks`: uint8 `[n, bytes]`, `images`: normalised, without augmentation.
         """
-        modes = [(module, module.training) for module in (self.sibling, self.layers)]
+        modes = [(module, module.training) for module in (self.sibling, self.gates)]
         self.eval()
         of_current = (task == current).cpu()  # what the host asks of the device, once
         for start in range(0, len(masks) // size * size, size):
@@ -90,11 +86,9 @@ class Propagation(nn.Module):
             own = of_current[chunk].nonzero()[:, 0].to(masks.device)
             if len(own):
                 teacher = self.teach(images[chunk])  # all, so that the shape is always the same
-                likeliest = [
-                    gates.to_stored_size(gates.likeliest_gate(layer.logits(t, task[chunk])))  # type: ignore[operator]
-                    for layer, t in zip(self.layers, teacher, strict=True)
-                ]
+                likeliest = self.gates.likeliest(teacher, task[chunk])
+                packed = self.packer.pack([gates.to_stored_size(gate) for gate in likeliest])
                 rows = own[torch.arange(start, start + size, device=masks.device) % len(own)]
-                masks[chunk] = self.packer.pack(likeliest)[rows]
+                masks[chunk] = packed[rows]
         for module, training in modes:
             module.train(training)

@@ -53,13 +53,12 @@ class ReservoirBuffer:
                 for name, values in batch.items()
             }
         slots = self.slots(len(next(iter(batch.values()))))
-        slots = torch.where(slots < self.size, slots, -1)
         for name, values in batch.items():
             rows = self.rows[name]
             rows[slots] = values.to(rows.dtype)  # pinned rows may be more precise
 
     def slots(self, count: int) -> Tensor:
-        """Draw the slot of each of the next `count` examples; `size` for those not kept.
+        """Draw the slot of each of the next `count` examples; -1 for those not kept.
 
         Where two examples of the batch draw one slot, the later one has it, as if they had been
         inserted one after the other.
@@ -73,7 +72,8 @@ class ReservoirBuffer:
         self.seen += count
         last = torch.full((self.size + 1,), -1, device=device)
         last = last.scatter_reduce(0, slots, order, "amax")
-        return torch.where(last[slots] == order, slots, self.size)
+        last[self.size] = -1
+        return torch.where(last[slots] == order, slots, -1)
 
     def draw(self, count: int) -> Rows:
         """Draw `count` examples without repetition (all of them where the buffer has fewer slots).

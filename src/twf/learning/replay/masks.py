@@ -27,7 +27,8 @@ class MaskPacker:
 
     def pack(self, masks: list[Tensor]) -> Tensor:
         """From `[N, C_l, h_l, w_l]` of zeros and ones for each layer to uint8 `[N, bytes]`."""
-        rows = [_in_whole_bytes(mask.permute(0, 2, 3, 1)).flatten(1) for mask in masks]
+        last = [_in_whole_bytes(mask.permute(0, 2, 3, 1)) for mask in masks]
+        rows = [bits.contiguous().flatten(1) for bits in last]
         bits = torch.cat(rows, dim=1).to(torch.uint8).unflatten(1, (-1, 8))
         return (bits << _shifts(bits.device)).sum(dim=2, dtype=torch.uint8)
 
