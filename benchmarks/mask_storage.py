@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from twf.learning.replay.masks import MaskPacker
-from twf.results.show import Texts, markdown_table
+from twf.results.show import TextRow, markdown_table
 
 BATCH = 32  # images that are packed, or unpacked, at once when that is timed
 ROUNDS = 5  # in which everything is timed in turn; the fastest time counts
@@ -138,9 +138,9 @@ def markdown(measured: list[Masks]) -> str:
 
     A share in parentheses is the largest image's.
     """
-    about: dict[str, Texts] = defaultdict(dict)
-    memory: dict[str, Texts] = defaultdict(dict)
-    times: dict[str, Texts] = defaultdict(dict)
+    about: dict[str, TextRow] = defaultdict(dict)
+    memory: dict[str, TextRow] = defaultdict(dict)
+    times: dict[str, TextRow] = defaultdict(dict)
     for masks in measured:
         ways = storages(masks)
         spent = seconds(ways)

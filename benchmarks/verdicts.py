@@ -22,7 +22,7 @@ from twf.results.paper import evaluation
 from twf.results.paper.claims import CLAIMS
 from twf.results.paper.comparison import MARGIN
 from twf.results.printed import CellKey, printed_keys
-from twf.results.show import Texts
+from twf.results.show import TextRow
 from twf.results.statistics import Estimate
 from twf.study import expand, reading
 
@@ -31,7 +31,7 @@ NAMES = ("first-class-il", "gain-class-il")
 DEVIATIONS = (0.25, 0.5, 1.0, 2.0)  # of the runs of a cell, in points
 
 
-def claims(samples: int) -> list[Texts]:
+def claims(samples: int) -> list[TextRow]:
     """How often some claims are said to hold, and not to, in per cent, by seeds and true effect.
 
     `0` is the family-wise error: all cells alike. `d` is of a claim that holds, each mean being d,
@@ -66,7 +66,7 @@ def claims(samples: int) -> list[Texts]:
     return rows
 
 
-def numbers() -> list[Texts]:
+def numbers() -> list[TextRow]:
     """How often `equivalent` is found in per cent, our true mean being the paper's number."""
     rows = []
     for deviation in DEVIATIONS:
@@ -83,7 +83,7 @@ def _shifted(chance: Estimate, by: np.typing.NDArray[np.floating]) -> Estimate:
     return chance._replace(mean=chance.mean + by)
 
 
-def intervals(samples: int) -> list[Texts]:
+def intervals(samples: int) -> list[TextRow]:
     """How often 95 % intervals of differences hold the true one, in per cent, by seeds.
 
     Of variants of one method, each minus the first, by seed and by the two-way layout; of two
@@ -100,7 +100,7 @@ def intervals(samples: int) -> list[Texts]:
             if cell.protocol == "class-il" and cell.buffer and len(values[key]) == SEEDS[0]:
                 found.setdefault(f"{cell.method}, {cell.buffer}", {})[str(cell.variant)] = key
         measured = {
-            name: contrasts.measured(values, list(keys.values()), range(SEEDS[0]))
+            name: contrasts.stacked(values, list(keys.values()), range(SEEDS[0]))
             for name, keys in found.items()
         }
         if table.variants:

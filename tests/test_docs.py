@@ -85,7 +85,7 @@ def texts_of_gains(results: Results, name: str) -> list[dict[str, str]]:
     """The gains in one of the tables, as text."""
     table = results.plan.tables[name]
     found = gains.of_tables(results, cells.of_tables(results, [table]))
-    return gains.texts(table, found)
+    return gains.text_rows(table, found)
 
 
 @pytest.mark.parametrize("name", ["main.split-cifar10", "main.split-cifar100"])
@@ -157,7 +157,7 @@ def said(found: statistics.Estimate, more: str = "") -> str:
 
 def test_the_central_questions_are_answered_by_the_records_in_git(recorded):
     """But for how the intervals are made, seeds and caveats, which the text says once."""
-    texts = central.texts(central.of_results(recorded))
+    texts = central.text_rows(central.of_results(recorded))
     rows = [{name: row[name] for name in list(row)[:6]} for row in texts]
     made = show.markdown_table(rows)
     assert made in (PROJECT / "docs/findings.md").read_text(encoding="utf-8")
@@ -166,7 +166,7 @@ def test_the_central_questions_are_answered_by_the_records_in_git(recorded):
 def test_the_probes_in_the_findings_are_those_of_the_records_in_git(recorded):
     found = {
         key.tasks: fmean(of_key.values())
-        for key, of_key in evaluation.measured(recorded).items()
+        for key, of_key in evaluation.values_of(recorded).items()
         if key[2:5] == ("er", "", 500)
         and (key.quantity, key.layer) == ("nearest_neighbours", "Layer 4")
     }
@@ -241,7 +241,7 @@ def intervals(recorded) -> set[tuple[int, float, float]]:
     Claims also on one benchmark alone. Cells also of the studies `overnight-longer`,
     `corners-5` and `corners-w16`. Each interval with the decimals it is rounded to.
     """
-    values: dict[Any, Mapping[int, float]] = dict(evaluation.measured(recorded))
+    values: dict[Any, Mapping[int, float]] = dict(evaluation.values_of(recorded))
     of_cells = {key: of_key for key, of_key in values.items() if not key.layer}
     claimed = [values] + [
         {key: of_key for key, of_key in of_cells.items() if key.benchmark == benchmark}

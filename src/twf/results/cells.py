@@ -78,7 +78,7 @@ FORGETTING: dict[Fidelity, str] = {
 FORGETTING_COLUMN: dict[Fidelity, str] = {"published": "ff_mean", "paper": "ff_paper_mean"}
 
 
-def measured(members: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+def means(members: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """What the runs of each cell give: a row for each group of rows of `Results.members`."""
     groups = members.groupby(by, sort=False)
     finished = members[members["status"] == "finished"].groupby(by, sort=False)
@@ -93,9 +93,12 @@ def measured(members: pd.DataFrame, by: list[str]) -> pd.DataFrame:
         frame = frame.join(values if score in SPREADS else values[f"{score}_mean"])
     frame["precisions"] = finished["precision"].agg(lambda of: sorted(set(of.dropna())))
     frame["runs"] = finished["run"].agg(list)
-    for name in ("precisions", "runs"):
-        frame[name] = frame[name].map(lambda found: found if isinstance(found, list) else [])
-    return frame
+    return frame.assign(precisions=lists(frame["precisions"]), runs=lists(frame["runs"]))
+
+
+def lists(column: pd.Series[Any]) -> pd.Series[Any]:
+    """A column of lists, with an empty one for null."""
+    return column.map(lambda value: value if isinstance(value, list) else [])
 
 
 def of_tables(results: Results, tables: Collection[Table] | None = None) -> pd.DataFrame:
@@ -107,7 +110,7 @@ def of_tables(results: Results, tables: Collection[Table] | None = None) -> pd.D
     names = [table.name for table in tables]
     members = results.members[results.members["table"].isin(names)]
     place = members.groupby(["table", "cell"], sort=False)[[*PLACE, "printed_variant"]].first()
-    frame = place.join(measured(members, ["table", "cell"])).reset_index()
+    frame = place.join(means(members, ["table", "cell"])).reset_index()
     numbers = printed().rename(columns={"variant": "printed_variant"})
     alike = [name for name in PLACE if name != "variant"] + ["printed_variant"]
     frame = frame.merge(numbers, on=alike, how="left")
@@ -122,8 +125,8 @@ def read(study: str, tables: Collection[Table]) -> pd.DataFrame:
     """The cells of some tables as `write` has written them; `UserError` where it has not."""
     remedy = f"`twf table {study}`"
     paths = [table_file(study, table.name, "parquet") for table in tables]
-    found = [show.read(path, SCHEMA, remedy) for path in paths]
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=SCHEMA.names)
+    parts = [show.read(path, SCHEMA, remedy) for path in paths]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=SCHEMA.names)
 
 
 def of_results(results: Results) -> pd.DataFrame:
@@ -133,7 +136,7 @@ def of_results(results: Results) -> pd.DataFrame:
     """
     plan = results.plan
     written = read(plan.study, plan.tables.values())
-    now = measured(results.members, ["table", "cell"])
+    now = means(results.members, ["table", "cell"])
     of = written.set_index(["table", "cell"]).reindex(now.index)
     same = (of[["n", "n_planned"]] == now[["n", "n_planned"]]).all(axis=1)
     same &= (of["faa_mean"] - now["faa_mean"]).abs().fillna(0) < 1e-9
@@ -187,13 +190,10 @@ def layout(table: Table, cells: pd.DataFrame) -> dict[str, Any]:
     whole = rows["n"] == rows["n_planned"]
     compared = rows[whole & rows["method"].map(lambda name: METHODS[name].rehearsal)]
     highest = compared.groupby(["protocol", "buffer"])["faa_mean"].max().map(number)
-    found = {
-        (row["method"], row["variant"], row["protocol"], row["buffer"]): row
-        for row in show.rows(rows)
-    }
+    of = {(r["method"], r["variant"], r["protocol"], r["buffer"]): r for r in show.rows(rows)}
 
     def entry(key: tuple[str, str], place: tuple[Any, int], span: int) -> Entry:
-        row = found.get((*key, *place))
+        row = of.get((*key, *place))
         if row is None:
             return Entry(span)
         finished = METHODS[key[0]].rehearsal and row["n"] == row["n_planned"]
@@ -265,7 +265,7 @@ def remarks(table: Table, cells: pd.DataFrame) -> list[str]:
         )
     if (cells["n"] < cells["n_planned"]).any():
         parts.append("n=a/b: a of b planned runs finished; —: none did.")
-    mixed = sorted({name for found in cells["precisions"] if len(found) > 1 for name in found})
+    mixed = sorted({name for of in cells["precisions"] if len(of) > 1 for name in of})
     if mixed:
         parts.append(f"{show.MIXED}: its runs differ in precision ({', '.join(mixed)}).")
     if untuned := sorted(set(cells["untuned"]) - {""}):

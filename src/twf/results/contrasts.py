@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from twf.results import statistics
@@ -37,14 +38,22 @@ class Difference(NamedTuple):
     low: float  # the ends of the 95 % interval
     high: float
 
+    @property
+    def gain(self) -> dict[str, float]:
+        """As columns of a row of gains: `n`, and the others as `gain_mean` and so on."""
+        return {"n" if name == "n" else f"gain_{name}": of for name, of in self._asdict().items()}
+
 
 def of_cells(results: Results) -> dict[CellKey, dict[int, float]]:
     """The final average accuracy of each cell of a study by seed, of its finished runs."""
-    found = {}
-    for place, members in results.by_place.groupby(PLACE, sort=False):
-        faa = members["faa"].notna()
-        found[key_at(place)] = dict(zip(members["seed"][faa], members["faa"][faa], strict=True))
-    return found
+    cells = results.by_place.groupby(PLACE, sort=False)
+    return {key_at(place): by_seed(members) for place, members in cells}
+
+
+def by_seed(members: pd.DataFrame) -> dict[int, float]:
+    """The final average accuracy of a cell's rows of `Results.members` that have one, by seed."""
+    finished = members.dropna(subset="faa")
+    return dict(zip(finished["seed"], finished["faa"], strict=True))
 
 
 def difference(values: Values, one: CellKey, other: CellKey) -> Difference:
@@ -52,14 +61,13 @@ def difference(values: Values, one: CellKey, other: CellKey) -> Difference:
     seeds = sorted(values[one].keys() & values[other].keys())
     if not seeds:
         return Difference(0, *[float("nan")] * 5)
-    of = measured(values, [one, other], seeds)
-    found = estimates(np.array([[1.0, -1.0]]), [one, other], of)
-    mean, error, freedom, low, high = (float(of[0]) for of in (*found, *found.ends()))
-    return Difference(len(seeds), mean, error, freedom, low, high)
+    keys = [one, other]
+    estimate = estimates(np.array([[1.0, -1.0]]), keys, stacked(values, keys, seeds))
+    return Difference(len(seeds), *(float(part[0]) for part in (*estimate, *estimate.ends())))
 
 
-def measured(values: Values, keys: Sequence[CellKey], seeds: Sequence[int]) -> NDArray[np.float64]:
-    """The values `[key, seed]`."""
+def stacked(values: Values, keys: Sequence[CellKey], seeds: Sequence[int]) -> NDArray[np.float64]:
+    """The values of some cells and seeds as an array: float64 `[key, seed]`."""
     return np.array([[values[key][seed] for seed in seeds] for key in keys], np.float64)
 
 
@@ -67,14 +75,14 @@ def estimates(
     weights: NDArray[np.float64], keys: Sequence[CellKey], values: NDArray[np.float64]
 ) -> Estimate:
     """Weighted sums `[mean, key]` of cells whose values are `[..., key, seed]`: `[..., mean]`."""
-    found = []
+    sums = []
     for row in weights:
         of_methods: dict[Any, list[int]] = {}
         for i, key in enumerate(keys):
             if row[i]:
                 place = key.benchmark, key.source, key.method, key.buffer
                 of_methods.setdefault(place, []).append(i)
-        found.append(
+        sums.append(
             statistics.total(
                 [
                     statistics.student((row[of, None] * values[..., of, :]).sum(-2))
@@ -82,5 +90,5 @@ def estimates(
                 ]
             )
         )
-    mean, error, freedom = (np.stack(parts, axis=-1) for parts in zip(*found, strict=True))
+    mean, error, freedom = (np.stack(parts, axis=-1) for parts in zip(*sums, strict=True))
     return Estimate(np.round(mean, 9), error, freedom)  # the sums of cells that are alike are alike

@@ -68,8 +68,8 @@ class Results:
         Raises `UserError` where a record cannot be read.
         """
         paths = [record_file(plan.study, run) for run in runs]
-        found = [record.read(path) for path in paths if path.exists()]
-        return cls(plan, pa.concat_tables([record.SCHEMA.empty_table(), *found]))
+        there = [record.read(path) for path in paths if path.exists()]
+        return cls(plan, pa.concat_tables([record.SCHEMA.empty_table(), *there]))
 
     @classmethod
     def planned(cls, plan: Plan) -> Results:
@@ -95,9 +95,7 @@ class Results:
             for run, row in self.finished.iterrows()
             for protocol in PROTOCOLS
         }
-        index = pd.MultiIndex.from_tuples(rows, names=["run", "protocol"]) if rows else None
-        if index is None:
-            index = pd.MultiIndex.from_arrays([[], []], names=["run", "protocol"])
+        index = pd.MultiIndex.from_tuples(list(rows), names=["run", "protocol"])
         return pd.DataFrame(rows.values(), index=index, columns=list(SCORES), dtype=float)
 
     @cached_property
@@ -170,30 +168,25 @@ def _row(plan: Plan, run: Run, row: dict[str, Any] | None) -> dict[str, Any]:
 
     It is `stale` as `status.run_state` says.
     """
-    found = row or dict.fromkeys(record.SCHEMA.names)
-    found.pop("run")  # the index
-    said = record.provenance(found)
-    state = found["status"] or "missing"
+    recorded = row or dict.fromkeys(record.SCHEMA.names)
+    recorded.pop("run")  # the index
+    said = record.provenance(recorded)
+    state = recorded["status"] or "missing"
     if state not in ("unreadable", "missing"):
-        stale = found["digest"] != run.digest
+        stale = recorded["digest"] != run.digest
         if stale or status.unfit_inputs(plan.params, run, said.get("inputs", {})):
             state = "stale"
     on_gpu = "cuda" in said.get("versions", {})
     precision = said.get("precision")
-    place = run.model_dump(include={"benchmark", "source", "method", "seed"})
-    planned = place | {"buffer": run.buffer or 0, "digest": run.digest}
+    if precision == "tf32" and not on_gpu:  # a CPU has none
+        precision = "fp32"
+    planned = run.model_dump(include={"benchmark", "source", "method", "seed"})
     return (
-        found
+        recorded
         | planned
-        | {
-            "status": state,
-            "provenance": said,
-            "on_gpu": on_gpu,
-            "precision": "fp32"
-            if precision == "tf32" and not on_gpu
-            else precision,  # a CPU has none
-            "ended": state in ("finished", "diverged"),  # trained as planned: its hours count
-        }
+        | {"buffer": run.buffer or 0, "digest": run.digest, "status": state, "provenance": said}
+        | {"on_gpu": on_gpu, "precision": precision}
+        | {"ended": state in ("finished", "diverged")}  # trained as planned: its hours count
     )
 
 
@@ -205,14 +198,14 @@ def served(plan: Plan) -> pd.DataFrame:
     cells = [cell for table in plan.tables.values() for cell in table.cells]
     ordered = sorted(cells, key=lambda cell: not cell.unchanged)  # which name a run first
     variants: dict[str, str] = {}
-    found = []
+    serves = []
     for cell in ordered:
         for run in cell.runs.values():
             variants.setdefault(run, AS_SET if cell.unchanged else str(cell.variant))
-            found.append((run, cell.protocol))
+            serves.append((run, cell.protocol))
     for searched in plan.search:
         for run in chain(*(trial.runs.values() for trial in searched.trials)):
             variants[run] = run.split(".")[-2]  # `trial-` and a hash
-            found.append((run, searched.protocol))
-    frame = pd.DataFrame(sorted(set(found)), columns=["run", "protocol"])
+            serves.append((run, searched.protocol))
+    frame = pd.DataFrame(sorted(set(serves)), columns=["run", "protocol"])
     return frame.assign(variant=frame["run"].map(variants))

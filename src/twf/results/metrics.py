@@ -24,30 +24,30 @@ def metrics(plan: Plan, written: pd.DataFrame, trials: pd.DataFrame) -> dict[str
     beside it, is the number of planned runs that it lacks: a change of such a mean may be a change
     of its runs.
     """
-    found: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     first = next((table.experiment for table in plan.tables.values()), None)
     for row in show.rows(written):
         table = plan.tables[row["table"]]
         if table.experiment == first and row["protocol"] == table.protocols[0]:
             key = f"{table.benchmark}.{row['cell']}"
-            _put(found, key, row["faa_mean"], row["n_planned"] - row["n"])
+            _put(nested, key, row["faa_mean"], row["n_planned"] - row["n"])
     if first is None:
         for (benchmark, cell), tried in trials.groupby(["benchmark", "cell"], sort=False):
             best = tried["accuracy_mean"][tried["best"]].max()
             missing = int((tried["n_planned"] - tried["n"]).sum())
-            _put(found, f"search.{benchmark}.{cell}", best, missing)
-    return found
+            _put(nested, f"search.{benchmark}.{cell}", best, missing)
+    return nested
 
 
-def _put(found: dict[str, Any], key: str, mean: float, missing: int) -> None:
+def _put(nested: dict[str, Any], key: str, mean: float, missing: int) -> None:
     """Put a cell's mean where the parts of `key` lead."""
     *path, protocol = key.split(".")
     for part in path:
-        found = found.setdefault(part, {})
+        nested = nested.setdefault(part, {})
     if not pd.isna(mean):
-        found[protocol] = round(mean, 2)
+        nested[protocol] = round(mean, 2)
     if missing:
-        found["missing"] = missing
+        nested["missing"] = missing
 
 
 def write(plan: Plan, written: pd.DataFrame, trials: pd.DataFrame) -> None:

@@ -70,18 +70,16 @@ class Frames:
         for name in (method, over):
             lookup("method", names, name, f"study {self._results.plan.study}")
         (ours, _, our_variant), (theirs, _, variant) = (n.partition(" ") for n in (method, over))
-        found = []
+        rows = []
         for key in values:
             if (key.method, key.variant) == (ours, our_variant):
                 buffer = key.buffer if METHODS[theirs].rehearsal else 0
                 other = key._replace(method=theirs, variant=variant, buffer=buffer)
                 if other in values:
                     place = {n: getattr(key, n) for n in _GAINED}
-                    of = contrasts.difference(values, key, other)._asdict()
-                    gain = {f"gain_{name}": value for name, value in of.items() if name != "n"}
-                    found.append(place | gain | {"n": of["n"]})
+                    rows.append(place | contrasts.difference(values, key, other).gain)
         gained = [f"gain_{name}" for name in contrasts.Difference._fields[1:]]
-        return pd.DataFrame(found, columns=[*_GAINED, *gained, "n"])
+        return pd.DataFrame(rows, columns=[*_GAINED, *gained, "n"])
 
     @cached_property
     def accuracies(self) -> pd.DataFrame:
@@ -124,5 +122,5 @@ class Frames:
 
 def _frame(rows: Iterable[Any], values: Any, columns: list[str]) -> pd.DataFrame:
     """A row for each of the `values` of some rows, behind the row's `_PLACE`."""
-    found = [(*(row[name] for name in _PLACE), *of) for row in rows for of in values(row)]
-    return pd.DataFrame(found, columns=[*_PLACE, *columns])
+    whole = [(*(row[name] for name in _PLACE), *of) for row in rows for of in values(row)]
+    return pd.DataFrame(whole, columns=[*_PLACE, *columns])

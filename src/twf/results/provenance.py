@@ -20,7 +20,7 @@ from twf.data import origin
 from twf.data.registry import ImagesEntry
 from twf.results import search, show
 from twf.results.frame import STATUSES, Results, key_of
-from twf.results.show import PROTOCOL_TITLES, Markdown, Texts
+from twf.results.show import PROTOCOL_TITLES, Markdown, TextRow
 from twf.study import Plan
 from twf.study.choices import of_study
 from twf.study.grids import load_best_hyperparameters
@@ -74,9 +74,9 @@ def _distinct(values: Iterable[Any]) -> str:
     return "; ".join(map(str, sorted({value for value in values if not pd.isna(value)}))) or "—"
 
 
-def sections(params: Params, results: Results) -> dict[str, list[Texts]]:
+def sections(params: Params, results: Results) -> dict[str, list[TextRow]]:
     """Tables by their title; one that would be empty is left out."""
-    found = {
+    rows_of = {
         "Deviations": deviations(params, results.plan),
         "Runs that are in no mean": _unfinished(results),
         "Hyperparameters": hyperparameters(params, results),
@@ -85,10 +85,10 @@ def sections(params: Params, results: Results) -> dict[str, list[Texts]]:
         "Code, inputs and software": _said(results),
         "Hours": _hours(results),
     }
-    return {title: rows for title, rows in found.items() if rows}
+    return {title: rows for title, rows in rows_of.items() if rows}
 
 
-def deviations(params: Params, plan: Plan) -> list[Texts]:
+def deviations(params: Params, plan: Plan) -> list[TextRow]:
     """Where the published code differs from the paper, or we do, and what this study does.
 
     `Set by` is a switch of params.yaml with its value, and the variants that set it otherwise;
@@ -111,7 +111,7 @@ def deviations(params: Params, plan: Plan) -> list[Texts]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _unfinished(results: Results) -> list[Texts]:
+def _unfinished(results: Results) -> list[TextRow]:
     """Missing runs are counted, of others each is named."""
     left = results.runs[results.runs["status"] != "finished"]
     missing = left["status"] == "missing"
@@ -123,7 +123,7 @@ def _unfinished(results: Results) -> list[Texts]:
     return rows + ([none] if missing.any() else [])
 
 
-def hyperparameters(params: Params, results: Results) -> list[Texts]:
+def hyperparameters(params: Params, results: Results) -> list[TextRow]:
     """The hyperparameters of each cell of the study's tables, and where each has them from."""
     plan, untuned = results.plan, search.untuned(results)
     study = params.named_study(plan.study)
@@ -163,11 +163,11 @@ def _fingerprint(params: Params, name: str, split: str, value: str | None) -> st
     return f"{value} (official)" if value == official else f"{value} (NOT the official {official})"
 
 
-def _data(params: Params, results: Results) -> list[Texts]:
+def _data(params: Params, results: Results) -> list[TextRow]:
     """The images of the benchmarks: whose they are, and the fingerprints that records have."""
     said = results.runs["provenance"].map(lambda of: of.get("inputs", {}))
     data = said.index.map(lambda run: results.plan.runs[run].data)
-    found = []
+    rows = []
     for name in _data_sets(params, results.plan):
         whose = origin.of_dataset(params.datasets[name])
         texts = {"Data set": name, "What": whose.title, "Licence": whose.licence or NOT_RECORDED}
@@ -177,8 +177,8 @@ def _data(params: Params, results: Results) -> list[Texts]:
                 _fingerprint(params, name, split, value) for value in sorted(set(values.dropna()))
             ]
             texts[f"Fingerprint, {split}"] = "; ".join(shown) or NOT_RECORDED
-        found.append(texts)
-    return found
+        rows.append(texts)
+    return rows
 
 
 def _data_sets(params: Params, plan: Plan) -> list[str]:
@@ -187,9 +187,9 @@ def _data_sets(params: Params, plan: Plan) -> list[str]:
     return list(dict.fromkeys([*plan.data, *filter(None, trained_on)]))
 
 
-def _networks(params: Params, plan: Plan) -> list[Texts]:
+def _networks(params: Params, plan: Plan) -> list[TextRow]:
     """The networks that runs start from, as their files say; no tensor is read."""
-    found = []
+    rows = []
     for name in plan.sources:
         path, source = files.checkpoint_file(name), params.sources[name]
         about: dict[str, Any] = {}
@@ -204,7 +204,7 @@ def _networks(params: Params, plan: Plan) -> list[Texts]:
         trained = about.get("data_fingerprint")
         recipe = about.get("pretraining") or {}
         said = [about.get("weights"), *(f"{key}={value}" for key, value in recipe.items())]
-        found.append(
+        rows.append(
             {
                 "Source": name,
                 "Accuracy": "not measured" if accuracy is None else f"{accuracy:.2f} %",
@@ -216,10 +216,10 @@ def _networks(params: Params, plan: Plan) -> list[Texts]:
                 "SHA-256 of the file": problem or files.sha256(path),
             }
         )
-    return found
+    return rows
 
 
-def _said(results: Results) -> list[Texts]:
+def _said(results: Results) -> list[TextRow]:
     """Where the records come from: each value, and how many runs have it."""
     counts: Counter[tuple[str, str, str]] = Counter()
     for row in show.rows(results.runs[results.runs["provenance"].map(bool)]):
@@ -240,7 +240,7 @@ def _said(results: Results) -> list[Texts]:
     ]
 
 
-def _hours(results: Results) -> list[Texts]:
+def _hours(results: Results) -> list[TextRow]:
     """Hours of the runs that finished or diverged, by device; GPUs are those that CUDA drove."""
     ended = results.runs[results.runs["ended"].astype(bool)]
     groups = ended.groupby(["on_gpu", "device"])["seconds"].agg(["size", "sum"]).reset_index()
@@ -255,7 +255,7 @@ def _hours(results: Results) -> list[Texts]:
     ]
 
 
-def write(params: Params, results: Results, agreement: list[str]) -> dict[str, list[Texts]]:
+def write(params: Params, results: Results, agreement: list[str]) -> dict[str, list[TextRow]]:
     """Write the reproducibility statement of a study, as Markdown; its `sections`."""
     plan = results.plan
     said = filter(None, results.runs["provenance"])

@@ -27,7 +27,7 @@ from twf.results import cells, provenance, record, search, show, statistics
 from twf.results.frame import STATUSES, Results, column
 from twf.results.paper import central, comparison, evaluation, gains, order
 from twf.results.paper.comparison import MARGIN, VERDICTS
-from twf.results.show import PROTOCOL_TITLES, Texts, in_parentheses, number
+from twf.results.show import PROTOCOL_TITLES, TextRow, in_parentheses, number
 from twf.study import Plan, Table
 from twf.study.params import PROTOCOLS, Params
 
@@ -87,7 +87,9 @@ def write(params: Params, results: Results) -> None:
     plan, study = results.plan, results.plan.study
     tables = plan.tables
     written = cells.of_results(results)
-    compared, claims, gained = (part.read(study) for part in (comparison, evaluation, gains))
+    compared, claims, gained = (
+        part.COMPARED.read(study) for part in (comparison, evaluation, gains)
+    )
     agreed = agreement(compared, claims)
     told = provenance.write(params, results, agreed)
     statement = files.statement_file(study)
@@ -98,14 +100,14 @@ def write(params: Params, results: Results) -> None:
         | {
             "title": table.title,
             "experiment": table.experiment,
-            "gains": gains.texts(table, gained[gained["table"] == name], Markup),
+            "gains": gains.text_rows(table, gained[gained["table"] == name], Markup),
             "model": gains.model(table),
             "figures": [f for f in (figures or {}).get(name, []) if not f.opens],
         }
         for name, table in tables.items()
     ]
     in_all = _in_all([[section["caption"], *section["remarks"]] for section in sections])
-    texts = comparison.texts_of(compared)
+    texts = comparison.text_rows(compared)
     page = _environment.get_template("report.html.j2").render(
         title=plan.title,
         study=study,
@@ -116,7 +118,7 @@ def write(params: Params, results: Results) -> None:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         facts=provenance.facts(results),
         agreement=agreed,
-        central=central.texts(central.read(study)),
+        central=central.text_rows(central.COMPARED.read(study)),
         finding=[figure for of in (figures or {}).values() for figure in of if figure.opens],
         unfinished=_unfinished(results),
         drawn=figures is not None,
@@ -127,12 +129,12 @@ def write(params: Params, results: Results) -> None:
             for row in show.rows(written)
         ],
         compared=[
-            {"Table": str(number)} | text | {"Command": _command(text["Command"])}
+            {"Table": str(number)} | text | {"Command": _folded(text["Command"])}
             for number, text in zip(compared["printed_table"], texts, strict=True)
         ],
-        order=order.texts(order.read(study)),
+        order=order.text_rows(order.COMPARED.read(study)),
         claims=_by_verdict(claims),
-        searched=search.summary(search.read(plan)),
+        searched=search.text_rows(search.read(plan)),
         run_columns={"Run": "", "Status": "", "Seed": "number"}
         | {PROTOCOL_TITLES[protocol]: "number" for protocol in PROTOCOLS}
         | {"Seconds": "number", "Device": ""},
@@ -201,10 +203,10 @@ def _in_all(remarks: list[list[str]]) -> list[str]:
     return [text for text in first if others and all(text in other for other in others)]
 
 
-def _by_verdict(claims: pd.DataFrame) -> list[Texts]:
-    """The claims as text, the verdict first and in its colour; what was found goes first."""
+def _by_verdict(claims: pd.DataFrame) -> list[TextRow]:
+    """The claims as text, the verdict first and in its colour; what is decided goes first."""
     rows = sorted(
-        zip(claims["verdict"], evaluation.texts(claims), strict=True),
+        zip(claims["verdict"], evaluation.text_rows(claims), strict=True),
         key=lambda row: list(WORDS).index(row[0]),
     )
     return [
@@ -225,13 +227,13 @@ def _counted(group: str, claims: pd.DataFrame) -> str:
     return f"Of the paper's {len(claims)} claims on {ABOUT[group]}, {', '.join(said)}."
 
 
-def columns(rows: Sequence[Texts]) -> dict[str, str]:
+def columns(rows: Sequence[TextRow]) -> dict[str, str]:
     """The class of each column of a table, by its heading: number, text or none."""
     numbers = show.numeric(rows)
     texts = {
         name: [row[name] for row in rows if not isinstance(row[name], Markup)] for name in rows[0]
     }
-    wide = {name for name, found in texts.items() if any(len(text) > TEXT for text in found)}
+    wide = {name for name, column in texts.items() if any(len(text) > TEXT for text in column)}
     return {n: "number" if n in numbers else "text" if n in wide else "" for n in rows[0]}
 
 
@@ -248,9 +250,9 @@ def _link(target: str, text: str) -> Markup:
     return Markup('<a href="#{}">{}</a>').format(quote(target), text)
 
 
-def _command(text: str) -> str:
-    """A command, folded."""
-    return text if text == "—" else _COMMAND.format(text)
+def _folded(command: str) -> str:
+    """A command that opens on a click."""
+    return command if command == "—" else _COMMAND.format(command)
 
 
 def _download(name: str, content: bytes, kind: str = "csv") -> Download:
@@ -266,7 +268,7 @@ def _content(path: Path, study: str) -> bytes:
         raise UserError(f"no {path}: `twf report {study} --partial` makes it anew") from None
 
 
-def _unfinished(results: Results) -> list[Texts]:
+def _unfinished(results: Results) -> list[TextRow]:
     """Each table with unfinished runs, and how many have each status."""
     members = results.members.drop_duplicates(["table", "run"])
     counts = pd.crosstab(members["table"], members["status"]).reindex(columns=list(STATUSES))
@@ -279,7 +281,7 @@ def _unfinished(results: Results) -> list[Texts]:
     ]
 
 
-def _cell(table: Table, row: dict[str, Any], plan: Plan) -> Texts:
+def _cell(table: Table, row: dict[str, Any], plan: Plan) -> TextRow:
     """A cell with links to its runs."""
     (cell,) = [cell for cell in table.cells if cell.name == row["cell"]]
     diverged = f", {row['n_diverged']} diverged" if row["n_diverged"] else ""
@@ -310,7 +312,7 @@ def _figures(plan: Plan, size: int) -> dict[str, list[ShownFigure]] | None:
     index = files.figure_index(plan.study)
     if not index.exists():
         return None
-    found = defaultdict(list)
+    of_tables = defaultdict(list)
     size += RUN_SIZE * len(plan.runs)
     for row in pd.read_csv(index, keep_default_na=False).to_dict("records"):
         drawing, data = map(partial(files.figure_file, plan.study, row["figure"]), ("svg", "csv"))
@@ -325,8 +327,8 @@ def _figures(plan: Plan, size: int) -> dict[str, list[ShownFigure]] | None:
         parts = (shown if fits else None, _download(data.name, csv) if fits else None)
         caption = f"{row['title']}. {row['note']}"
         opens = row["figure"].split(".")[0] in OPENING
-        found[row["table"]].append(ShownFigure(caption, drawing, *parts, opens))
-    return dict(found)
+        of_tables[row["table"]].append(ShownFigure(caption, drawing, *parts, opens))
+    return dict(of_tables)
 
 
 class Curve(NamedTuple):
@@ -393,9 +395,7 @@ def _lines(values: Any) -> str:
 def _runs_as_csv(results: Results) -> str:
     """A row for each planned run: where it stands, what it gave (per cent), what it cost."""
     names = ["benchmark", "source", "method", "buffer", "seed", "status", "reason"]
-    frame = results.runs[names].assign(
-        buffer=results.runs["buffer"].astype("Int64").mask(results.runs["buffer"] == 0)
-    )
+    frame = results.runs[names].assign(buffer=show.null_buffer(results.runs))
     for protocol in PROTOCOLS:
         of_runs = results.scores.reindex([(run, protocol) for run in frame.index])
         for name in ("faa", "ff"):

@@ -13,7 +13,7 @@ from twf.files import atomic, search_files
 from twf.results import show
 from twf.results.frame import Results, key_of
 from twf.results.printed import CellKey
-from twf.results.show import PROTOCOL_TITLES, Texts, number
+from twf.results.show import PROTOCOL_TITLES, TextRow, number
 from twf.study import Plan, SearchCell
 from twf.study.grids import times
 from twf.study.methods import METHODS
@@ -82,7 +82,7 @@ def untuned(results: Results) -> dict[CellKey, str]:
     cell has.
     """
     searched = dict(list(trials(results).groupby(["benchmark", "method", "buffer", "protocol"])))
-    found = {}
+    names = {}
     for table in results.plan.tables.values():
         for cell in table.cells:
             name = METHODS[cell.method].not_printed
@@ -93,13 +93,13 @@ def untuned(results: Results) -> dict[CellKey, str]:
             value = getattr(run.hyperparameters, name)
             if own is None or value != _chosen(own, name):
                 key = key_of(table.benchmark, table.paper_source, cell)
-                found[key] = f"{name} of {METHODS[cell.method].title}"
-    return found
+                names[key] = f"{name} of {METHODS[cell.method].title}"
+    return names
 
 
-def summary(tried: pd.DataFrame) -> list[Texts]:
+def text_rows(tried: pd.DataFrame) -> list[TextRow]:
     """The searched cells as text, by the heading of each column, of the frame of `trials`."""
-    found = []
+    entries = []
     for _, of_cell in tried.groupby(_CELL, sort=False):
         first = of_cell.iloc[0]
         texts = {
@@ -114,8 +114,8 @@ def summary(tried: pd.DataFrame) -> list[Texts]:
             values = json.loads(rows["hyperparameters"].iloc[0]) if len(rows) else {}
             texts[name] = " ".join(f"{key}={value:g}" for key, value in values.items()) or "—"
             texts[f"{name}: accuracy"] = number(rows["accuracy_mean"].min())
-        found.append(texts)
-    return found
+        entries.append(texts)
+    return entries
 
 
 def _for_another_study(
@@ -143,12 +143,12 @@ def read(plan: Plan) -> pd.DataFrame:
         raise UserError(f"no {path}: `twf search {plan.study}` makes it")
     remedy = f"`twf search {plan.study}` makes it anew"
     try:
-        found = pd.read_csv(path)
+        tried = pd.read_csv(path)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read ({error}): {remedy}") from None
-    if set(found) != {*_COLUMNS, "best"}:
+    if set(tried) != {*_COLUMNS, "best"}:
         raise UserError(f"{path} is of another version of this software: {remedy}")
-    return found.fillna({"buffer": 0}).astype({"buffer": int})
+    return tried.fillna({"buffer": 0}).astype({"buffer": int})
 
 
 def write(results: Results) -> None:
@@ -160,10 +160,8 @@ def write(results: Results) -> None:
     table, page, study = search_files(results.plan.study)
     tried = trials(results)
     with atomic(table) as partial:
-        tried.assign(buffer=tried["buffer"].astype("Int64").mask(tried["buffer"] == 0)).to_csv(
-            partial, index=False
-        )
-    show.fill("best_hyperparameters.md.j2", {"entries": summary(tried)}, page)
+        tried.assign(buffer=show.null_buffer(tried)).to_csv(partial, index=False)
+    show.fill("best_hyperparameters.md.j2", {"entries": text_rows(tried)}, page)
     cells = list(tried.groupby(_CELL, sort=False))
     if left := sum(not ended(of_cell) for _, of_cell in cells):
         print(f"{study} is not written: {left} of {len(cells)} cells have trials to do")

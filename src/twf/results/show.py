@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -16,7 +17,7 @@ from twf.errors import UserError
 from twf.files import atomic, runs_file, sha256
 from twf.study.params import Protocol
 
-Texts = dict[str, str]  # a row as text, by the heading of each column
+TextRow = dict[str, str]  # a row as text, by the heading of each column
 
 MIXED = "†"  # beside a mean of runs that differ in precision
 PROTOCOL_TITLES: dict[Protocol, str] = {"class-il": "Class-IL", "task-il": "Task-IL"}
@@ -47,9 +48,24 @@ def freedom(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0") + " df"
 
 
+def estimate(value: float | None, low: float | None, high: float | None, remark: str = "") -> str:
+    """A difference as text, a dash where there is none, and its interval: `+1.30 (-0.50 to +3.10)`.
+
+    The remark stands behind the interval.
+    """
+    ends = "" if pd.isna(low) else f" ({interval(low, high, '+')}{remark})"
+    return number(value, "+") + ends
+
+
 def in_parentheses(value: float | None) -> str:
     """Forgetting as it stands behind an accuracy; nothing where there is none."""
     return "" if pd.isna(value) else f"({value:.2f})"
+
+
+def null_buffer(frame: pd.DataFrame) -> pd.Series[Any]:
+    """The column `buffer`, null where it is 0."""
+    buffer = frame["buffer"].astype("Int64")
+    return buffer.mask(buffer == 0)
 
 
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -66,13 +82,13 @@ def write(
     """Write a frame as Parquet and as CSV, where lists are words; `file` names them by ending.
 
     The columns are those of the schema, all null where the frame has none of this name. A buffer of
-    0 and empty text are null. `records` says which it is of, as `of_records` does.
+    0 and empty text are null. `records` says of which records it is.
     """
     columns = {}
     for field in schema:
         column = frame.get(field.name, pd.Series(None, index=frame.index, dtype=object))
         if field.name == "buffer":
-            column = column.astype("Int64").mask(column == 0)
+            column = null_buffer(frame)
         elif pa.types.is_list(field.type):
             column = column.astype(object)
         elif pa.types.is_string(field.type):
@@ -86,11 +102,6 @@ def write(
     lists = [field.name for field in schema if pa.types.is_list(field.type)]
     with atomic(file("csv")) as partial:
         whole.assign(**{n: whole[n].map(" ".join) for n in lists}).to_csv(partial, index=False)
-
-
-def of_records(study: str) -> str:
-    """What tells the collected records of a study from others: the SHA-256 of their file."""
-    return sha256(runs_file(study))
 
 
 def read(path: Path, schema: pa.Schema, remedy: str, records: str = "") -> pd.DataFrame:
@@ -115,6 +126,22 @@ def read(path: Path, schema: pa.Schema, remedy: str, records: str = "") -> pd.Da
     if "buffer" in frame:
         frame["buffer"] = frame["buffer"].fillna(0).astype(int)
     return frame
+
+
+class Compared(NamedTuple):
+    """A frame that `twf compare` writes, of the records that are collected then."""
+
+    file: Callable[[str, str], Path]  # of the study and the ending
+    schema: pa.Schema
+
+    def write(self, study: str, frame: pd.DataFrame) -> None:
+        """Write the frame of a study, as `files.COMPARISON_FORMATS` without Markdown."""
+        write(frame, self.schema, partial(self.file, study), sha256(runs_file(study)))
+
+    def read(self, study: str) -> pd.DataFrame:
+        """What `write` has written; `UserError` where that is missing or of other records."""
+        remedy = f"`twf compare {study}`"
+        return read(self.file(study, "parquet"), self.schema, remedy, sha256(runs_file(study)))
 
 
 # Text
@@ -150,7 +177,7 @@ def markdown_block(text: str, language: str) -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def markdown_table(rows: Sequence[Texts]) -> str:
+def markdown_table(rows: Sequence[TextRow]) -> str:
     """Rows as a table in Markdown, numbers to the right; nothing where there are none."""
     if not rows:
         return ""
@@ -164,10 +191,10 @@ def _markdown_text(text: str) -> str:
     return text.replace("|", "\\|") if isinstance(text, Markdown) else escape_markdown(text)
 
 
-def numeric(rows: Sequence[Texts]) -> set[str]:
+def numeric(rows: Sequence[TextRow]) -> set[str]:
     """The headings of the columns that hold nothing but numbers, or dashes where there is none."""
     texts = {name: {row[name] for row in rows} - {"—"} for name in rows[0]}
-    return {name for name, found in texts.items() if all(map(_NUMBER.fullmatch, found))}
+    return {name for name, column in texts.items() if all(map(_NUMBER.fullmatch, column))}
 
 
 def environment(html: bool = False) -> Environment:

@@ -142,9 +142,9 @@ def below_zero(differences: Estimate, planned: int) -> NDArray[np.bool_]:
     order = np.argsort(chance, axis=-1)
     left = planned - np.arange(order.shape[-1])
     significant = np.take_along_axis(chance, order, -1) < TAIL / left
-    found = np.zeros_like(significant)
-    np.put_along_axis(found, order, np.logical_and.accumulate(significant, axis=-1), -1)
-    return found
+    below = np.zeros_like(significant)
+    np.put_along_axis(below, order, np.logical_and.accumulate(significant, axis=-1), -1)
+    return below
 
 
 def chance_within(count: int, deviation: float, margin: float) -> float:

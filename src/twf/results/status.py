@@ -44,8 +44,8 @@ def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
         "study": plan.study,
         "title": plan.title,
         "experiment": plan.experiment,
-        "data": {name: _of_input(*found) for name, found in data.items()},
-        "sources": {name: _of_input(*found) for name, found in sources.items()},
+        "data": {name: _input_state(*of) for name, of in data.items()},
+        "sources": {name: _input_state(*of) for name, of in sources.items()},
         "stale": {  # why these data and networks are
             str(path): held.why
             for path, held in (*data.values(), *sources.values())
@@ -78,7 +78,7 @@ def _targets(plan: Plan) -> list[Path]:
     return [*tables, *(files.search_files(plan.study)[-1:] if plan.search else ())]
 
 
-def _of_input(path: Path, held: inputs.Held) -> State:
+def _input_state(path: Path, held: inputs.Held) -> State:
     if not path.exists():
         return "to do"
     return "stale" if held.changes else "done"
@@ -131,14 +131,14 @@ def require_done(plan: Plan) -> None:
     makes these data anew, of other images, the record is stale only then.
     """
     study = plan.study
-    found = [
+    states = [
         (files.record_file(study, run.id), *run_state(plan.params, run))
         for run in plan.runs.values()
     ]
-    left = [f"{path}: {why}" for path, state, why in found if state in ("to do", "stale")]
+    left = [f"{path}: {why}" for path, state, why in states if state in ("to do", "stale")]
     if left:
         raise UserError(
-            f"{len(left)} of {len(found)} runs of study {study} have no record, or a stale one, "
+            f"{len(left)} of {len(states)} runs of study {study} have no record, or a stale one, "
             f"for example {left[0]}; `twf plan {study}` lists them, `snakemake --cores all "
             f"{files.runs_file(study)}` makes them, --partial does without"
         )
@@ -219,9 +219,9 @@ def _runs(runs: dict[str, Any]) -> Table:
     table.add_column("run", no_wrap=True)
     table.add_column("hyperparameters", overflow="fold")
     table.add_column("status", no_wrap=True)
-    for (place, values, state), found in seeds.items():
-        numbers = ",".join(found)
-        name = f"{place}.s{{{numbers}}}" if len(found) > 1 else f"{place}.s{numbers}"
+    for (place, values, state), alike in seeds.items():
+        numbers = ",".join(alike)
+        name = f"{place}.s{{{numbers}}}" if len(alike) > 1 else f"{place}.s{numbers}"
         table.add_row(name, values, state)
     return table
 

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from frames import rows
 from scipy import stats
 
-from twf.files import COMPARISON_FORMATS, central_file
 from twf.results import statistics
 from twf.results.frame import Results
 from twf.results.paper import central
@@ -93,7 +91,7 @@ def test_welchs_interval_stands_beside_a_layout_of_unequal_variances(make):
     assert (row["welch_low"], row["welch_high"]) == pytest.approx(tuple(ends))
     (text,) = (
         t
-        for t in central.texts(central.of_results(make(wild)))
+        for t in central.text_rows(central.of_results(make(wild)))
         if "code's" in t["Question"] and t["Question"].startswith("Propagation and")
     )
     assert "Welch's" in text["Interval"]
@@ -148,24 +146,10 @@ def test_a_size_is_held_against_the_papers(mean: float, printed: float, said: st
     assert central.size(statistics.Estimate(mean, 0.1, 6.0), printed) == said
 
 
-def test_files_hold_the_same_rows(make):
-    results = make(FINALS)
-    central.write(results)
-    study = results.plan.study
-    files = {ending: central_file(study, ending) for ending in COMPARISON_FORMATS}
-    assert pq.read_schema(files["parquet"]).equals(central.SCHEMA)
-    frame = pd.read_parquet(files["parquet"])
-    assert pd.read_csv(files["csv"])["question"].tolist() == frame["question"].tolist()
-    assert central.read(study)["mean"].tolist() == pytest.approx(frame["mean"].tolist())
-    assert "| Propagation and its auxiliary loss, with the code's stream loss |" in (
-        files["md"].read_text()
-    )
-
-
 def test_a_benchmark_with_two_sources_names_them(make):
     frame = central.of_results(make(FINALS))
-    assert {text["Benchmark"] for text in central.texts(frame)} == {"split-cifar10"}
+    assert {text["Benchmark"] for text in central.text_rows(frame)} == {"split-cifar10"}
     both = pd.concat([frame, frame.assign(source="svhn")])
-    named = {text["Benchmark"] for text in central.texts(both)}
+    named = {text["Benchmark"] for text in central.text_rows(both)}
     assert named == {"split-cifar10 from cifar100", "split-cifar10 from svhn"}
-    assert central.texts(frame[:0]) == []
+    assert central.text_rows(frame[:0]) == []

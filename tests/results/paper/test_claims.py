@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from project import PROJECT
 from scipy.stats import binomtest, nct, t
 
 from twf import study
-from twf.files import COMPARISON_FORMATS, claims_file
+from twf.files import claims_file
 from twf.results.frame import Results
 from twf.results.paper import evaluation
 from twf.results.paper.claims import CLAIMS, REHEARSAL, Difference, Keys
@@ -81,7 +79,7 @@ def test_the_papers_own_numbers(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["demo", "paper"])
 def test_every_claim_has_its_cells_in_both_studies(name):
-    cells = evaluation.measured(Results.planned(study.expand(PARAMS, name)))
+    cells = evaluation.values_of(Results.planned(study.expand(PARAMS, name)))
     for claim in CLAIMS:
         found = differences(claim.name, cells.keys())
         assert {key for of in found for side in of for key in side} <= set(cells)
@@ -404,17 +402,14 @@ def test_a_studys_records_become_claims_in_files(make_plan, recorded):
     }
     diverged = {"split-cifar10.er.500.s1": {"status": "diverged"}}
     evaluation.write(recorded(plan, levels | diverged))
-    files = {ending: claims_file("small", ending) for ending in COMPARISON_FORMATS}
-    assert pq.read_schema(files["parquet"]).equals(evaluation.SCHEMA)
-    long = pd.read_parquet(files["parquet"]).set_index("claim")
+    long = evaluation.COMPARED.read("small").set_index("claim")
     gain = long.loc["gain-class-il"]
     # ER's second seed is missing with 500, but this claim asks for DER++ alone
     assert (gain["n_cells_run"], gain["n_seeds"], gain["value"]) == (4, 2, 9.5)
     first = long.loc["first-class-il"]
     assert (first["n_cells_run"], first["n_seeds"], first["value"]) == (12, 1, 10.0)
     assert long.loc["anchor-helps"]["verdict"] == "not run"
-    assert pd.read_csv(files["csv"])["verdict"].tolist() == long["verdict"].tolist()
-    text = files["md"].read_text()
+    text = claims_file("small", "md").read_text()
     shown = (
         "| holds | +9.50 | +7.98 to +11.02 (2 df) | FAA | holds, +4.81 | 4/4 | 2/2 | 2 | — | — |"
     )

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from frames import rows
 from scipy import stats
 
-from twf.files import COMPARISON_FORMATS, gains_file
+from twf.files import gains_file
 from twf.results import cells
 from twf.results.figures import KINDS
 from twf.results.frame import Results
@@ -34,7 +32,7 @@ def rows_of(runs: Results) -> dict[tuple[str, str, int | None], dict[str, Any]]:
 def text_of(runs: Results, title: str) -> dict[str, str]:
     """A row of the study's table of gains."""
     (table,) = runs.plan.tables.values()
-    entries = gains.texts(table, gains.of_tables(runs, cells.of_tables(runs)))
+    entries = gains.text_rows(table, gains.of_tables(runs, cells.of_tables(runs)))
     return next(entry for entry in entries if title in entry.values())
 
 
@@ -152,21 +150,15 @@ def test_a_variant_is_compared_with_its_method_as_it_is(make_plan, recorded):
     assert found["f6", "all", 500]["printed_gain"] is None
 
 
+def test_the_page_has_a_table_of_gains(measured):
+    gains.write(measured, cells.of_tables(measured))
+    text = gains_file("small", "md").read_text()
+    assert "| TwF minus | Class-IL, buffer 500 | Class-IL, buffer 5120 |" in text
+    assert "| ER | +6.00 (-17.92 to +29.92; 4 df)<br>paper +16.41 | —<br>paper +3.28 |" in text
+
+
 def test_a_study_without_twf_or_without_records_has_none(make_plan, collect, recorded):
     none = collect(make_plan([0]))
     (table,) = none.plan.tables.values()
-    assert gains.texts(table, gains.of_tables(none, cells.of_tables(none))) == []
+    assert gains.text_rows(table, gains.of_tables(none, cells.of_tables(none))) == []
     assert rows_of(recorded(make_plan([0], methods=["er", "derpp"]))) == {}
-
-
-def test_files_hold_the_same_rows(measured):
-    gains.write(measured, cells.of_tables(measured))
-    files = {ending: gains_file("small", ending) for ending in COMPARISON_FORMATS}
-    assert pq.read_schema(files["parquet"]).equals(gains.SCHEMA)
-    long = pd.read_parquet(files["parquet"])
-    assert pd.read_csv(files["csv"])["gain_mean"].tolist() == pytest.approx(
-        long["gain_mean"].tolist(), nan_ok=True
-    )
-    text = files["md"].read_text()
-    assert "| TwF minus | Class-IL, buffer 500 | Class-IL, buffer 5120 |" in text
-    assert "| ER | +6.00 (-17.92 to +29.92; 4 df)<br>paper +16.41 | —<br>paper +3.28 |" in text

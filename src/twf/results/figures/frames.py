@@ -29,8 +29,8 @@ SPREAD = ["n", "mean", "low", "high"]
 def spread(rows: pd.DataFrame, by: list[str], value: str = "value") -> pd.DataFrame:
     """Number, mean and interval of some rows' values: a row for each group by some columns."""
     groups = rows.groupby(by, sort=False, dropna=False)[value]
-    found = statistics.summary(groups, "of").rename(columns=lambda name: name.removeprefix("of_"))
-    return found.assign(n=groups.count()).reset_index()[[*by, *SPREAD]]
+    summary = statistics.summary(groups, "of").rename(columns=lambda n: n.removeprefix("of_"))
+    return summary.assign(n=groups.count()).reset_index()[[*by, *SPREAD]]
 
 
 def _members(results: Results, table: Table) -> pd.DataFrame:
@@ -53,12 +53,12 @@ def _exploded(
     rows: pd.DataFrame, values: Callable[[Any], Iterable[dict[str, Any]]], names: list[str]
 ) -> pd.DataFrame:
     """The rows, each as often as `values` says, with what it says in further columns."""
-    found = [
+    exploded = [
         {name: row[name] for name in PLACE} | value
         for row in show.rows(rows)
         for value in values(row)
     ]
-    return pd.DataFrame(found, columns=[*PLACE, *names])
+    return pd.DataFrame(exploded, columns=[*PLACE, *names])
 
 
 def accuracy(results: Results, table: Table) -> pd.DataFrame:
@@ -120,24 +120,23 @@ def differences(results: Results, table: Table) -> pd.DataFrame:
     A variant whose runs all diverged has n = 0.
     """
     frame = cells.of_tables(results, [table])
-    found = gains.of_tables(results, frame)
-    found = found.merge(frame[["cell", "n_diverged"]], on="cell")
+    gained = gains.of_tables(results, frame).merge(frame[["cell", "n_diverged"]], on="cell")
     base = frame.set_index("cell")["n"]
-    found = found[found["over_cell"].map(base).fillna(0).astype(int) > 0]
-    found = found[(found["n"] > 0) | (bool(table.variants) & (found["n_diverged"] > 0))]
+    gained = gained[gained["over_cell"].map(base).fillna(0).astype(int) > 0]
+    gained = gained[(gained["n"] > 0) | (bool(table.variants) & (gained["n_diverged"] > 0))]
     methods = {name: info.title for name, info in METHODS.items()}
     of: dict[str, Any]
     if table.variants:
-        of = {"title": found["variant"].map(table.variants)}
-        of["over"] = found["method"].map(methods) + " with"
+        of = {"title": gained["variant"].map(table.variants)}
+        of["over"] = gained["method"].map(methods) + " with"
     else:
         other = "method" if table.baseline else "over_method"
-        found = found[found[other].map(lambda name: METHODS[name].rehearsal).astype(bool)]
-        of = {"title": found[other].map(methods), "over": gains.over(table)}
+        gained = gained[gained[other].map(lambda name: METHODS[name].rehearsal).astype(bool)]
+        of = {"title": gained[other].map(methods), "over": gains.over(table)}
     names = {"n_diverged": "diverged", "printed_gain": "paper"}
     names |= {f"gain_{name}": name for name in SPREAD[1:]}
-    found = _labelled(found, table).assign(**of).rename(columns=names)
-    return found[[*PLACE, "title", "over", *SPREAD, "diverged", "paper"]]
+    gained = _labelled(gained, table).assign(**of).rename(columns=names)
+    return gained[[*PLACE, "title", "over", *SPREAD, "diverged", "paper"]]
 
 
 def initialization(results: Results, table: Table) -> pd.DataFrame:
@@ -170,13 +169,12 @@ def shares(results: Results, table: Table) -> pd.DataFrame:
     known = results.plan.runs
     share = [100 * getattr(known[run].hyperparameters, "share", 0.0) for run in rows["run"]]
     same = [t for t in results.plan.tables.values() if t.benchmark == table.benchmark]
-    others = [_members(results, t) for t in same if t.source == table.source]
-    twf = pd.concat(others)
+    twf = pd.concat([_members(results, t) for t in same if t.source == table.source])
     twf = twf[(twf["method"] == "twf") & twf["unchanged"]].drop_duplicates(["run", "protocol"])
     twf = twf.merge(rows[["buffer", "protocol"]].drop_duplicates())
-    found = pd.concat([rows.assign(share=share), twf.assign(share=float("nan"), variant="")])
-    found["label"] = found["method"].map(lambda name: METHODS[name].title)
-    frame = spread(found, [*PLACE, "share"], "faa")
+    both = pd.concat([rows.assign(share=share), twf.assign(share=float("nan"), variant="")])
+    both["label"] = both["method"].map(lambda name: METHODS[name].title)
+    frame = spread(both, [*PLACE, "share"], "faa")
     return frame if frame["share"].notna().any() else frame[:0]
 
 
@@ -223,21 +221,20 @@ def corners(results: Results, table: Table) -> pd.DataFrame:
     the square of the width. `paper` is the paper's gain of all that propagation adds; it does not
     say under which loss.
     """
-    runs = (results.plan.runs[run] for cell in table.cells for run in cell.runs.values())
-    run = next(runs)
+    run = results.plan.runs[next(iter(table.cells[0].runs.values()))]
     width, epochs = run.network.width, run.epochs
-    found = central.of_results(results)
-    here = (found["benchmark"] == table.benchmark) & (found["source"] == table.paper_source)
-    found = found[here & found["question"].isin(QUANTITIES)]
-    found = found.assign(
-        quantity=found["question"].map(lambda name: QUANTITIES[name][0]),
-        condition=found["question"].map(lambda name: QUANTITIES[name][1]),
+    answers = central.of_results(results)
+    here = (answers["benchmark"] == table.benchmark) & (answers["source"] == table.paper_source)
+    answers = answers[here & answers["question"].isin(QUANTITIES)]
+    answers = answers.assign(
+        quantity=answers["question"].map(lambda name: QUANTITIES[name][0]),
+        condition=answers["question"].map(lambda name: QUANTITIES[name][1]),
         setting=f"width {width},\n{epochs} epochs",
         compute=epochs * width**2,
-        paper=found["printed"],
+        paper=answers["printed"],
     )
     names = ["benchmark", "buffer", "quantity", "condition", "setting", "compute"]
-    return found[[*names, *SPREAD, "freedom", "paper"]]
+    return answers[[*names, *SPREAD, "freedom", "paper"]]
 
 
 QUANTITIES = {
@@ -264,29 +261,23 @@ def weights(results: Results, table: Table) -> pd.DataFrame:
     as_set = next(cell for cell in table.cells if cell.method == "twf" and cell.unchanged)
     base = results.plan.runs[next(iter(as_set.runs.values()))]
     rows = results.by_place
-    alike = {
-        "benchmark": table.benchmark,
-        "source": table.paper_source,
-        "method": "twf",
-        "buffer": as_set.buffer or 0,
-        "protocol": "class-il",
-        "status": "finished",
-    }
-    for name, value in alike.items():
-        rows = rows[rows[name] == value]
-    rows = rows[rows["variant"].isin([*table.variants, "cl"])].drop_duplicates("run")
-    found = []
+    buffer = as_set.buffer or 0
+    here = (rows["benchmark"] == table.benchmark) & (rows["source"] == table.paper_source)
+    here &= (rows["method"] == "twf") & (rows["buffer"] == buffer)
+    here &= (rows["protocol"] == "class-il") & (rows["status"] == "finished")
+    rows = rows[here & rows["variant"].isin([*table.variants, "cl"])].drop_duplicates("run")
+    values = []
     for faa, name in zip(rows["faa"], rows["run"], strict=True):
         series = _series(results.plan.runs[name], base)
         if series is None:
             continue
-        place = {"buffer": alike["buffer"], "series": series[0], "factor": series[1]}
-        found.append(place | {"quantity": "faa", "value": faa})
+        place = {"buffer": buffer, "series": series[0], "factor": series[1]}
+        values.append(place | {"quantity": "faa", "value": faa})
         probed = results.runs.loc[name, "nearest_neighbours"]
         if probed is not None and len(probed):
-            found.append(place | {"quantity": "kept", "value": probed[-1][-1]})
+            values.append(place | {"quantity": "kept", "value": probed[-1][-1]})
     names = ["buffer", "series", "factor", "quantity"]
-    return spread(pd.DataFrame(found, columns=[*names, "value"]), names).sort_values(names)
+    return spread(pd.DataFrame(values, columns=[*names, "value"]), names).sort_values(names)
 
 
 def _series(run: Run, base: Run) -> tuple[str, float] | None:

@@ -63,8 +63,8 @@ def _of_methods(plan: Plan, table: Table) -> bool:
 def _of_fidelity(plan: Plan, table: Table) -> bool:
     """Whether variants differ in a switch between paper and published code."""
     runs = [plan.runs[run] for cell in table.cells for run in cell.runs.values()]
-    found = {(run.method, str(run.fidelity)) for run in runs}
-    return len(found) > len({run.method for run in runs})
+    switched = {(run.method, str(run.fidelity)) for run in runs}
+    return len(switched) > len({run.method for run in runs})
 
 
 def _of_pairs(plan: Plan, table: Table) -> bool:
@@ -97,12 +97,12 @@ def _of_corners(plan: Plan, table: Table) -> bool:
 
 def _of_weights(plan: Plan, table: Table) -> bool:
     """Whether propagation has several weights."""
-    found: dict[Any, set[float | None]] = defaultdict(set)  # by what else they may depend on
+    weights: dict[Any, set[float | None]] = defaultdict(set)  # by what else they may depend on
     cells = [cell for cell in table.cells if cell.method == "twf" and table.variants]
     for cell in cells:
         of_cell = {frames.lambda_fp(plan.runs[run]) for run in cell.runs.values()}
-        found[cell.buffer, cell.protocol] |= of_cell - {0.0}
-    several = any(len(weights) > 1 for weights in found.values())
+        weights[cell.buffer, cell.protocol] |= of_cell - {0.0}
+    several = any(len(alike) > 1 for alike in weights.values())
     elsewhere = _of_fidelity(plan, table) or _of_probes(plan, table)
     return several and any(cell.unchanged for cell in cells) and not elsewhere
 
@@ -206,9 +206,9 @@ def write(plan: Plan, some: Iterable[Figure] | None = None) -> list[str]:
     index, without = [], []
     file = figure_index(plan.study)
     before = _drawn(file)
-    found = _frames(plan, planned(plan) if some is None else some)
-    with progress(f"figures of {plan.study}", len(found)) as advance:
-        for figure, frame in found:
+    drawn_of = _frames(plan, planned(plan) if some is None else some)
+    with progress(f"figures of {plan.study}", len(drawn_of)) as advance:
+        for figure, frame in drawn_of:
             if frame["n"].sum() == 0:
                 without.append(figure.name)
                 advance(1, f"{figure.name}: no data yet")
@@ -241,10 +241,8 @@ def _frames(plan: Plan, some: Iterable[Figure]) -> list[tuple[Figure, pd.DataFra
     All of them before the first is drawn: the records with their losses, millions of objects for
     2,000 runs, are then gone, and Python does not look for garbage among them while it draws.
     """
-    runs, found = Results.collected(plan, history=True), []
-    for figure in some:
-        found.append((figure, figure.kind.frame(runs, figure.table)))
-    return found
+    runs = Results.collected(plan, history=True)
+    return [(figure, figure.kind.frame(runs, figure.table)) for figure in some]
 
 
 def _words(figure: Figure, frame: pd.DataFrame) -> tuple[str, str]:
@@ -264,8 +262,8 @@ def _drawn(index: Path) -> dict[str, str]:
     """What the list of figures says that each was drawn of; nothing of one without that column."""
     if not index.exists():
         return {}
-    found = pd.read_csv(index, keep_default_na=False)
-    return dict(zip(found["figure"], found["drawn"], strict=True)) if "drawn" in found else {}
+    listed = pd.read_csv(index, keep_default_na=False)
+    return dict(zip(listed["figure"], listed["drawn"], strict=True)) if "drawn" in listed else {}
 
 
 @cache

@@ -99,13 +99,15 @@ def panels_by_place(
 
     The outer panels name the axes. Rows without a buffer are in each panel of their protocol.
     """
-    places = by_place(frame)
-    protocols, buffers = (list(dict.fromkeys(part)) for part in zip(*places, strict=True))
-    figure, axes = panels(protocols, buffers, height, **sharing)
+    buffers = sorted(set(frame["buffer"]) - {0}) or [0]
+    figure, axes = panels(list(frame["protocol"].unique()), buffers, height, **sharing)
+    places = []
     for (protocol, buffer), panel in axes.items():
         panel.set(title=show.place(protocol, buffer), xlabel=x, ylabel=y)
         panel.label_outer()
-    return figure, [(axes[key], rows) for key, rows in places.items()]
+        here = (frame["protocol"] == protocol) & frame["buffer"].isin([0, buffer])
+        places.append((panel, frame[here]))
+    return figure, places
 
 
 def panels_by_row(
@@ -167,12 +169,3 @@ def of_per_cent(panel: Axes) -> None:
     """End an axis of accuracies a little above 100 per cent at most, and at 0 at the least."""
     low, high = panel.get_ylim()
     panel.set_ylim(max(low, 0), min(high, 101.5))
-
-
-def by_place(frame: pd.DataFrame) -> dict[tuple[Any, Any], pd.DataFrame]:
-    """The rows of each protocol and buffer; those without a buffer are among each of them."""
-    found = {}
-    for protocol, rows in frame.groupby("protocol", sort=False):
-        for buffer in sorted(set(frame["buffer"]) - {0}) or [0]:
-            found[protocol, buffer] = rows[rows["buffer"].isin([0, buffer])]
-    return found

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from twf.results import contrasts, show, statistics
 from twf.results.contrasts import Values
 from twf.results.frame import Results
 from twf.results.printed import CellKey, printed_keys
-from twf.results.show import Texts, number
+from twf.results.show import TextRow, number
 from twf.results.statistics import Estimate
 
 MARGIN = 1.0  # points to each side of 0 that count as no effect
@@ -147,6 +146,7 @@ SCHEMA = pa.schema(
         ("beside", pa.string()),
     ]
 )
+COMPARED = show.Compared(central_file, SCHEMA)
 
 
 def of_results(results: Results) -> pd.DataFrame:
@@ -194,26 +194,25 @@ def _row(question: Question, place: CellKey, values: Values) -> dict[str, Any]:
     if set(keys) <= set(corners) and len(shared) > 1:
         seeds = sorted(shared)
         row["n"] = len(seeds)
-        measured = contrasts.measured(values, corners, seeds)
-        found = statistics.layout(measured, np.array([keys.get(key, 0.0) for key in corners]))
-        spread = (statistics.residuals(measured) ** 2).sum(-1)
+        of_corners = contrasts.stacked(values, corners, seeds)
+        estimate = statistics.layout(of_corners, np.array([keys.get(k, 0.0) for k in corners]))
+        spread = (statistics.residuals(of_corners) ** 2).sum(-1)
         row["uneven"] = float(spread.max() / spread.min()) if spread.min() else float("inf")
         row["model"] = "two-way layout of the corners"
         if row["uneven"] > UNEVEN:
-            cells = contrasts.measured(values, list(keys), seeds) * weights[:, None]
+            cells = contrasts.stacked(values, list(keys), seeds) * weights[:, None]
             welch = statistics.total([statistics.student(cell) for cell in cells])
             row["welch_low"], row["welch_high"] = map(float, welch.ends())
     else:
-        measured = contrasts.measured(values, list(keys), seeds)
-        found = contrasts.estimates(weights[None], list(keys), measured)
-        found = Estimate(*(of[0] for of in found))
+        measured = contrasts.stacked(values, list(keys), seeds)
+        estimates = contrasts.estimates(weights[None], list(keys), measured)
+        estimate = Estimate(*(part[0] for part in estimates))
         one_method = len({key.method for key in keys}) == 1
         row["model"] = "Student's, by seed" if one_method else "Welch's"
-    low, high = map(float, found.ends())
-    row |= {name: float(value) for name, value in found._asdict().items()}
-    row |= {"low": low, "high": high}
+    row |= {name: float(value) for name, value in estimate._asdict().items()}
+    row["low"], row["high"] = map(float, estimate.ends())
     if len(seeds) > 1:
-        row |= {"said": effect(found), "size": size(found, row["printed"])}
+        row |= {"said": effect(estimate), "size": size(estimate, row["printed"])}
     return row
 
 
@@ -226,10 +225,10 @@ def _printed(place: CellKey, terms: Terms) -> float:
     return sum(weight * printed[key] for key, weight in keys.items())
 
 
-def effect(found: Estimate) -> str:
+def effect(estimate: Estimate) -> str:
     """What is said of an estimate in points."""
-    low, high = found.ends()
-    inner_low, inner_high = found.ends(0.9)
+    low, high = estimate.ends()
+    inner_low, inner_high = estimate.ends(0.9)
     none = inner_low > -MARGIN and inner_high < MARGIN
     some = low > 0 or high < 0
     if none and some:
@@ -237,9 +236,9 @@ def effect(found: Estimate) -> str:
     return "no effect" if none else "an effect" if some else "undecided"
 
 
-def size(found: Estimate, printed: float) -> str:
+def size(estimate: Estimate, printed: float) -> str:
     """An estimate beside the paper's, by the 95 % interval."""
-    low, high = found.ends()
+    low, high = estimate.ends()
     if np.isnan(printed):
         return ""
     if low <= printed <= high:
@@ -250,19 +249,12 @@ def size(found: Estimate, printed: float) -> str:
 def write(results: Results) -> None:
     """Write the answers from a study's collected records, as `files.COMPARISON_FORMATS`."""
     study, frame = results.plan.study, of_results(results)
-    show.write(frame, SCHEMA, partial(central_file, study), show.of_records(study))
-    values = {"study": study, "note": results.plan.note, "entries": texts(frame)}
+    COMPARED.write(study, frame)
+    values = {"study": study, "note": results.plan.note, "entries": text_rows(frame)}
     show.fill("central.md.j2", values, central_file(study, "md"))
 
 
-def read(study: str) -> pd.DataFrame:
-    """The answers as `write` has written them."""
-    return show.read(
-        central_file(study, "parquet"), SCHEMA, f"`twf compare {study}`", show.of_records(study)
-    )
-
-
-def texts(frame: pd.DataFrame) -> list[Texts]:
+def text_rows(frame: pd.DataFrame) -> list[TextRow]:
     """The rows as text, by the heading of each column; a source where a benchmark has several."""
     sources = frame.groupby("benchmark")["source"].transform("nunique")
     named = frame.assign(
@@ -270,13 +262,10 @@ def texts(frame: pd.DataFrame) -> list[Texts]:
             sources == 1, frame["benchmark"] + " from " + frame["source"]
         )
     )
-    return [_texts(row) for row in show.rows(named)]
+    return [_text_row(row) for row in show.rows(named)]
 
 
-def _texts(row: Any) -> Texts:
-    ours = number(row["mean"], "+")
-    if row["n"] > 1:
-        ours += f" ({show.interval(row['low'], row['high'], '+')})"
+def _text_row(row: Any) -> TextRow:
     model = "one seed" if row["n"] == 1 else row["model"]
     if row["n"] > 1:
         model += f", {show.freedom(row['freedom'])}"
@@ -289,7 +278,7 @@ def _texts(row: Any) -> Texts:
         "Question": row["statement"],
         "Benchmark": row["benchmark"],
         "Paper": number(row["printed"], "+"),
-        "Ours": ours,
+        "Ours": show.estimate(row["mean"], row["low"], row["high"]),
         "Found": row["said"],
         "Beside the paper's": row["size"] or "—",
         "Interval": model or "—",

@@ -67,15 +67,15 @@ class Claim:
 
     def family(self, keys: Keys, control: bool = False) -> list[list[Difference]]:
         """The differences, or the control's, in the groups whose means are to be positive."""
-        found: dict[object, list[Difference]] = {}
+        groups: dict[object, list[Difference]] = {}
         for contest in self.control if control else self.contests:
             for difference in differences(contest, keys):
                 if not self.benchmarks or difference.cell.benchmark in self.benchmarks:
                     alike: object = difference
                     if self.mean_of is not None:
                         alike = tuple(difference.column(name) for name in self.mean_of)
-                    found.setdefault(alike, []).append(difference)
-        return list(found.values())
+                    groups.setdefault(alike, []).append(difference)
+        return list(groups.values())
 
 
 class Difference(NamedTuple):
@@ -152,8 +152,8 @@ def _value(key: CellKey, name: str, wanted: Any, keys: Keys) -> Any:
 
 def _variants(place: CellKey, keys: Keys) -> list[CellKey]:
     """A method's variants at a place but for `CONTROL`; the method as it is where it has none."""
-    found = [k for k in keys if k._replace(variant="") == place and k.variant != CONTROL]
-    return [key for key in found if key.variant] or found
+    alike = [k for k in keys if k._replace(variant="") == place and k.variant != CONTROL]
+    return [key for key in alike if key.variant] or alike
 
 
 def _others(key: CellKey, change: Mapping[str, Any], keys: Keys) -> list[CellKey]:

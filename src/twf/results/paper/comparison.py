@@ -12,7 +12,7 @@ of intervals miss their true mean: of 144 verdicts, expect a few to be wrong.
 
 from __future__ import annotations
 
-from functools import partial
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -23,7 +23,7 @@ from twf.results import cells, show
 from twf.results.frame import Results
 from twf.results.paper import order
 from twf.results.printed import PLACE, PRINTED_VARIANTS, printed
-from twf.results.show import PROTOCOL_TITLES, Markdown, Texts, in_parentheses, number
+from twf.results.show import PROTOCOL_TITLES, Markdown, TextRow, in_parentheses, number
 from twf.study import expand
 from twf.study.methods import METHODS
 from twf.study.params import Params
@@ -51,6 +51,7 @@ SCHEMA = pa.schema(
         ("runs", pa.list_(pa.string())),  # all of them, by seed
     ]
 )
+COMPARED = show.Compared(comparison_file, SCHEMA)
 
 
 def verdict(row: Any) -> str:
@@ -80,20 +81,17 @@ def compare(params: Params, results: Results) -> pd.DataFrame:
     planned = results.by_place
     ended = planned.join(results.runs[["seconds", "device", "on_gpu", "ended"]], on="run")
     on_gpu = ended[ended["on_gpu"].astype(bool) & ended["ended"].astype(bool)].groupby(PLACE)
-    ours = cells.measured(planned, PLACE).drop(columns="runs")
+    ours = cells.means(planned, PLACE).drop(columns="runs")
     ours["gpu_hours"] = on_gpu["seconds"].sum() / 3600
     ours["devices"] = on_gpu["device"].agg(lambda of: sorted(set(of)))
     ours["study"], ours["runs"] = own, planned.groupby(PLACE)["run"].agg(list)
     frame = printed().merge(ours.reset_index(), on=PLACE, how="left")
     elsewhere = _elsewhere(params, own)
-    other = [
-        elsewhere.get(key, ("", [])) for key in frame[PLACE].itertuples(index=False, name=None)
-    ]
-    missing = frame["study"].isna()
-    frame["study"] = frame["study"].where(~missing, [study for study, _ in other])
-    for name, without in (("devices", [[]] * len(frame)), ("runs", [runs for _, runs in other])):
-        frame[name] = frame[name].where(~missing, pd.Series(without, frame.index, dtype=object))
-        frame[name] = frame[name].map(lambda found: found if isinstance(found, list) else [])
+    keys = frame[PLACE].itertuples(index=False, name=None)
+    others = pd.DataFrame([elsewhere.get(key, ("", [])) for key in keys], columns=["study", "runs"])
+    for name in others:
+        frame[name] = frame[name].combine_first(others[name])
+    frame["devices"] = cells.lists(frame["devices"])
     frame["n_planned"] = frame["runs"].map(len)
     frame[["n", "n_diverged"]] = frame[["n", "n_diverged"]].fillna(0).astype(int)
     frame["faa_difference"] = frame["faa_mean"] - frame["printed_faa"]
@@ -112,21 +110,20 @@ def compare(params: Params, results: Results) -> pd.DataFrame:
 
 def _elsewhere(params: Params, own: str) -> dict[Any, tuple[str, list[str]]]:
     """The cells of other studies: the first that has one, and its runs."""
-    found: dict[Any, tuple[str, list[str]]] = {}
+    first: dict[Any, tuple[str, list[str]]] = {}
     for name, study in params.studies.items():
         if name != own and study.best_hyperparameters is None and not study.scale:
             planned = Results.planned(expand(params, name)).by_place
             for key, runs in planned.groupby(PLACE)["run"]:
-                found.setdefault(key, (name, list(runs)))
-    return found
+                first.setdefault(key, (name, list(runs)))
+    return first
 
 
 def write(params: Params, results: Results) -> None:
     """Write the comparison, and `order` of it, from a study's collected records."""
     study, frame = results.plan.study, compare(params, results)
     ranked = order.compare(frame)
-    runs = {run for found in frame[frame["study"] == study]["runs"] for run in found}
-    used = results.runs.loc[sorted(runs)]
+    used = results.runs.loc[sorted(set(chain(*frame["runs"][frame["study"] == study])))]
     used = used[used["on_gpu"].astype(bool) & used["ended"].astype(bool)]
     counts = frame["verdict"].value_counts()
     values = {
@@ -135,33 +132,26 @@ def write(params: Params, results: Results) -> None:
         "verdicts": {name: counts.get(name, 0) for name in VERDICTS},
         "gpu_hours": used["seconds"].sum() / 3600,
         "devices": sorted(set(used["device"])),
-        "order": order.texts(ranked),
+        "order": order.text_rows(ranked),
         "tables": {
             table: [
                 texts | {"Command": Markdown(f"`{command}`" if command else "—")}
-                for texts, command in zip(texts_of(rows), rows["command"], strict=True)
+                for texts, command in zip(text_rows(rows), rows["command"], strict=True)
             ]
             for table, rows in frame.groupby("printed_table")
         },
     }
-    show.write(frame, SCHEMA, partial(comparison_file, study), show.of_records(study))
-    order.write(study, ranked)
+    COMPARED.write(study, frame)
+    order.COMPARED.write(study, ranked)
     show.fill("comparison.md.j2", values, comparison_file(study, "md"))
 
 
-def read(study: str) -> pd.DataFrame:
-    """The comparison as `write` has written it."""
-    return show.read(
-        comparison_file(study, "parquet"), SCHEMA, f"`twf compare {study}`", show.of_records(study)
-    )
-
-
-def texts_of(frame: pd.DataFrame) -> list[Texts]:
+def text_rows(frame: pd.DataFrame) -> list[TextRow]:
     """The rows as text, by the heading of each column."""
-    return [_texts(row) for row in show.rows(frame)]
+    return [_text_row(row) for row in show.rows(frame)]
 
 
-def _texts(row: Any) -> Texts:
+def _text_row(row: Any) -> TextRow:
     terms = PRINTED_VARIANTS.get(row["variant"], "").split()  # cl=on fp=on aux=off
     on = [term.removesuffix("=on").upper() for term in terms if term.endswith("=on")]
     beside = {name: in_parentheses(row[name]) for name in ("printed_ff", "ff_mean")}

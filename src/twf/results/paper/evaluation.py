@@ -24,7 +24,6 @@ strongest is not chosen: the least mean is over all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import chain, compress
 from typing import Any
 
@@ -40,7 +39,7 @@ from twf.results.frame import Results, column
 from twf.results.paper.claims import CLAIMS, Claim, Difference, in_words
 from twf.results.printed import PLACE, CellKey, key_at, printed_keys
 from twf.results.record import PROBED
-from twf.results.show import Texts, number
+from twf.results.show import TextRow, number
 from twf.results.statistics import Estimate
 from twf.study.params import PROTOCOLS
 
@@ -75,6 +74,7 @@ SCHEMA = pa.schema(
         ("weakest_difference", pa.float64()),
     ]
 )
+COMPARED = show.Compared(claims_file, SCHEMA)
 
 
 def weights(family: Sequence[Sequence[Difference]]) -> tuple[NDArray[np.float64], list[CellKey]]:
@@ -83,13 +83,13 @@ def weights(family: Sequence[Sequence[Difference]]) -> tuple[NDArray[np.float64]
     for difference in chain(*family):
         for key in chain(*difference):
             place.setdefault(key, len(place))
-    found = np.zeros((len(family), len(place)))
-    for row, group in zip(found, family, strict=True):
+    means = np.zeros((len(family), len(place)))
+    for row, group in zip(means, family, strict=True):
         for difference in group:
             for sign, side in zip((1, -1), difference, strict=True):
                 for key in side:
                     row[place[key]] += sign / len(group)
-    return found, list(place)
+    return means, list(place)
 
 
 def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> dict[str, Any]:
@@ -122,26 +122,27 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> di
     if not seeds:
         return row
     means, keys = weights([group for group in run if group])
-    least = weights([[d] for d in done])[0] @ contrasts.measured(values, keys, seeds).mean(1)
-    found = contrasts.estimates(means, keys, contrasts.measured(values, keys, seeds))
+    measured = contrasts.stacked(values, keys, seeds)
+    least = weights([[d] for d in done])[0] @ measured.mean(1)
+    estimate = contrasts.estimates(means, keys, measured)
     row |= {
-        "value": float(found.mean.min()),
+        "value": float(estimate.mean.min()),
         "weakest": str(done[least.argmin()]),
         "weakest_difference": float(least.min()),
     }
     if len(seeds) < 2:
         return row
-    low, high = statistics.interval_of_minimum(found, planned=len(family))
+    low, high = statistics.interval_of_minimum(estimate, planned=len(family))
     whole = all(len(group) == len(ran) for group, ran in zip(family, run, strict=True) if ran)
     row |= {"low": float(low), "high": float(high)}
-    row["freedom"] = float(found.freedom[found.ends()[0].argmin()])
+    row["freedom"] = float(estimate.freedom[estimate.ends()[0].argmin()])
     by_luck = by_chance(means, keys, len(seeds), SAMPLES)
     chance, _ = statistics.interval_of_minimum(by_luck, planned=len(family))
     row |= {f"power_{effect}": float(np.mean(chance + effect > 0)) for effect in EFFECTS}
     if not names and low > 0 and len(done) == len(differences):
         row["verdict"] = "control passes" if _control_passes(claim, values) else "holds"
     elif not names and high < 0 and whole:
-        below = statistics.below_zero(found, planned=len(family))
+        below = statistics.below_zero(estimate, planned=len(family))
         against = compress((group for group in run if group), below)
         row |= {"verdict": "does not hold", "missing": None}
         row["contradicted"] = "; ".join(map(in_words, against))
@@ -159,12 +160,12 @@ def _control_passes(claim: Claim, values: Values) -> bool:
         return False
     seeds = sorted(_seeds(list(chain(*family)), values))
     means, keys = weights(family)
-    found = contrasts.estimates(means, keys, contrasts.measured(values, keys, seeds))
-    return bool(statistics.interval_of_minimum(found, len(family))[0] > 0)
+    estimate = contrasts.estimates(means, keys, contrasts.stacked(values, keys, seeds))
+    return bool(statistics.interval_of_minimum(estimate, len(family))[0] > 0)
 
 
 def _printed_value(family: Sequence[Sequence[Difference]]) -> float | None:
-    """The least of some means on the paper's numbers; None where it prints not all of them."""
+    """The least of some means on the paper's numbers; None where it does not print all of them."""
     printed = printed_keys()
     means, keys = weights(family)
     if not all(key in printed for key in keys):
@@ -199,26 +200,23 @@ def _cells(differences: Sequence[Difference]) -> set[CellKey]:
 
 def on_printed(claim: Claim) -> dict[str, Any]:
     """A claim on the paper's own numbers: the printed columns of `SCHEMA`."""
-    faa = printed_keys()
-    family = claim.family(faa.keys())
-    if not family:
+    family = claim.family(printed_keys().keys())
+    value = _printed_value(family) if family else None
+    if value is None:
         return {"printed_verdict": "no numbers"}
-    means, keys = weights(family)
-    value = float((means @ [faa[key] for key in keys]).min())
-    verdict = "holds" if value > 0 else "does not hold"
-    return {"printed_value": value, "printed_verdict": verdict}
+    return {"printed_value": value, "printed_verdict": "holds" if value > 0 else "does not hold"}
 
 
-def measured(results: Results) -> Values:
+def values_of(results: Results) -> Values:
     """The FAA of each cell of a study by seed, of its finished runs, and what was probed of it."""
-    found: dict[CellKey, Mapping[int, float]] = {**contrasts.of_cells(results)}
+    values: dict[CellKey, Mapping[int, float]] = {**contrasts.of_cells(results)}
     for place, members in results.by_place.groupby(PLACE, sort=False):
         cell = key_at(place)
         runs = dict(zip(members["seed"], members["run"], strict=True))
         probed = {seed: run for seed, run in runs.items() if results.plan.runs[run].probes}
         if probed:
-            found |= _probed(results, cell, probed)
-    return found
+            values |= _probed(results, cell, probed)
+    return values
 
 
 def _probed(results: Results, cell: CellKey, of_cell: Mapping[int, str]) -> Values:
@@ -246,7 +244,7 @@ def _probed(results: Results, cell: CellKey, of_cell: Mapping[int, str]) -> Valu
 
 def evaluate_all(results: Results) -> pd.DataFrame:
     """A row of `SCHEMA` for each of `CLAIMS`."""
-    values, untuned = measured(results), search.untuned(results)
+    values, untuned = values_of(results), search.untuned(results)
     rows = [
         {name: getattr(claim, name) for name in ("group", "statement", "unit")}
         | {"claim": claim.name}
@@ -260,24 +258,17 @@ def evaluate_all(results: Results) -> pd.DataFrame:
 def write(results: Results) -> None:
     """Write the claims from the study's collected records, as `files.COMPARISON_FORMATS`."""
     study, frame = results.plan.study, evaluate_all(results)
-    show.write(frame, SCHEMA, partial(claims_file, study), show.of_records(study))
-    values = {"study": study, "entries": texts(frame)}
+    COMPARED.write(study, frame)
+    values = {"study": study, "entries": text_rows(frame)}
     show.fill("claims.md.j2", values, claims_file(study, "md"))
 
 
-def read(study: str) -> pd.DataFrame:
-    """The claims as `write` has written them."""
-    return show.read(
-        claims_file(study, "parquet"), SCHEMA, f"`twf compare {study}`", show.of_records(study)
-    )
-
-
-def texts(claims: pd.DataFrame) -> list[Texts]:
+def text_rows(claims: pd.DataFrame) -> list[TextRow]:
     """The rows as text, by the heading of each column."""
-    return [_texts(row) for row in show.rows(claims)]
+    return [_text_row(row) for row in show.rows(claims)]
 
 
-def _texts(row: Any) -> Texts:
+def _text_row(row: Any) -> TextRow:
     printed = number(row["printed_value"], "+")
     power = [row[f"power_{effect}"] for effect in EFFECTS]
     return {

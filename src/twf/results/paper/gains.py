@@ -9,7 +9,6 @@ Their intervals are those of `contrasts`; they are not corrected for the number 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -18,7 +17,7 @@ import pyarrow as pa
 from twf.files import gains_file
 from twf.results import cells, contrasts, show
 from twf.results.frame import Results, key_of
-from twf.results.show import Texts, number
+from twf.results.show import TextRow, number
 from twf.study import Cell, Table
 from twf.study.methods import METHODS
 
@@ -43,6 +42,7 @@ SCHEMA = pa.schema(
         ("printed_gain", pa.float64()),  # null where the paper does not print both
     ]
 )
+COMPARED = show.Compared(gains_file, SCHEMA)
 
 
 def pairs(table: Table) -> list[tuple[Cell, Cell]]:
@@ -63,8 +63,8 @@ def pairs(table: Table) -> list[tuple[Cell, Cell]]:
         for cell in reversed(table.cells)  # the first of several that change nothing
         if cell.unchanged
     }
-    found = ((cell, bases.get((cell.method, cell.buffer, cell.protocol))) for cell in table.cells)
-    return [(cell, base) for cell, base in found if base is not None and base is not cell]
+    both = ((cell, bases.get((cell.method, cell.buffer, cell.protocol))) for cell in table.cells)
+    return [(cell, base) for cell, base in both if base is not None and base is not cell]
 
 
 def of_tables(results: Results, written: pd.DataFrame) -> pd.DataFrame:
@@ -72,64 +72,44 @@ def of_tables(results: Results, written: pd.DataFrame) -> pd.DataFrame:
     numbers = {(row["table"], row["cell"]): row for row in show.rows(written)}
     members = dict(list(results.members.groupby(["table", "cell"])))
     rows = []
-    for name, table in results.plan.tables.items():
-        if any((name, cell.name) in numbers for cell in table.cells):
-            places = [(cell, (name, cell.name)) for cell in table.cells]
-            rows += _of_table(table, [(cell, members[at], numbers[at]) for cell, at in places])
+    for table in results.plan.tables.values():
+        for cell, other in pairs(table) if table.name in set(written["table"]) else ():
+            of, below = numbers[table.name, cell.name], numbers[table.name, other.name]
+            ours, theirs = members[table.name, cell.name], members[table.name, other.name]
+            one, over = (key_of(table.benchmark, table.paper_source, c) for c in (cell, other))
+            values = {one: contrasts.by_seed(ours), over: contrasts.by_seed(theirs)}
+            both = pd.concat([ours, theirs])
+            used = both["seed"].isin(values[one].keys() & values[over].keys())
+            # A variant that is not in Table 4 stands beside its method's own number
+            beside = not table.variants or bool(ours["printed_variant"].iloc[0])
+            printed = of["printed_faa"] - below["printed_faa"] if beside else float("nan")
+            rows.append(
+                {name: of[name] for name in [*_PLACE, "cell"]}
+                | {f"over_{name}": below[name] for name in ("cell", "method", "variant")}
+                | contrasts.difference(values, one, over).gain
+                | {"n_planned": len(cell.runs.keys() & other.runs.keys())}
+                | {"precisions": sorted(set(both["precision"][used].dropna()))}
+                | {"printed_gain": printed}
+            )
     return pd.DataFrame(rows, columns=[*SCHEMA.names, "cell", "over_cell"])
-
-
-def _of_table(table: Table, found: list[tuple[Cell, pd.DataFrame, Any]]) -> list[dict[str, Any]]:
-    """The gains of a table; of each cell its rows of `Results.members`, and its numbers."""
-    members = {cell.name: rows for cell, rows, _ in found}
-    numbers = {cell.name: row for cell, _, row in found}
-    keys = {c.name: key_of(table.benchmark, table.paper_source, c) for c in table.cells}
-    values = {}
-    for name, rows in members.items():
-        finished = rows.dropna(subset="faa")
-        values[keys[name]] = dict(zip(finished["seed"], finished["faa"], strict=True))
-    gained = []
-    for cell, other in pairs(table):
-        one, over = keys[cell.name], keys[other.name]
-        gain = contrasts.difference(values, one, over)
-        both = pd.concat([members[cell.name], members[other.name]])
-        used = both["seed"].isin(values[one].keys() & values[over].keys())
-        # A variant that is not in Table 4 stands beside its method's own number
-        beside = not table.variants or bool(members[cell.name]["printed_variant"].iloc[0])
-        of, below = numbers[cell.name], numbers[other.name]
-        printed = of["printed_faa"] - below["printed_faa"] if beside else float("nan")
-        gained.append(
-            {name: of[name] for name in [*_PLACE, "cell"]}
-            | {f"over_{name}": below[name] for name in ("cell", "method", "variant")}
-            | {"n": gain.n, "n_planned": len(cell.runs.keys() & other.runs.keys())}
-            | {"precisions": sorted(set(both["precision"][used].dropna()))}
-            | {f"gain_{name}": getattr(gain, name) for name in gain._fields[1:]}
-            | {"printed_gain": printed}
-        )
-    return gained
 
 
 def write(results: Results, written: pd.DataFrame) -> None:
     """Write the gains from a study's collected records and its tables, as they were `written`."""
     plan = results.plan
     frame = of_tables(results, written)
-    show.write(frame, SCHEMA, partial(gains_file, plan.study), show.of_records(plan.study))
+    COMPARED.write(plan.study, frame)
     sections = [
-        (table.title, texts(table, frame[frame["table"] == name]))
+        (table.title, text_rows(table, frame[frame["table"] == name]))
         for name, table in plan.tables.items()
     ]
     values = {"study": plan.study, "note": plan.note, "sections": sections}
     show.fill("gains.md.j2", values, gains_file(plan.study, "md"))
 
 
-def read(study: str) -> pd.DataFrame:
-    """The gains as `write` has written them."""
-    return show.read(
-        gains_file(study, "parquet"), SCHEMA, f"`twf compare {study}`", show.of_records(study)
-    )
-
-
-def texts(table: Table, gains: pd.DataFrame, markup: type[str] = show.Markdown) -> list[Texts]:
+def text_rows(
+    table: Table, gains: pd.DataFrame, markup: type[str] = show.Markdown
+) -> list[TextRow]:
     """A table's gains as text, a row for each method or variant; none where none has run.
 
     `markup` is what a text with a line break, `<br>`, is given as.
@@ -139,21 +119,21 @@ def texts(table: Table, gains: pd.DataFrame, markup: type[str] = show.Markdown) 
     heading = "Change by" if table.variants else over(table)
     prefix = "" if table.variants or table.baseline else "over_"
     keys = [f"{prefix}method", f"{prefix}variant", "protocol", "buffer"]
-    found = {tuple(row[key] for key in keys): row for row in show.rows(gains)}
+    of = {tuple(row[key] for key in keys): row for row in show.rows(gains)}
     columns = {
         (protocol, buffer or 0): show.place(protocol, buffer)
         for protocol in table.protocols
         for buffer in table.buffers or [None]
-        if any(name[2:] == (protocol, buffer or 0) for name in found)
+        if any(name[2:] == (protocol, buffer or 0) for name in of)
     }
     entries = []
     for (method, variant), title in table.rows.items():
         key = method, variant or ""
-        if any(name[:2] == key for name in found):
+        if any(name[:2] == key for name in of):
             # What has no buffer stands in each column, as in the table itself
             without = bool(table.variants) and not METHODS[method].rehearsal
             rows = {
-                name: found.get((*key, protocol, 0 if without else buffer))
+                name: of.get((*key, protocol, 0 if without else buffer))
                 for (protocol, buffer), name in columns.items()
             }
             entries.append({heading: title} | {name: markup(_text(r)) for name, r in rows.items()})
@@ -178,13 +158,10 @@ def _text(row: Any) -> str:
     """A gain and the paper's: '+1.30 (-0.05 to +2.65; 4 df) n=2/3 †<br>paper +3.28'."""
     if row is None:
         return "—"
-    parts = [number(row["gain_mean"], "+")]
-    if row["n"] > 1:
-        ends = show.interval(row["gain_low"], row["gain_high"], "+")
-        # Of variants, one less than seeds
-        between = row["method"] != row["over_method"]
-        df = f"; {show.freedom(row['gain_freedom'])}" if between else ""
-        parts.append(f"({ends}{df})")
+    # Of variants, degrees of freedom are one less than seeds
+    between = row["method"] != row["over_method"]
+    df = f"; {show.freedom(row['gain_freedom'])}" if between else ""
+    parts = [show.estimate(row["gain_mean"], row["gain_low"], row["gain_high"], df)]
     if 0 < row["n"] < row["n_planned"]:
         parts.append(f"n={row['n']}/{row['n_planned']}")
     if len(row["precisions"]) > 1:

@@ -12,8 +12,6 @@ drawn for each method from Student's distribution around its mean.
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 
 from twf.files import order_file
 from twf.results import show
-from twf.results.show import PROTOCOL_TITLES, Texts, interval, number
+from twf.results.show import PROTOCOL_TITLES, TextRow
 from twf.results.statistics import SAMPLES, TAIL
 
 LEAST = 3  # methods in a column
@@ -40,6 +38,7 @@ SCHEMA = pa.schema(
         *((f"buffer_{name}", kind) for name, kind in _TAU.items()),
     ]
 )
+COMPARED = show.Compared(order_file, SCHEMA)
 
 
 def compare(compared: pd.DataFrame) -> pd.DataFrame:
@@ -49,33 +48,33 @@ def compare(compared: pd.DataFrame) -> pd.DataFrame:
     """
     rows = compared[(compared["variant"] == "") & (compared["method"] != "joint")]
     rows = rows[rows["faa_mean"].notna()]
-    found = []
+    columns = []
     for where, group in rows.groupby(_COLUMN, sort=False):
         for buffer in dict.fromkeys(group["buffer"][group["buffer"] > 0]):
             of_column = group[group["buffer"].isin([0, buffer])]
             if len(of_column) >= LEAST:
                 alone = _correlation(of_column[of_column["buffer"] > 0])
-                found.append(
+                columns.append(
                     dict(zip(_COLUMN, where, strict=True))
                     | {"buffer": buffer}
                     | _correlation(of_column)
                     | {f"buffer_{name}": value for name, value in alone.items()}
                 )
-    return pd.DataFrame(found, columns=SCHEMA.names)
+    return pd.DataFrame(columns, columns=SCHEMA.names)
 
 
 def _correlation(rows: pd.DataFrame) -> dict[str, float]:
-    found: dict[str, float] = dict.fromkeys(_TAU, np.nan) | {"n_methods": len(rows)}
+    tau: dict[str, float] = dict.fromkeys(_TAU, np.nan) | {"n_methods": len(rows)}
     if len(rows) < LEAST:
-        return found
+        return tau
     printed, means, counts = (rows[n].to_numpy(float) for n in ("printed_faa", "faa_mean", "n"))
     deviations = rows["faa_std"].fillna(0.0).to_numpy()
-    found["tau"] = float(kendall(means, printed))
+    tau["tau"] = float(kendall(means, printed))
     if counts.min() > 1:
         chance = np.random.default_rng(0).standard_t(counts - 1, (SAMPLES, len(rows)))
         taus = kendall(means + chance * deviations / np.sqrt(counts), printed)
-        found["low"], found["high"] = map(float, np.quantile(taus, [TAIL, 1 - TAIL]))
-    return found
+        tau["low"], tau["high"] = map(float, np.quantile(taus, [TAIL, 1 - TAIL]))
+    return tau
 
 
 def kendall(values: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -85,21 +84,9 @@ def kendall(values: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray
     return (signs * np.sign(others[first] - others[second])).mean(-1)
 
 
-def write(study: str, ranked: pd.DataFrame) -> None:
-    """Write the correlations of a study as Parquet and CSV."""
-    show.write(ranked, SCHEMA, partial(order_file, study), show.of_records(study))
-
-
-def read(study: str) -> pd.DataFrame:
-    """The correlations as `write` has written them."""
-    return show.read(
-        order_file(study, "parquet"), SCHEMA, f"`twf compare {study}`", show.of_records(study)
-    )
-
-
-def texts(ranked: pd.DataFrame) -> list[Texts]:
+def text_rows(ranked: pd.DataFrame) -> list[TextRow]:
     """The rows as text, by the heading of each column."""
-    found = []
+    texts = []
     for row in show.rows(ranked):
         of = {
             "Benchmark": f"{row['benchmark']} from {row['source']}",
@@ -108,7 +95,6 @@ def texts(ranked: pd.DataFrame) -> list[Texts]:
         }
         for heading, prefix in (("Kendall's tau", ""), ("Of methods with a buffer", "buffer_")):
             tau, low, high, count = (row[prefix + name] for name in _TAU)
-            ends = "" if pd.isna(low) else f" ({interval(low, high, '+')})"
-            of[heading] = f"{number(tau, '+')}{ends}, {count} methods"
-        found.append(of)
-    return found
+            of[heading] = f"{show.estimate(tau, low, high)}, {count} methods"
+        texts.append(of)
+    return texts
