@@ -21,8 +21,6 @@ from twf.results.frame import Results
 from twf.study import Plan, Run
 from twf.study.methods import METHODS
 
-HOSTILE = "<script>alert(1)</script> $x_{$ & \"'"
-
 ER = "split-cifar10.er.500"
 ONE = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"]}
 STARTS = {
@@ -388,20 +386,6 @@ def test_only_what_has_changed_is_drawn_again(make_plan, all_of, collect, monkey
     kinds._code.cache_clear()
 
 
-def test_hostile_titles_are_escaped(make_plan, all_of):
-    variants = {"a": {"title": HOSTILE}, "b": {"title": "b", "hyperparameters": {"lr": 0.5}}}
-    figures.write(all_of(make_plan([0], **ONE, title=HOSTILE, variants=variants)).plan)
-    svg = figure_file("small", "final.main.split-cifar10", "svg").read_text()
-    assert "<script" not in svg
-    root = ET.fromstring(svg)
-    assert not [element for element in root.iter() if element.tag.endswith("script")]
-    text = "\n".join("".join(element.itertext()) for element in root.iter())
-    assert f"{HOSTILE}: Split CIFAR-10" in text
-    assert f"ER, {HOSTILE}" in text
-    data = pd.read_csv(figure_file("small", "final.main.split-cifar10", "csv"))
-    assert data["label"][0] == f"ER, {HOSTILE}"
-
-
 def test_of_an_incomplete_study_what_is_there(make_plan, all_of, collect, monkeypatch, capsys):
     starts = {"methods": ["er"], "probes": True, "variants": STARTS, "buffers": [500]}
     plan = all_of(make_plan([0], **starts)).plan
@@ -440,6 +424,9 @@ def test_weights_are_of_runs_that_differ_in_propagation_alone(make_plan, all_of)
     (one,) = (of for of in figures.planned(plan) if of.name.startswith("weights"))
     frame = one.kind.frame(all_of(plan), one.table)
     assert frame[["factor", "n"]].to_numpy().tolist() == [[0.0, 2], [1.0, 2], [10.0, 2]]
+    probed = make_plan([0, 1], methods=["twf"], variants=variants, buffers=[500], probes=True)
+    kept = frame_of("weights", all_of(probed)).query("quantity == 'kept'")
+    assert values(kept, "factor", "mean") == [(0.0, 55.0), (1.0, 55.0), (10.0, 55.0)]  # on Layer 4
     without = {name: of for name, of in variants.items() if name != "all"}
     unset = make_plan([0], methods=["twf"], variants=without, buffers=[500])
     assert not [of for of in figures.planned(unset) if of.name.startswith("weights")]
