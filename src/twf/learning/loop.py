@@ -238,10 +238,12 @@ def _epoch(steps: Plain, place: Place, count: int, pause: Callable[[], None]) ->
     while place.step < len(positions):
         index = positions[place.step]
         rate = method.learning_rate(place.epoch + place.step / len(positions))
-        for name, value in steps.step(index, rate).items():
+        terms = steps.step(index, rate)
+        for name, value in terms.items():
             if name not in place.terms:
                 place.terms[name] = value.new_zeros(len(positions))
-            place.terms[name][place.step] = value
+        kept = [place.terms[name][place.step] for name in terms]
+        torch._foreach_copy_(kept, list(terms.values()))  # one kernel beside a captured step
         place.step += 1
         place.seconds = before + time.monotonic() - start
         pause()
