@@ -81,15 +81,18 @@ def test_accuracy_averages_the_tasks_seen_and_spans_the_seeds(make_plan, recorde
 
 
 def test_matrix_is_the_mean_over_seeds_without_joint(make_plan, recorded):
-    plan = make_plan([0, 1], methods=["joint", "er"], buffers=[500], protocols=["task-il"])
+    methods = ["joint", "finetune", "er"]
+    plan = make_plan([0, 1], methods=methods, buffers=[500, 5120], protocols=["task-il"])
     records = dict.fromkeys(plan.runs, 80.0) | {
         f"{ER}.task-il.s0": {"accuracy_task_il": matrix(*[10.0] * 5, unseen=0.0)},
         f"{ER}.task-il.s1": {"accuracy_task_il": matrix(*[20.0] * 5, unseen=1.0)},
     }
     frame = frame_of("matrix", recorded(plan, records))
-    assert set(frame["method"]) == {"er"}
-    assert len(frame) == 25
-    at = frame.set_index(["trained", "evaluated"])["mean"]
+    assert frame.groupby(["method", "buffer"]).size().to_dict() == {
+        ("er", 500): 25,  # with the smallest buffer alone
+        ("finetune", 0): 25,
+    }
+    at = frame[frame["method"] == "er"].set_index(["trained", "evaluated"])["mean"]
     assert (at[5, 1], at[1, 1], at[1, 5]) == (15.0, 15.0, 0.5)
 
 
