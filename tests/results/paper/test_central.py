@@ -112,8 +112,11 @@ def test_methods_are_compared_by_welch_and_without_all_corners_variants_by_seed(
 
 
 def test_one_seed_decides_nothing(make):
-    found = answers(make({cell: values[:1] for cell, values in FINALS.items()}))
+    results = make({cell: values[:1] for cell, values in FINALS.items()})
+    found = answers(results)
     assert {row["said"] for row in found.values()} == {"undecided"}
+    texts = central.text_rows(central.of_results(results))
+    assert {text["Interval"] for text in texts} == {"one seed"}
     assert found["propagation"]["mean"] == pytest.approx(-0.2)
 
 
