@@ -72,7 +72,7 @@ class ReservoirBuffer:
         self.seen += count
         last = torch.full((self.size + 1,), -1, device=device)
         last = last.scatter_reduce(0, slots, order, "amax")
-        last[self.size] = -1
+        last[self.size].fill_(-1)  # not by `= -1`, which sends a number to the device
         return torch.where(last[slots] == order, slots, -1)
 
     def draw(self, count: int) -> Rows:
