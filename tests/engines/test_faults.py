@@ -1,4 +1,4 @@
-"""The faults that docs/trouble.md lists: what a user sees, what then mends it, and what is lost.
+"""Faults, docs/trouble.md's among them: what a user sees, what then mends it, and what is lost.
 
 After each fault and its remedy the records are those of a study that nothing happened to.
 """
