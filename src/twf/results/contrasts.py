@@ -52,8 +52,8 @@ def of_cells(results: Results) -> dict[CellKey, dict[int, float]]:
 
 def by_seed(members: pd.DataFrame) -> dict[int, float]:
     """The final average accuracy of a cell's rows of `Results.members` that have one, by seed."""
-    finished = members.dropna(subset="faa")
-    return dict(zip(finished["seed"], finished["faa"], strict=True))
+    pairs = zip(members["seed"], members["faa"], strict=True)
+    return {seed: faa for seed, faa in pairs if not pd.isna(faa)}
 
 
 def difference(values: Values, one: CellKey, other: CellKey) -> Difference:

@@ -151,7 +151,7 @@ COMPARED = show.Compared(central_file, SCHEMA)
 
 def of_results(results: Results) -> pd.DataFrame:
     """A row of `SCHEMA` for each question and place whose cells are planned."""
-    values = contrasts.of_cells(results)
+    values, printed = contrasts.of_cells(results), printed_keys()
     places = dict.fromkeys(
         key._replace(method="", variant="")
         for key in values
@@ -163,7 +163,7 @@ def of_results(results: Results) -> pd.DataFrame:
         for place in able:
             others = [p.buffer for p in able if p._replace(buffer=place.buffer) == place]
             if place.buffer == min(others):
-                rows.append(_row(question, place, values))
+                rows.append(_row(question, place, values, printed))
     return pd.DataFrame(rows, columns=SCHEMA.names)
 
 
@@ -171,14 +171,16 @@ def _key(place: CellKey, term: tuple[str, str]) -> CellKey:
     return place._replace(method=term[0], variant=term[1])
 
 
-def _row(question: Question, place: CellKey, values: Values) -> dict[str, Any]:
+def _row(
+    question: Question, place: CellKey, values: Values, printed: Mapping[CellKey, float]
+) -> dict[str, Any]:
     keys = {_key(place, term): weight for term, weight in question.of.items()}
     terms = question.of if question.printed is None else question.printed
     row: dict[str, Any] = {
         "question": question.name,
         "statement": question.statement,
         "beside": question.beside,
-        "printed": _printed(place, terms),
+        "printed": _printed(place, terms, printed),
         "model": "",
         "size": "",
         "welch_low": float("nan"),
@@ -216,9 +218,8 @@ def _row(question: Question, place: CellKey, values: Values) -> dict[str, Any]:
     return row
 
 
-def _printed(place: CellKey, terms: Terms) -> float:
+def _printed(place: CellKey, terms: Terms, printed: Mapping[CellKey, float]) -> float:
     """The paper's difference; nan where it does not print all of it."""
-    printed = printed_keys()
     keys = {_key(place, term): weight for term, weight in terms.items()}
     if not keys or any(key not in printed for key in keys):
         return float("nan")

@@ -147,7 +147,7 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> di
         row |= {"verdict": "does not hold", "missing": None}
         row["contradicted"] = "; ".join(map(in_words, against))
     elif not missing:
-        row["printed_value_run"] = size = _printed_value(family)
+        row["printed_value_run"] = size = _printed_value(family, printed_keys())
         smaller = size is not None and high < size
         row |= {"verdict": "smaller"} if smaller else {"missing": "more seeds"}
     return row
@@ -164,9 +164,10 @@ def _control_passes(claim: Claim, values: Values) -> bool:
     return bool(statistics.interval_of_minimum(estimate, len(family))[0] > 0)
 
 
-def _printed_value(family: Sequence[Sequence[Difference]]) -> float | None:
+def _printed_value(
+    family: Sequence[Sequence[Difference]], printed: Mapping[CellKey, float]
+) -> float | None:
     """The least of some means on the paper's numbers; None where it does not print all of them."""
-    printed = printed_keys()
     means, keys = weights(family)
     if not all(key in printed for key in keys):
         return None
@@ -198,10 +199,10 @@ def _cells(differences: Sequence[Difference]) -> set[CellKey]:
     return {key_at(key[: len(PLACE)]) for key in keys}
 
 
-def on_printed(claim: Claim) -> dict[str, Any]:
+def on_printed(claim: Claim, printed: Mapping[CellKey, float]) -> dict[str, Any]:
     """A claim on the paper's own numbers: the printed columns of `SCHEMA`."""
-    family = claim.family(printed_keys().keys())
-    value = _printed_value(family) if family else None
+    family = claim.family(printed.keys())
+    value = _printed_value(family, printed) if family else None
     if value is None:
         return {"printed_verdict": "no numbers"}
     return {"printed_value": value, "printed_verdict": "holds" if value > 0 else "does not hold"}
@@ -244,11 +245,11 @@ def _probed(results: Results, cell: CellKey, of_cell: Mapping[int, str]) -> Valu
 
 def evaluate_all(results: Results) -> pd.DataFrame:
     """A row of `SCHEMA` for each of `CLAIMS`."""
-    values, untuned = values_of(results), search.untuned(results)
+    values, untuned, printed = values_of(results), search.untuned(results), printed_keys()
     rows = [
         {name: getattr(claim, name) for name in ("group", "statement", "unit")}
         | {"claim": claim.name}
-        | on_printed(claim)
+        | on_printed(claim, printed)
         | evaluate(claim, values, untuned)
         for claim in CLAIMS
     ]
