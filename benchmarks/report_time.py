@@ -124,7 +124,7 @@ def stages(params: Params, plan: Plan) -> dict[str, Callable[[], object]]:
         "collect": lambda: record.collect(paths, files.runs_file(plan.study)),
         "table": make_tables,
         "compare": compare,
-        "figures": lambda: figures.write(plan),
+        "figures": lambda: figures.write(Results.collected(plan)),
         "report": lambda: report.write(params, Results.collected(plan)),
     }
 

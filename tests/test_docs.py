@@ -18,8 +18,8 @@ from benchmarks import corners
 from numpy.typing import NDArray
 from project import PROJECT, kept
 
-from twf.files import figure_file, runs_file, table_file
-from twf.results import cells, contrasts, figures, record, show, statistics
+from twf.files import figure_file, table_file
+from twf.results import cells, contrasts, figures, show, statistics
 from twf.results.frame import Results
 from twf.results.paper import central, comparison, evaluation, gains, order
 from twf.results.paper.claims import CLAIMS
@@ -300,9 +300,8 @@ def test_each_interval_in_sentences_is_one_of_the_records_in_git_behind_its_mean
 )
 def test_the_figures_of_the_findings_are_those_of_the_records_in_git(recorded, drawing, figure):
     """Else: `twf report overnight --partial`, then copy it from results/overnight/figures/."""
-    record.collect(sorted(Path("results/overnight/runs").iterdir()), runs_file("overnight"))
     (one,) = (of for of in figures.planned(recorded.plan) if of.name == figure)
-    figures.write(recorded.plan, [one])
+    figures.write(recorded, [one])
     made = figure_file("overnight", figure, "svg").read_bytes()
     assert without_ids(made) == without_ids((PROJECT / "docs" / drawing).read_bytes())
 

@@ -15,7 +15,7 @@ from twf.study.params import Params
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     """One kind of figure is enough here."""
-    monkeypatch.setattr(figures.kinds, "KINDS", {"cost": figures.KINDS["cost"]})
+    monkeypatch.setattr(figures.kinds, "KINDS", {"matrix": figures.KINDS["matrix"]})
 
 
 def test_there_are_as_many_runs_as_asked_for():

@@ -358,7 +358,7 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     succeed(twf, "collect tiny", "table tiny main.split-target", "compare tiny")
     assert twf("figures tiny")[:2] == (0, "")
     assert str(files.report_file("tiny")) in twf("report tiny").out
-    assert files.figure_file("tiny", "losses.main.split-target", "svg").exists()
+    assert files.figure_file("tiny", "accuracy.main.split-target", "svg").exists()
     for extension in files.TABLE_FORMATS:
         assert files.table_file("tiny", "main.split-target", extension).exists()
     assert "Split Target" in files.report_file("tiny").read_text()

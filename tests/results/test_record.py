@@ -12,7 +12,7 @@ from results.test_report import make_report
 
 from twf.errors import UserError
 from twf.files import PARAMS, record_file, report_file, runs_file
-from twf.results import figures, record
+from twf.results import record
 from twf.results.frame import Results
 from twf.study import Plan, reading
 
@@ -96,13 +96,12 @@ def test_a_record_cut_anywhere_is_refused(plan):
             record.read(path)
 
 
-def test_a_collected_table_with_other_columns_is_refused_by_what_reads_it(plan):
+def test_a_collected_table_with_other_columns_is_refused(plan):
     gather(plan)
     path = runs_file("small")
     pq.write_table(pq.read_table(path).drop_columns(["history"]), path)
-    for read in (Results.collected, figures.write, lambda plan: record.read_losses(plan.study)):
-        with pytest.raises(UserError, match="history"):
-            read(plan)
+    with pytest.raises(UserError, match="history"):
+        Results.collected(plan)
 
 
 def test_collecting_some_says_why_others_are_not_there(plan):
@@ -131,10 +130,6 @@ def test_nothing_to_collect_is_a_table_of_no_rows(make_plan):
     plan = make_plan([0])
     assert set(gather(plan)) == set(plan.runs)
     assert record.read(runs_file("small")).num_rows == 0
-
-
-def test_some_columns_are_read_alone(plan):
-    assert record.read(record_file("small", DONE), ["digest"]).column_names == ["digest"]
 
 
 def test_a_damaged_record_is_refused_or_says_the_same(plan):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twf import files
 from twf.cli.base import ParamsFile, StudyArgument, app, plan_of
 from twf.errors import UserError, note
-from twf.study import expand, reading
+from twf.study import Plan, expand, reading
+from twf.study.params import Params
+
+if TYPE_CHECKING:
+    from twf.results.frame import Results
 
 
 @app.command()
@@ -28,22 +32,30 @@ def collect(
     from twf.results import record, status
 
     planned = plan_of(params, study)
-    paths = [files.record_file(study, run) for run in planned.runs]
-    if not partial:
-        status.require_done(planned)
-        record.collect(paths, files.runs_file(study))
+    if partial:
+        _collect_partial(planned)
         return
-    left_out = record.collect_partial(paths, files.runs_file(study))
+    status.require_done(planned)
+    record.collect([files.record_file(study, run) for run in planned.runs], files.runs_file(study))
+
+
+def _collect_partial(planned: Plan) -> Results:
+    """Collect the records that are there, and say how many."""
+    from twf.results import record
+    from twf.results.frame import Results
+
+    paths = [files.record_file(planned.study, run) for run in planned.runs]
+    left_out = record.collect_partial(paths, files.runs_file(planned.study))
+    results = Results.collected(planned)
     unreadable = [reason for reason in left_out.values() if reason]
-    stale = sum(
-        status.run_state(planned.params, run)[0] == "stale" for run in planned.runs.values()
-    )
     print(
-        f"{len(paths) - len(left_out)} of {len(paths)} records, {stale} of them stale; "
+        f"{len(paths) - len(left_out)} of {len(paths)} records, "
+        f"{(results.runs['status'] == 'stale').sum()} of them stale; "
         f"{len(left_out) - len(unreadable)} missing, {len(unreadable)} unreadable"
     )
     for reason in unreadable:
         print(f"unreadable: {reason}", file=sys.stderr)
+    return results
 
 
 @app.command()
@@ -79,15 +91,18 @@ def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     results/STUDY/metrics.json, which `dvc metrics diff` compares with the last commit's, from the
     collected records, the tables and what was searched. Next: `twf figures`.
     """
-    from twf.results import cells, metrics
-    from twf.results import search as searching
     from twf.results.frame import Results
-    from twf.results.paper import central, comparison, evaluation, gains
 
     loaded = reading.load(params)
-    results = Results.collected(expand(loaded, study))
-    written, trials = cells.of_results(results), searching.read(results.plan)
-    comparison.write(loaded, results)
+    _compare(loaded, Results.collected(expand(loaded, study)))
+
+
+def _compare(params: Params, results: Results) -> None:
+    from twf.results import cells, metrics, search
+    from twf.results.paper import central, comparison, evaluation, gains
+
+    written, trials = cells.of_results(results), search.read(results.plan)
+    comparison.write(params, results)
     central.write(results)
     evaluation.write(results)
     gains.write(results, written)
@@ -119,9 +134,15 @@ def figures(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     Of an incomplete study, what is there; a figure without any data is not written. Next:
     `twf report`.
     """
+    from twf.results.frame import Results
+
+    _figures(Results.collected(plan_of(params, study)))
+
+
+def _figures(results: Results) -> None:
     from twf.results import figures
 
-    if missing := figures.write(plan_of(params, study)):
+    if missing := figures.write(results):
         print(f"without data yet, not written: {len(missing)} figures, as {missing[0]}")
 
 
@@ -140,21 +161,23 @@ def report(
     needs no more than records, whatever is missing: while a study runs, or of records from
     elsewhere, without their data.
     """
-    from twf.results import report
+    from twf.results import cells, report
     from twf.results import search as searching
     from twf.results.frame import Results
 
     loaded = reading.load(params)
     planned = expand(loaded, study)
     if partial:
-        collect(study, params, partial=True)
+        results = _collect_partial(planned)
         note(f"{study}: tables")
-        table(study, None, params)
+        cells.write(results, planned.tables.values())
         if planned.search:
-            searching.write(Results.collected(planned))
+            searching.write(results)
         note(f"{study}: comparison with the paper")
-        compare(study, params)
-        figures(study, params)
+        _compare(loaded, results)
+        _figures(results)
         note(f"{study}: the report")
-    report.write(loaded, Results.collected(planned))
+    else:
+        results = Results.collected(planned)
+    report.write(loaded, results)
     print(f"the report: {files.report_file(study)}")

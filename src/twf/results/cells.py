@@ -176,8 +176,9 @@ class Entry:
     forgetting: str = ""  # '(12.30)', or nothing
     remark: str = ""  # 'n=2/3, 1 diverged, †, untuned', or nothing
     printed: str = ""  # '83.65 (11.59)', or nothing
+    interval: str = ""  # '69.71 to 72.69', or a dash
     best: bool = False
-    name: str = ""  # of the cell
+    run: str = ""  # the first that has finished
 
 
 def layout(table: Table, cells: pd.DataFrame) -> dict[str, Any]:
@@ -240,8 +241,9 @@ def _entry(table: Table, row: dict[str, Any], best: bool, span: int) -> Entry:
         forgetting=in_parentheses(row[FORGETTING_COLUMN[table.forgetting]]),
         remark=", ".join(said),
         printed=f"{printed_faa} {in_parentheses(row['printed_ff'])}".rstrip(),
+        interval=show.interval(row["faa_low"], row["faa_high"]),
         best=best,
-        name=row["cell"],
+        run=next(iter(row["runs"]), ""),
     )
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from typing import Any
 
-import pandas as pd
 from safetensors import SafetensorError, safe_open
 
 from twf import files
@@ -41,37 +39,25 @@ NOTES = {  # what is said with a section
     "names the number of epochs alone; the rest is ours.",
     "Code, inputs and software": "A method's hash is of the code in use. A commit with a + had "
     "changed files: the hash tells such code apart, the commit does not bring it back.",
-    "Hours": "Of a run from its first step to its last evaluation, on the clock.",
 }
 
 
 def facts(results: Results) -> dict[str, str]:
-    """What was run, on what, and with which code: a line each."""
-    runs, said = results.runs, list(filter(None, results.runs["provenance"]))
+    """What was run, with how many seeds, and how long it took: a line each."""
+    runs = results.runs
     counts = runs["status"].value_counts()
-    code = [of["code"] for of in said]
+    hours = runs[runs["ended"].astype(bool)].groupby("device")["seconds"].sum() / 3600
     recorded = runs[runs["provenance"].map(bool)]
     hashes = recorded["provenance"].map(lambda of: str(of["code"].get("method_hash")))
     per_method = hashes.groupby(recorded["method"]).nunique()
     mixed = [METHODS[method].title for method in METHODS if per_method.get(method, 0) > 1]
-    commits = {f"commit {of['commit'] or 'unknown'}" for of in code}
     return {
         "Runs": f"{len(runs)} planned: "
         + ", ".join(f"{counts[state]} {state}" for state in STATUSES if state in counts),
-        "Seeds": _distinct(runs["seed"]),
-        "Time of all runs": f"{runs['seconds'].sum() / 3600:.2f} hours",
-        "Device": _distinct(runs["device"]),
-        "Precision": _distinct(recorded["precision"].fillna(NOT_RECORDED)),
-        "Execution": _distinct(str(of.get("execution", NOT_RECORDED)) for of in said),
-        "torch": _distinct(of["versions"].get("torch") for of in said),
-        "twf": f"{_distinct(of['version'] for of in code)}, "
-        + (_distinct(commits) if len(commits) < 2 else f"at {len(commits)} commits"),
-    } | ({"Code differs within": _distinct(mixed)} if mixed else {})
-
-
-def _distinct(values: Iterable[Any]) -> str:
-    """The different values, in order; a dash where there is none."""
-    return "; ".join(map(str, sorted({value for value in values if not pd.isna(value)}))) or "—"
+        "Seeds": ", ".join(map(str, sorted(set(runs["seed"])))),
+        "Time of the runs": "; ".join(f"{of:.2f} hours on {name}" for name, of in hours.items())
+        or "—",
+    } | ({"Code differs within": ", ".join(mixed)} if mixed else {})
 
 
 def sections(params: Params, results: Results) -> dict[str, list[TextRow]]:
@@ -83,7 +69,6 @@ def sections(params: Params, results: Results) -> dict[str, list[TextRow]]:
         "Data": _data(params, results),
         "Pretrained networks": _networks(params, results.plan),
         "Code, inputs and software": _said(results),
-        "Hours": _hours(results),
     }
     return {title: rows for title, rows in rows_of.items() if rows}
 
@@ -237,21 +222,6 @@ def _said(results: Results) -> list[TextRow]:
     return [
         dict(zip(names, key, strict=True)) | {"Runs": str(count)}
         for key, count in sorted(counts.items())
-    ]
-
-
-def _hours(results: Results) -> list[TextRow]:
-    """Hours of the runs that finished or diverged, by device; GPUs are those that CUDA drove."""
-    ended = results.runs[results.runs["ended"].astype(bool)]
-    groups = ended.groupby(["on_gpu", "device"])["seconds"].agg(["size", "sum"]).reset_index()
-    return [
-        {
-            "": "GPU" if row["on_gpu"] else "CPU",
-            "Device": row["device"],
-            "Runs": str(row["size"]),
-            "Hours": f"{row['sum'] / 3600:.2f}",
-        }
-        for row in show.rows(groups)
     ]
 
 

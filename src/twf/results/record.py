@@ -117,18 +117,6 @@ def read_collected(study: str, history: bool = False) -> pa.Table:
     return read(path, [name for name in SCHEMA.names if history or name != "history"])
 
 
-def read_losses(study: str) -> dict[str, list[float]]:
-    """The mean loss of each epoch, over all phases, of the collected runs of a study.
-
-    Raises `UserError` as `read` does.
-    """
-    table = read(runs_file(study), ["run", "history.list.element.loss"])
-    return {
-        run.as_py(): epochs.values.field("loss").to_pylist() if epochs.is_valid else []
-        for run, epochs in zip(table["run"], table["history"], strict=True)
-    }
-
-
 def collect(records: list[Path], output: Path) -> None:
     """Put the records of a study into one table, a row each, ordered by run."""
     _write([read(path) for path in records], output)

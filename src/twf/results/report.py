@@ -9,13 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
-from collections import Counter, defaultdict
-from collections.abc import Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
@@ -23,20 +21,16 @@ from markupsafe import Markup
 
 from twf import files
 from twf.errors import UserError
-from twf.results import cells, provenance, record, search, show, statistics
+from twf.results import cells, provenance, search, show, statistics
 from twf.results.frame import STATUSES, Results, column
 from twf.results.paper import central, comparison, evaluation, gains, order
 from twf.results.paper.comparison import MARGIN, VERDICTS
 from twf.results.show import PROTOCOL_TITLES, TextRow, in_parentheses, number
-from twf.study import Plan, Table
+from twf.study import Plan
 from twf.study.params import PROTOCOLS, Params
 
-PAGE_LIMIT = 9_500_000  # bytes; figures that would make the page larger stay beside it
-RUN_SIZE = 3_300  # bytes of a planned run in the page, with its part of all tables: measured
 TEXT = 40  # characters; a column with a longer text may have several lines
 OPENING = ("corners", "weights")  # kinds of figures that answer the central questions
-POINTS = 60  # of a loss curve: 2,000 runs have to fit into a page
-WIDTH, HEIGHT = 240, 48  # of a loss curve, in units of the drawing
 
 # What the groups of claims are about
 ABOUT = {
@@ -44,28 +38,6 @@ ABOUT = {
     "mechanism": "why it does",
     "incidental": "other methods",
 }
-
-_COMMAND = Markup(
-    '<details><summary>command</summary><div class="command"><code>{}</code></div></details>'
-)
-
-
-class Download(NamedTuple):
-    """A file inside the page."""
-
-    name: str
-    uri: str
-
-
-class ShownFigure(NamedTuple):
-    """A figure in the page, or, without `svg`, beside it."""
-
-    caption: str
-    path: Path
-    svg: Markup | None
-    download: Download | None
-    opens: bool  # of the kinds that the report opens with
-
 
 # The verdicts on claims, in the order in which they are shown; and how several have one.
 WORDS = {
@@ -81,8 +53,8 @@ WORDS = {
 def write(params: Params, results: Results) -> None:
     """Write the report of a study, and its reproducibility statement, from what was written before.
 
-    Raises `UserError` that names the command where tables or comparison have not been made, or
-    where the list of figures names one that is not there; without a list, the page says so.
+    Raises `UserError` that names the command where tables or comparison have not been made, or a
+    figure or a file was removed; without a list of figures, the page says so.
     """
     plan, study = results.plan, results.plan.study
     tables = plan.tables
@@ -93,8 +65,8 @@ def write(params: Params, results: Results) -> None:
     agreed = agreement(compared, claims)
     told = provenance.write(params, results, agreed)
     statement = files.statement_file(study)
-    figures = _figures(plan, statement.stat().st_size)
-    script, losses = _source("report.js"), record.read_losses(study)
+    figures, script = _figures(study), _source("report.js")
+    scores = results.scores.to_dict("index")
     sections = [
         cells.layout(table, written[written["table"] == name])
         | {
@@ -102,7 +74,7 @@ def write(params: Params, results: Results) -> None:
             "experiment": table.experiment,
             "gains": gains.text_rows(table, gained[gained["table"] == name], Markup),
             "model": gains.model(table),
-            "figures": [f for f in (figures or {}).get(name, []) if not f.opens],
+            "figures": [f for f in figures if f["table"] == name and not f["opens"]],
         }
         for name, table in tables.items()
     ]
@@ -119,15 +91,11 @@ def write(params: Params, results: Results) -> None:
         facts=provenance.facts(results),
         agreement=agreed,
         central=central.text_rows(central.COMPARED.read(study)),
-        finding=[figure for of in (figures or {}).values() for figure in of if figure.opens],
+        finding=[figure for figure in figures if figure["opens"]],
         unfinished=_unfinished(results),
-        drawn=figures is not None,
+        drawn=files.figure_index(study).exists(),
         sections=sections,
         in_all=in_all,
-        cells=[
-            (f"cell-{row['table']}.{row['cell']}", _cell(tables[row["table"]], row, plan))
-            for row in show.rows(written)
-        ],
         compared=[
             {"Table": str(number)} | text | {"Command": _folded(text["Command"])}
             for number, text in zip(compared["printed_table"], texts, strict=True)
@@ -138,10 +106,7 @@ def write(params: Params, results: Results) -> None:
         run_columns={"Run": "", "Status": "", "Seed": "number"}
         | {PROTOCOL_TITLES[protocol]: "number" for protocol in PROTOCOLS}
         | {"Seconds": "number", "Device": ""},
-        runs=[
-            _run(results, str(run), row, losses.get(str(run), []))
-            for run, row in results.runs.iterrows()
-        ],
+        runs=[_run(results.plan, str(run), row, scores) for run, row in results.runs.iterrows()],
         forgetting=cells.FORGETTING[params.switches(study)["F8"]],
         provenance=told,
         notes=provenance.NOTES,
@@ -246,22 +211,25 @@ def _source(name: str) -> Markup:
     return Markup((Path(__file__).parent / "templates" / name).read_text(encoding="utf-8"))  # noqa: S704
 
 
-def _link(target: str, text: str) -> Markup:
-    return Markup('<a href="#{}">{}</a>').format(quote(target), text)
-
-
 def _folded(command: str) -> str:
     """A command that opens on a click."""
-    return command if command == "—" else _COMMAND.format(command)
+    if command == "—":
+        return command
+    return Markup(
+        '<details><summary>command</summary><div class="command"><code>{}</code></div></details>'
+    ).format(command)
 
 
-def _download(name: str, content: bytes, kind: str = "csv") -> Download:
+def _download(name: str, content: bytes, kind: str = "csv") -> Markup:
+    """A link to a file that is in the page."""
     encoded = base64.b64encode(content).decode()
-    return Download(name, f"data:text/{kind};charset=utf-8;base64,{encoded}")
+    return Markup('<a download="{0}" href="data:text/{1};charset=utf-8;base64,{2}">{0}</a>').format(
+        name, kind, encoded
+    )
 
 
 def _content(path: Path, study: str) -> bytes:
-    """A file beside those that have been read; `UserError` where someone has removed it."""
+    """A file that belongs to those that have been read; `UserError` where it was removed."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -273,112 +241,53 @@ def _unfinished(results: Results) -> list[TextRow]:
     members = results.members.drop_duplicates(["table", "run"])
     counts = pd.crosstab(members["table"], members["status"]).reindex(columns=list(STATUSES))
     counts = counts.fillna(0).astype(int)
+    link = Markup('<a href="#table-{}">{}</a>')
     return [
-        {"Table": _link(f"table-{name}", table.title), "Planned": str(row.sum())}
+        {"Table": link.format(quote(name), table.title), "Planned": str(row.sum())}
         | {status.capitalize(): str(row[status]) for status in STATUSES}
         for name, table in results.plan.tables.items()
         if (row := counts.loc[name])["finished"] < row.sum()
     ]
 
 
-def _cell(table: Table, row: dict[str, Any], plan: Plan) -> TextRow:
-    """A cell with links to its runs."""
-    (cell,) = [cell for cell in table.cells if cell.name == row["cell"]]
-    diverged = f", {row['n_diverged']} diverged" if row["n_diverged"] else ""
-    return {
-        "Table": table.title,
-        "Benchmark": f"{table.benchmark} from {table.source}",
-        "Method": table.rows[cell.method, cell.variant],
-        "Buffer": str(cell.buffer or "—"),
-        "Protocol": PROTOCOL_TITLES[cell.protocol],
-        "FAA": number(row["faa_mean"]),
-        "±": number(row["faa_std"]),
-        "Interval": show.interval(row["faa_low"], row["faa_high"]),
-        "FF": number(row[cells.FORGETTING_COLUMN[table.forgetting]]),
-        "Paper": number(row["printed_faa"]),
-        "n": f"{row['n']}/{row['n_planned']}{diverged}",
-        "Runs by seed": Markup(" ").join(
-            _link(f"run-{run}", str(seed)) for seed, run in cell.runs.items()
-        ),
-    }
+def _figures(study: str) -> list[dict[str, Any]]:
+    """A study's figures, as far as they have been made; `opens`: at the head of the report."""
+    index = files.figure_index(study)
+    shown = []
+    listed = pd.read_csv(index, keep_default_na=False) if index.exists() else pd.DataFrame()
+    for row in show.rows(listed):
+        drawing, data = (files.figure_file(study, row["figure"], of) for of in ("svg", "csv"))
+        svg = _content(drawing, study).decode()
+        shown.append(
+            {
+                "table": row["table"],
+                # Text from data is escaped in it, and no script of it would be run.
+                "svg": Markup(svg[svg.index("<svg") :]),  # noqa: S704
+                "data": _download(data.name, _content(data, study)),
+                "opens": row["figure"].split(".")[0] in OPENING,
+            }
+        )
+    return shown
 
 
-def _figures(plan: Plan, size: int) -> dict[str, list[ShownFigure]] | None:
-    """The study's figures by table; None where they have not been made.
-
-    `size` is that of other parts of the page, in bytes. Raises `UserError` where the list of
-    figures names one that is not there.
-    """
-    index = files.figure_index(plan.study)
-    if not index.exists():
-        return None
-    of_tables = defaultdict(list)
-    size += RUN_SIZE * len(plan.runs)
-    for row in pd.read_csv(index, keep_default_na=False).to_dict("records"):
-        drawing, data = map(partial(files.figure_file, plan.study, row["figure"]), ("svg", "csv"))
-        for path in (drawing, data):
-            if not path.exists():
-                raise UserError(f"no {path}, which {index} lists: `twf figures {plan.study}`")
-        svg, csv = drawing.read_text(encoding="utf-8"), data.read_bytes()
-        size += len(svg) + len(csv) * 4 // 3
-        # Text from data is escaped in it, and no script of it would be run.
-        shown = Markup(svg[svg.index("<svg") :])  # noqa: S704
-        fits = size <= PAGE_LIMIT
-        parts = (shown if fits else None, _download(data.name, csv) if fits else None)
-        caption = f"{row['title']}. {row['note']}"
-        opens = row["figure"].split(".")[0] in OPENING
-        of_tables[row["table"]].append(ShownFigure(caption, drawing, *parts, opens))
-    return dict(of_tables)
-
-
-class Curve(NamedTuple):
-    """A run's loss over its epochs as the points of a line, and what a reader asks of it."""
-
-    points: str
-    epochs: int
-    first: str
-    last: str
-    highest: str
-
-
-def curve(losses: list[float]) -> Curve | None:
-    """A run's loss from 0 to its highest value.
-
-    At most `POINTS` of the epochs, evenly spaced, the first and the last among them; epochs whose
-    loss is not finite are left out. None with fewer than two.
-    """
-    finite = [(epoch, loss) for epoch, loss in enumerate(losses) if math.isfinite(loss)]
-    if len(finite) < 2:
-        return None
-    top = max(loss for _, loss in finite) or 1.0
-    count = min(POINTS, len(finite))
-    chosen = [finite[i * (len(finite) - 1) // (count - 1)] for i in range(count)]
-    across = WIDTH / (len(losses) - 1)
-    points = (f"{across * e:.0f},{HEIGHT * (1 - max(loss, 0) / top):.0f}" for e, loss in chosen)
-    shown = (f"{loss:.4g}" for loss in (finite[0][1], finite[-1][1], top))
-    return Curve(" ".join(points), len(losses), *shown)
-
-
-def _run(results: Results, run: str, row: Any, losses: list[float]) -> dict[str, Any]:
-    """A planned run, with or without a record, for the template."""
-    planned = results.plan.runs[run]
+def _run(plan: Plan, run: str, row: Any, scores: Mapping[Any, Any]) -> dict[str, Any]:
+    """A planned run, with or without a record, for the template; `scores` by run and protocol."""
+    planned = plan.runs[run]
     details = {"parameters": json.loads(planned.parameters)} | row["provenance"]
-    scores = results.scores
+    of_run = (scores.get((run, protocol), {}) for protocol in PROTOCOLS)
     return {
         "id": run,
         "seed": planned.seed,
         "status": row["status"],
         "reason": row["reason"],
         "results": [
-            f"{number(score['faa'])} {in_parentheses(score['ff'])}".rstrip()
-            for score in show.rows(scores.reindex([(run, protocol) for protocol in PROTOCOLS]))
+            f"{number(of.get('faa'))} {in_parentheses(of.get('ff'))}".rstrip() for of in of_run
         ],
         "seconds": "—" if pd.isna(row["seconds"]) else f"{row['seconds']:.1f}",
         "device": row["device"] or "—",
         "details": {name: _lines(values) for name, values in details.items()},
         "memory": None if pd.isna(row["peak_memory_mib"]) else row["peak_memory_mib"],
         "started": row["started"] and f"{row['started']:%Y-%m-%d %H:%M} UTC",
-        "curve": curve(losses),
         "command": f"twf run {planned.study} {run}",
         "log": str(files.log_file(planned.study, run)),
     }

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
+import textwrap
 from itertools import cycle
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from twf.results.figures import style
 from twf.results.figures.style import ACCURACY
-from twf.results.show import PROTOCOL_TITLES, buffer_words
+from twf.results.show import buffer_words
 
 
 def accuracy(frame: pd.DataFrame) -> Figure:
@@ -27,7 +26,8 @@ def accuracy(frame: pd.DataFrame) -> Figure:
             style.line(panel, "tasks", group, **style.LOOKS[str(method)])
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(axis="y")
-        style.of_per_cent(panel)
+        low, high = panel.get_ylim()
+        panel.set_ylim(max(low, 0), min(high, 101.5))
     style.legend(figure, 3)
     return figure
 
@@ -35,10 +35,18 @@ def accuracy(frame: pd.DataFrame) -> Figure:
 def matrix(frame: pd.DataFrame) -> Figure:
     """Heat maps, a panel per row of the table: task trained down, task evaluated across."""
     tasks = int(frame["evaluated"].max())
-    names = "task evaluated", "task trained"
-    figure, panels = style.panels_by_row(frame, 3, 1.6, *names, sharex=True, sharey=True)
+    groups = list(frame.groupby(["label", "buffer"], sort=False))
+    across = min(3, len(groups))
+    down = range(-(-len(groups) // across))
+    figure, grid = style.panels(down, range(across), 1.6, sharex=True, sharey=True)
     edges = np.arange(tasks + 1) + 0.5
-    for panel, rows in panels:
+    steps = np.repeat(edges, 2)  # between the tasks seen and those to come
+    for i, panel in enumerate(grid.values()):
+        panel.set_visible(i < len(groups))
+        panel.set_xlabel("task evaluated" if i >= len(groups) - across else "")
+        panel.set_ylabel("task trained" if i % across == 0 else "")
+    for ((label, buffer), rows), panel in zip(groups, grid.values(), strict=False):
+        panel.set_title(textwrap.fill(f"{label}{buffer_words(buffer)}", 46 // across))
         values = rows.pivot_table(index="trained", columns="evaluated", values="mean").to_numpy()
         panel.set(aspect="equal", xlim=(0.5, tasks + 0.5), ylim=(tasks + 0.5, 0.5))
         panel.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -50,128 +58,8 @@ def matrix(frame: pd.DataFrame) -> Figure:
             ink = "white" if value < 55 else "black"
             look: Any = {"ha": "center", "va": "center", "color": ink, "fontsize": style.SIZE - 1.5}
             panel.text(i + 1, t + 1, f"{value:.0f}", in_layout=False, **look)
-        steps = np.repeat(edges, 2)  # between the tasks seen and those to come
         panel.plot(steps[1:-1], steps[:-2], color="white", linewidth=1.5)
     return figure
-
-
-def costs(frame: pd.DataFrame) -> Figure:
-    """Points, joined over a method's buffers: buffer, memory and time across, protocols down."""
-    sizes = [0, *sorted(set(frame["buffer"]) - {0})]
-    places = frame["buffer"].map(sizes.index)
-    hours = frame["seconds"].max() > 2 * 3600
-    seconds = frame["seconds"] / (3600 if hours else 1)
-    frame = frame.assign(place=places, seconds=seconds)  # buffers evenly spaced
-    names = {
-        "place": "buffer, images",
-        "peak_memory_mib": "peak memory, MiB",
-        "seconds": f"time of a run, {'h' if hours else 's'}",
-    }
-    protocols = list(dict.fromkeys(frame["protocol"]))
-    figure, axes = style.panels(protocols, list(names), 1.95, sharey="row", sharex="col")
-    for (protocol, column), panel in axes.items():
-        rows = frame[(frame["protocol"] == protocol) & frame[column].notna()]
-        for method, group in rows.groupby("method", sort=False):
-            look = style.LOOKS[str(method)]
-            at = group[column].to_numpy(dtype=float)
-            panel.plot(at, group["mean"].to_numpy(), label=group["label"].iloc[0], **look)
-            panel.vlines(at, group["low"], group["high"], color=look["color"], linewidth=0.8)
-        panel.xaxis.set_major_locator(MaxNLocator(4))
-        panel.margins(x=0.1, y=0.1)
-        if column == "place":
-            panel.set(
-                xticks=range(len(sizes)),
-                xticklabels=[s or "none" for s in sizes],
-                xlim=(-0.4, len(sizes) - 0.6),
-            )
-        panel.set(xlabel=names[column], ylabel=f"{PROTOCOL_TITLES[protocol]} {ACCURACY}")
-        panel.label_outer()
-        style.of_per_cent(panel)
-        panel.grid()
-    style.legend(figure, 3)
-    return figure
-
-
-def losses(frame: pd.DataFrame) -> Figure:
-    """Lines over the epochs of all tasks, which lines separate; a panel per method and buffer."""
-    names = "epoch, over all tasks", "loss"
-    figure, panels = style.panels_by_row(frame, 2, 1.4, *names, sharey=True)
-    terms = [term for term in frame["term"].unique() if term != "loss"]  # no two look alike
-    looks: dict[Any, dict[str, Any]] = {
-        term: {"color": colour, "linestyle": line, "linewidth": 1}
-        for term, colour, line in zip(
-            terms, cycle(style.COLOURS[1:]), cycle(style.LINES), strict=False
-        )
-    }
-    looks["loss"] = {"color": style.BLACK, "linewidth": 0.7}
-    for panel, rows in panels:
-        for term, group in rows.groupby("term", sort=False):
-            name = "loss, the sum" if term == "loss" else str(term).replace("_", " ")
-            epochs, means = group["epoch"].to_numpy(float), group["mean"].to_numpy()
-            panel.plot(epochs, means, label=name, **looks[term])
-        for first in rows.groupby("task")["epoch"].min().iloc[1:]:
-            panel.axvline(first - 0.5, color="#AAAAAA", linewidth=0.5, zorder=1)
-        panel.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-        panel.grid(axis="y")
-        _scale_losses(panel, frame["mean"].min(), frame["mean"].max())
-    style.legend(figure, 2)
-    return figure
-
-
-def _scale_losses(panel: Axes, low: float, high: float) -> None:
-    """A scale for terms that differ by powers of ten and may be zero, or below."""
-    powers = [10.0**power for power in range(-3, 2 + max(-3, math.floor(math.log10(high or 1))))]
-    below = [-power for power in powers if low <= -power]
-    panel.set_yscale("symlog", linthresh=1e-3)
-    panel.yaxis.set_major_locator(FixedLocator([*below, 0, *powers]))
-    panel.yaxis.set_minor_locator(NullLocator())
-    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-def final(frame: pd.DataFrame) -> Figure:
-    """Bars, a group per method or variant and a bar per buffer; a panel per protocol."""
-    labels = list(dict.fromkeys(frame["label"]))
-    bars = frame.groupby(["protocol", "label"]).size().max()
-    protocols = list(dict.fromkeys(frame["protocol"]))
-    height = 0.7 + len(labels) * (0.1 + 0.13 * bars)
-    figure, axes = style.panels([None], protocols, height, sharey=True, sharex=True)
-    sizes = sorted(set(frame["buffer"]) - {0})
-    blues = matplotlib.colormaps["Blues"](np.linspace(0.25, 0.65, max(len(sizes), 2)))
-    looks: dict[int, dict[str, Any]] = {
-        size: {"color": colour, "label": f"buffer {size}"}
-        for size, colour in zip(sizes, blues, strict=False)
-    }
-    looks[0] = {"color": "white", "hatch": "/////", "label": "no buffer"}
-    for (_, protocol), panel in axes.items():
-        for (label,), group in frame[frame["protocol"] == protocol].groupby(["label"]):
-            for i, row in enumerate(group.to_dict("records")):
-                offset = (i - (len(group) - 1) / 2) * 0.8 / len(group)
-                _bar(panel, row, labels.index(label) + offset, 0.8 / bars, looks[row["buffer"]])
-        panel.set(xlim=(0, 125), xticks=range(0, 101, 20), yticks=range(len(labels)))
-        panel.set(yticklabels=labels, ylim=(len(labels) - 0.4, -0.6))
-        panel.set(xlabel=f"final average {ACCURACY}", title=PROTOCOL_TITLES[protocol])
-        panel.tick_params(axis="y", length=0)
-        panel.grid(axis="x")
-    if sizes or frame["paper"].notna().any():
-        style.legend(figure, 2)
-    return figure
-
-
-def _bar(panel: Axes, row: dict[Any, Any], y: float, height: float, look: dict[str, Any]) -> None:
-    """A bar with its whisker, its value and the paper's; a word where all runs diverged."""
-    end, text = 0.0, "diverged"
-    if row["n"]:
-        panel.barh(y, row["mean"], height * 0.9, edgecolor="#333333", linewidth=0.5, **look)
-        end, text = row["mean"], f"{row['mean']:.1f}"
-        if row["diverged"]:
-            text += f", {row['diverged']} diverged"
-    if not pd.isna(row["low"]):
-        low, end = max(row["low"], 0), min(row["high"], 100)  # no accuracy lies beyond
-        panel.plot([low, end], [y, y], color=style.BLACK, linewidth=1)
-    if not pd.isna(row["paper"]):
-        panel.plot(row["paper"], y, label="the paper (in parentheses)", **style.PAPER)
-        end, text = max(end, row["paper"]), f"{text} ({row['paper']:.1f})"
-    style.note(panel, text, (end, y))
 
 
 def differences(frame: pd.DataFrame) -> Figure:
@@ -205,7 +93,8 @@ def differences(frame: pd.DataFrame) -> Figure:
 def _dot(panel: Axes, row: dict[Any, Any], y: float) -> None:
     """A difference with its whisker, and the paper's; a word where all runs diverged."""
     if not row["n"]:
-        style.note(panel, "diverged", (0, y))
+        look: Any = {"va": "center", "fontsize": style.SIZE - 1.5, "color": style.BLACK}
+        panel.annotate("diverged", (0, y), (3, 0), textcoords="offset points", **look)
         return
     panel.plot([row["low"], row["high"]], [y, y], color=style.BLUE, linewidth=1)
     panel.plot(row["mean"], y, "o", color=style.BLUE, label="ours, with its 95 % interval")

@@ -2,8 +2,8 @@
 
 A figure's CSV is its frame, and nothing is drawn that is not in it. Means are over finished runs;
 a cell without any is absent. `n` is the number of finished runs, `mean` their mean, `low` and
-`high` the ends of Student's 95 % interval: empty with one run. Tasks and epochs count from 1, per
-cent is of images, `buffer` is 0 without rehearsal.
+`high` the ends of Student's 95 % interval: empty with one run. Tasks count from 1, per cent is of
+images, `buffer` is 0 without rehearsal.
 """
 
 from __future__ import annotations
@@ -98,18 +98,6 @@ def matrix(results: Results, table: Table) -> pd.DataFrame:
     return spread(exploded, [*PLACE, "trained", "evaluated"]).drop(columns=["low", "high"])
 
 
-def final(results: Results, table: Table) -> pd.DataFrame:
-    """The final average accuracy of each cell, per cent, and how many of its runs diverged.
-
-    A cell whose runs all diverged has a row with n = 0. `paper` is the paper's number.
-    """
-    frame = cells.of_tables(results, [table])
-    frame = frame[frame["n"] + frame["n_diverged"] > 0]
-    names = {"n_diverged": "diverged", "printed_faa": "paper"}
-    names |= {f"faa_{name}": name for name in SPREAD[1:]}
-    return _labelled(frame.rename(columns=names), table)[[*PLACE, *SPREAD, "diverged", "paper"]]
-
-
 def differences(results: Results, table: Table) -> pd.DataFrame:
     """Differences of final average accuracy between cells, in percentage points.
 
@@ -176,41 +164,6 @@ def shares(results: Results, table: Table) -> pd.DataFrame:
     both["label"] = both["method"].map(lambda name: METHODS[name].title)
     frame = spread(both, [*PLACE, "share"], "faa")
     return frame if frame["share"].notna().any() else frame[:0]
-
-
-def costs(results: Results, table: Table) -> pd.DataFrame:
-    """The final average accuracy beside what it costs: buffer, memory and time.
-
-    `peak_memory_mib` is the mean over runs of the most that a run held at once: PyTorch's tensors
-    on a GPU, the whole process on a CPU. `seconds` is the mean time of a whole run, evaluation
-    included. Probed runs are left out of both, as the probes take part of them.
-    """
-    rows = _members(results, table)
-    frame = spread(rows, PLACE, "faa")
-    unprobed = rows[rows["cka"].map(len) == 0].groupby(PLACE, sort=False)
-    cost = unprobed[["peak_memory_mib", "seconds"]].mean()
-    cost["device"] = unprobed["device"].agg(lambda of: "; ".join(sorted(set(of))))
-    return frame.join(cost, on=PLACE)
-
-
-def losses(results: Results, table: Table) -> pd.DataFrame:
-    """The loss in each `epoch`, counted over all tasks, of training task `task`: means over runs.
-
-    `term` is a part of the loss, weighted as in it, or `loss`, their sum where there are several.
-    Of the runs of the table's first protocol.
-    """
-
-    def values(row: Any) -> Iterable[dict[str, Any]]:
-        for epoch, entry in enumerate(row["history"], start=1):
-            terms = dict(entry["terms"])
-            terms |= {"loss": entry["loss"]} if len(terms) > 1 else {}
-            at = {"task": entry["phase"] + 1, "epoch": epoch}
-            yield from (at | {"term": term, "value": value} for term, value in terms.items())
-
-    rows = _members(results, table)
-    names = ["task", "epoch", "term"]
-    exploded = _exploded(rows[rows["protocol"] == table.protocols[0]], values, [*names, "value"])
-    return spread(exploded, [*PLACE, *names]).drop(columns=["low", "high"])
 
 
 def corners(results: Results, table: Table) -> pd.DataFrame:

@@ -31,7 +31,7 @@ from twf.study import Plan, Table
 from twf.study.methods import METHODS
 
 # The columns of the list of figures; the last is a hash of a figure's files and of what drew them.
-INDEX = ["figure", "table", "title", "note", "drawn"]
+INDEX = ["figure", "table", "drawn"]
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,6 @@ def _of_probes(plan: Plan, table: Table) -> bool:
     return all(plan.runs[run].probes for cell in table.cells for run in cell.runs.values())
 
 
-def _of_anything_else(plan: Plan, table: Table) -> bool:
-    return not any(about(plan, table) for about in (_of_fidelity, _of_shares, _of_probes))
-
-
 def _of_corners(plan: Plan, table: Table) -> bool:
     """Whether propagation and the stream loss are both varied."""
     return {"f6", "cl"} <= set(table.variants)
@@ -133,13 +129,6 @@ KINDS = {
         charts.accuracy,
         spread="bands",
     ),
-    "final": Kind(
-        "Final average accuracy",
-        _of_anything_else,
-        frames.final,
-        charts.final,
-        spread="whiskers",
-    ),
     "differences": Kind(
         "Differences of final average accuracy",
         _of_pairs,
@@ -148,28 +137,12 @@ KINDS = {
         spread="whiskers",
         interval=gains.model,
     ),
-    "cost": Kind(
-        "Final average accuracy by buffer, memory and time",
-        _of_methods,
-        frames.costs,
-        charts.costs,
-        spread="whiskers",
-        note="Memory: of PyTorch's tensors on a GPU, of the whole process on a CPU. Time: of a "
-        "whole run with its evaluations. Probed runs are left out of both.",
-    ),
     "matrix": Kind(
         "Accuracy on each task after training each, per cent, first protocol and smallest buffer",
         _of_methods,
         frames.matrix,
         charts.matrix,
         note="Right of the white line are tasks still to come.",
-    ),
-    "losses": Kind(
-        "Loss terms over the epochs, each weighted as in the loss",
-        _of_methods,
-        frames.losses,
-        charts.losses,
-        note="Grey lines separate tasks. The scale is linear below 0.001, logarithmic above.",
     ),
     "initialization": Kind(
         "CKA with the network before training, and k-NN accuracy on the source",
@@ -196,57 +169,45 @@ def planned(plan: Plan) -> Iterator[Figure]:
                 yield Figure(f"{name}.{table.name}", kind, table)
 
 
-def write(plan: Plan, some: Iterable[Figure] | None = None) -> list[str]:
+def write(results: Results, some: Iterable[Figure] | None = None) -> list[str]:
     """Write a study's figures, all or some, each with its data, and the list of them.
 
     One that is there is drawn again only where its data, its words or what draws have changed.
     Returns the names of those without any data, which are not written. What other figures left in
-    the folder is removed. Raises `UserError` where the records have not been collected.
+    the folder is removed.
     """
-    index, without = [], []
-    file = figure_index(plan.study)
-    before = _drawn(file)
-    drawn_of = _frames(plan, planned(plan) if some is None else some)
-    with progress(f"figures of {plan.study}", len(drawn_of)) as advance:
-        for figure, frame in drawn_of:
+    study, index, without = results.plan.study, [], []
+    wanted = list(planned(results.plan) if some is None else some)
+    file = figure_index(study)
+    before = dict(pd.read_csv(file)[["figure", "drawn"]].to_numpy()) if file.exists() else {}
+    with progress(f"figures of {study}", len(wanted)) as advance:
+        for figure in wanted:
+            frame = figure.kind.frame(results, figure.table)
             if frame["n"].sum() == 0:
                 without.append(figure.name)
                 advance(1, f"{figure.name}: no data yet")
                 continue
-            title, note = _words(figure, frame)
-            words = [title, figure.table.title, note]
-            data = frame.to_csv(index=False).encode()
-            drawing = figure_file(plan.study, figure.name, "svg")
+            words, data = _words(figure, frame), frame.to_csv(index=False).encode()
+            drawing = figure_file(study, figure.name, "svg")
             drawn = before.get(figure.name)
             kept = drawing.exists() and drawn == _hash(words, data, drawing.read_bytes())
             if not kept:
                 svg = as_svg(figure.kind.draw, frame, words)
                 drawn = _hash(words, data, svg)
                 _write(drawing, svg)
-            _write(figure_file(plan.study, figure.name, "csv"), data)
-            index.append((figure.name, figure.table.name, title, note, drawn))
+            _write(figure_file(study, figure.name, "csv"), data)
+            index.append((figure.name, figure.table.name, drawn))
             advance(1, f"{figure.name}{': as before' * kept}")
-    with atomic(file) as partial:
-        pd.DataFrame(index, columns=INDEX).to_csv(partial, index=False)
-    made = {figure_file(plan.study, name, e) for name, *_ in index for e in FIGURE_FORMATS}
+    _write(file, pd.DataFrame(index, columns=INDEX).to_csv(index=False).encode())
+    made = {figure_file(study, name, e) for name, *_ in index for e in FIGURE_FORMATS}
     for path in file.parent.iterdir():
         if path.suffix.removeprefix(".") in FIGURE_FORMATS and path not in made | {file}:
             path.unlink()
     return without
 
 
-def _frames(plan: Plan, some: Iterable[Figure]) -> list[tuple[Figure, pd.DataFrame]]:
-    """The figures that a study may have, and what each draws.
-
-    All of them before the first is drawn: the records with their losses, millions of objects for
-    2,000 runs, are then gone, and Python does not look for garbage among them while it draws.
-    """
-    runs = Results.collected(plan, history=True)
-    return [(figure, figure.kind.frame(runs, figure.table)) for figure in some]
-
-
-def _words(figure: Figure, frame: pd.DataFrame) -> tuple[str, str]:
-    """A figure's title, and what its means, bands and the like are."""
+def _words(figure: Figure, frame: pd.DataFrame) -> list[str]:
+    """What stands over a figure: its title, its table's, and what means, bands and the like are."""
     counts = frame["n"][frame["n"] > 0]
     low, high = counts.min(), counts.max()
     mean = "One seed"
@@ -255,15 +216,7 @@ def _words(figure: Figure, frame: pd.DataFrame) -> tuple[str, str]:
         if figure.kind.spread:
             mean += f"; {figure.kind.spread}: {figure.kind.interval(figure.table)}"
             mean += ", none for one seed" if low == 1 else ""
-    return figure.kind.title, f"{mean}. {figure.kind.note}".rstrip()
-
-
-def _drawn(index: Path) -> dict[str, str]:
-    """What the list of figures says that each was drawn of; nothing of one without that column."""
-    if not index.exists():
-        return {}
-    listed = pd.read_csv(index, keep_default_na=False)
-    return dict(zip(listed["figure"], listed["drawn"], strict=True)) if "drawn" in listed else {}
+    return [figure.kind.title, figure.table.title, f"{mean}. {figure.kind.note}".rstrip()]
 
 
 @cache

@@ -67,7 +67,6 @@ _SETTINGS: dict[Any, Any] = {
     "grid.linewidth": 0.5,
     "lines.linewidth": 1.2,
     "lines.markersize": 4,
-    "hatch.linewidth": 0.5,
     "text.parse_math": False,  # a title's $ is a dollar
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "twf",  # not random
@@ -110,24 +109,6 @@ def panels_by_place(
     return figure, places
 
 
-def panels_by_row(
-    frame: pd.DataFrame, across: int, height: float, x: str, y: str, **sharing: Any
-) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
-    """A figure, and a panel for each label and buffer, so many across, each with its rows."""
-    groups = list(frame.groupby(["label", "buffer"], sort=False))
-    across = min(across, len(groups))
-    figure, grid = panels(range(-(-len(groups) // across)), range(across), height, **sharing)
-    places = list(grid.values())
-    for i, panel in enumerate(places):
-        panel.set_visible(i < len(groups))
-        panel.set_xlabel(x if i >= len(groups) - across else "")
-        panel.set_ylabel(y if i % across == 0 else "")
-    for ((label, buffer), _), panel in zip(groups, places, strict=False):
-        title = f"{label}{show.buffer_words(buffer)}"
-        panel.set_title(textwrap.fill(title, 46 // across))
-    return figure, [(panel, rows) for panel, (_, rows) in zip(places, groups, strict=False)]
-
-
 def legend(figure: Figure, columns: int) -> None:
     """One legend of all panels, below them: each label once. The figure grows by it."""
     handles: dict[str, Any] = {}
@@ -157,15 +138,3 @@ def line(panel: Axes, x: str, group: pd.DataFrame, **look: Any) -> None:
     at, low, high = (group[name].to_numpy(dtype=float) for name in (x, "low", "high"))
     panel.plot(at, group["mean"].to_numpy(), **{"label": group["label"].iloc[0]} | look)
     panel.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0)
-
-
-def note(panel: Axes, text: str, at: tuple[float, float]) -> None:
-    """Write words to the right of a place in a panel."""
-    look: Any = {"va": "center", "fontsize": SIZE - 1.5, "color": BLACK}
-    panel.annotate(text, at, (3, 0), textcoords="offset points", **look)
-
-
-def of_per_cent(panel: Axes) -> None:
-    """End an axis of accuracies a little above 100 per cent at most, and at 0 at the least."""
-    low, high = panel.get_ylim()
-    panel.set_ylim(max(low, 0), min(high, 101.5))

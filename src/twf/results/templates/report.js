@@ -48,34 +48,15 @@ function filterRows(input) {
   input.closest(".filter").querySelector("output").textContent = count;
 }
 
-// A link to a row shows it whatever the filter, and opens what belongs to a run.
+// A link to a run shows it whatever the filter, and opens it.
 function showTarget() {
-  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  const row = target && target.closest("tr");
-  if (!row) return;
-  if (row.hidden) {
-    for (const input of document.querySelectorAll(".filter input")) {
-      if (input.getAttribute("aria-controls") !== row.closest("table").id) continue;
-      input.value = "";
-      filterRows(input);
-    }
-  }
-  const details = target.id.startsWith("run-") && row.querySelector("details");
-  if (details) details.open = true;
-  for (let at = row.closest("details"); at; at = at.parentElement.closest("details")) at.open = true;
-  target.scrollIntoView();
-}
-
-// The contents mark the section that one reads: the last whose heading has come up to them.
-function markSection() {
-  const links = [...document.querySelectorAll("nav a")];
-  const top = document.querySelector("nav").getBoundingClientRect().bottom + 40;
-  let current = links[0];
-  for (const link of links) {
-    const heading = document.getElementById(link.hash.slice(1));
-    if (heading.getBoundingClientRect().top <= top) current = link;
-  }
-  for (const link of links) link.toggleAttribute("aria-current", link === current);
+  const row = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!row || row.tagName !== "TR") return;
+  const input = document.querySelector("input[aria-controls=runs]");
+  input.value = "";
+  filterRows(input);
+  row.querySelector("details").open = true;
+  row.scrollIntoView();
 }
 
 document.querySelectorAll("table.sortable").forEach(makeSortable);
@@ -85,6 +66,4 @@ for (const filter of document.querySelectorAll(".filter")) {
   filter.hidden = false;
 }
 addEventListener("hashchange", showTarget);
-addEventListener("scroll", markSection, { passive: true });
-markSection();
 showTarget();
