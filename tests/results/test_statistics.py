@@ -34,13 +34,6 @@ def test_values_that_are_all_alike_have_an_interval_of_no_width():
     assert statistics.student_interval([70.0, 70.0]) == (70.0, 70.0)
 
 
-@pytest.mark.parametrize("count", [3, 5])
-def test_how_often_the_interval_holds_the_true_mean(count: int):
-    draws = np.random.default_rng(0).normal(size=(1000, count)).tolist()
-    ends = [statistics.student_interval(values) or (1.0, 1.0) for values in draws]
-    assert np.mean([low <= 0 <= high for low, high in ends]) == pytest.approx(0.95, abs=0.03)
-
-
 def test_the_interval_of_the_least_mean_is_of_students_ends():
     differences = np.array([[1.0, 2.0, 3.0], [4.0, 6.0, 8.0]])
     found = statistics.student(differences)

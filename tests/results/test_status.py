@@ -94,12 +94,6 @@ def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys):
     assert status.run_state(plan.params, run) == ("to do", "no record")
 
 
-def test_a_run_is_done_if_its_record_has_the_plans_parameters(plan, run):
-    assert status.run_state(plan.params, run) == ("done", "")
-    record_file(run.study, run.id).unlink()
-    assert status.run_state(plan.params, run) == ("to do", "no record")
-
-
 def test_a_stale_run_says_which_parameters_its_record_has(plan, run):
     changed = run.hyperparameters.changed({"lr": 0.03, "tau": 0.5})
     other = run.model_copy(update={"hyperparameters": changed, "epochs": 7})
