@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Twf, mistake
 from processes import until
 from project import PROJECT
 
@@ -304,22 +305,22 @@ def test_a_link_to_the_code_is_the_code(here: Path) -> None:
     refuse_other_code()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["-m", "twf", "plan", "demo"],
-        ["-m", "twf", "run", "demo", "split-digits.er.50.s0"],
-        ["-m", "twf", "--help"],
-        ["-m", "snakemake", "--dry-run", "--snakefile", str(PROJECT / "Snakefile")],
-    ],
-    ids=lambda words: words[1] + words[2],
-)
-def test_no_command_runs_another_checkouts_code(another_checkout: Path, words: list[str]) -> None:
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
-    assert done.returncode != 0
-    said = " ".join((done.stdout + done.stderr).split())
+@pytest.mark.parametrize("words", ["plan demo", "run demo split-digits.er.50.s0", "--help"])
+def test_no_command_runs_another_checkouts_code(
+    another_checkout: Path, twf: Twf, words: str
+) -> None:
+    said = mistake(twf(words))
     assert f"{another_checkout} has code of its own, and this is {PROJECT}/src/twf" in said
     assert "make setup" in said
+
+
+def test_snakemake_runs_no_other_checkouts_code(another_checkout: Path) -> None:
+    words = [sys.executable, "-m", "snakemake", "--dry-run"]
+    words += ["--snakefile", str(PROJECT / "Snakefile")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode != 0
+    said = " ".join((done.stdout + done.stderr).split())
+    assert f"{another_checkout} has code of its own" in said and "make setup" in said
 
 
 def test_benchmarks_of_another_checkout_do_not_measure_this_code(another_checkout: Path) -> None:
@@ -330,10 +331,10 @@ def test_benchmarks_of_another_checkout_do_not_measure_this_code(another_checkou
     assert "code of its own" in done.stderr
 
 
-def test_doctor_says_whose_code_runs(another_checkout: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "twf", "doctor"], capture_output=True, text=True)
-    assert done.returncode != 0
-    (line,) = [line for line in done.stdout.splitlines() if "code" in line.split()[1]]
+def test_doctor_says_whose_code_runs(another_checkout: Path, twf: Twf) -> None:
+    said = twf("doctor")
+    assert said.code == 1
+    (line,) = [line for line in said.out.splitlines() if "code" in line.split()[1]]
     assert line.startswith("wrong") and "make setup" in line
 
 
@@ -351,10 +352,9 @@ def test_an_environment_that_came_from_another_folder_is_made_anew(
 
 
 def test_doctor_says_that_records_will_name_no_commit(here: Path) -> None:
-    shutil.copy2(PROJECT / "params.yaml", here)
-    done = subprocess.run([sys.executable, "-m", "twf", "doctor"], capture_output=True, text=True)
-    (line,) = [line for line in done.stdout.splitlines() if line.split()[1] == "code"]
-    assert line.startswith("warning") and "not a git repository" in line and "git clone" in line
+    (check,) = doctor.code()
+    assert check.state == "warning"
+    assert "not a git repository" in check.said and "git clone" in check.remedy
 
 
 def test_doctor_says_how_git_comes_to_trust_the_folder_of_another_user(
