@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from benchmarks import verdicts
 from project import PROJECT
@@ -9,11 +11,11 @@ from project import PROJECT
 from twf.results import show
 
 
-@pytest.fixture
-def simulated(monkeypatch) -> list[dict[str, str]]:
+@pytest.fixture(scope="module")
+def simulated() -> list[dict[str, str]]:
     """The table of claims, of few samples."""
-    monkeypatch.chdir(PROJECT)
-    return verdicts.claims(samples=2000)
+    with contextlib.chdir(PROJECT):
+        return verdicts.claims(samples=2000)
 
 
 def test_errors_stay_below_their_level_and_power_grows_with_seeds(simulated):

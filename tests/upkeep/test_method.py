@@ -86,39 +86,32 @@ def test_a_copy_of_any_method_is_one(copy, like):
     call("ruff", "format", "--check", "src", "tests")
 
 
-@pytest.mark.parametrize(
-    ("name", "title", "said"),
-    [
-        ("er", None, "there is a method 'er'"),
-        ("ER", None, "there is a method 'er'"),
-        ("er_mine", None, "'er_mine' cannot be a method's name"),
-        ("3er", None, "'3er' cannot be a method's name"),
-        ("er-", None, "'er-' cannot be a method's name"),
-        ("class", None, "'class' cannot be a method's name"),
-        ("base", None, "src/twf/learning/methods/base.py is there already"),
-        ("readme", None, "docs/methods/readme.md is there already"),
-        ("step", None, "the code of er uses the name Step"),
-        ("mine", "er", "er has the title 'ER'"),
-        ("mine", "a | b", "cannot be a title"),
-    ],
-)
-def test_what_cannot_be_is_refused_and_nothing_is_written(copy, name, title, said):
+REFUSED = [  # a name, a title, what is said
+    ("er", None, "there is a method 'er'"),
+    ("ER", None, "there is a method 'er'"),
+    ("er_mine", None, "'er_mine' cannot be a method's name"),
+    ("3er", None, "'3er' cannot be a method's name"),
+    ("er-", None, "'er-' cannot be a method's name"),
+    ("class", None, "'class' cannot be a method's name"),
+    ("base", None, "src/twf/learning/methods/base.py is there already"),
+    ("readme", None, "docs/methods/readme.md is there already"),
+    ("step", None, "the code of er uses the name Step"),
+    ("mine", "er", "er has the title 'ER'"),
+    ("mine", "a | b", "cannot be a title"),
+]
+
+
+def test_what_cannot_be_is_refused_and_nothing_is_written(copy):
     before = contents(copy)
-    with pytest.raises(UserError, match=said):
-        method.new(name, "er", title)
-    assert contents(copy) == before
-
-
-def test_a_model_that_does_not_exist_is_refused(copy):
+    for name, title, said in REFUSED:
+        with pytest.raises(UserError, match=said):
+            method.new(name, "er", title)
     with pytest.raises(UserError, match=r"no method 'dreams' in .*; there is joint, "):
         method.new("mine", "dreams")
-
-
-def test_params_without_lines_of_their_own_are_refused_and_nothing_is_written(copy):
-    path = copy / "params.yaml"
-    path.write_text(
-        path.read_text().replace("      er: {lr: 0.01}\n", "      ? er\n      : {lr: 0.01}\n")
-    )
+    assert contents(copy) == before
+    path = copy / "params.yaml"  # without lines of their own
+    text = path.read_text()
+    path.write_text(text.replace("      er: {lr: 0.01}\n", "      ? er\n      : {lr: 0.01}\n"))
     before = contents(copy)
     with pytest.raises(UserError, match=r"params\.yaml has no room below er's entries"):
         method.new("mine", "er")
@@ -126,9 +119,9 @@ def test_params_without_lines_of_their_own_are_refused_and_nothing_is_written(co
 
 
 @pytest.mark.parametrize("another", ["<<: *shared", "title: A, data: digits, methods: *methods"])
-def test_benchmarks_that_share_their_methods_get_one_line(copy, another):
+def test_benchmarks_that_share_their_methods_get_one_line(another):
     """By a merge, or by an anchor: what the file means for each of them has the method."""
-    text = (copy / "params.yaml").read_text()
+    text = (PROJECT / "params.yaml").read_text()
     text = text.replace("  split-digits:\n", "  split-digits: &shared\n", 1)
     text = text.replace("    methods:\n", "    methods: &methods\n", 1)
     text = text.replace("\nstudies:\n", f"\n  another: {{{another}}}\n\nstudies:\n", 1)
