@@ -166,8 +166,9 @@ def gradients(
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("paper", ["", "F3", "F4", "F5", "F7", "F10"])
-@pytest.mark.parametrize("shapes", [[(8, 16)], [(12, 4)], [(4, 16), (8, 16), (12, 4)]])
-def test_losses_gates_and_gradients_are_those_written_out(shapes, paper, layout):
+def test_losses_gates_and_gradients_are_those_written_out(paper, layout):
+    """Over three layers, two of whose gates are stored at half size."""
+    shapes = [(4, 16), (8, 16), (12, 4)]
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(1)
     channels = [c for c, _ in shapes]
