@@ -25,6 +25,7 @@ from miniature import (
     miniature,
     pretend_outputs,
 )
+from processes import cut_power, start, until
 
 from twf import files, study
 from twf.results import record
@@ -106,6 +107,19 @@ def test_a_record_of_the_plan_is_left_alone_though_notes_say_otherwise(project: 
     needed = jobs(project, REPORT)
     assert "run" not in needed
     assert needed["collect"] == 1  # what was made of them is of other records
+
+
+def test_what_was_interrupted_and_is_taken_back_is_not_made(project: Path) -> None:
+    text = (project / "params.yaml").read_text()
+    change_twf(project, lambda_fp=0.5)
+    process = start(project, "snakemake", str(path_of(TWF)), "--cores", "1")
+    begun = project / ".snakemake/incomplete"
+    until(lambda: any(begun.iterdir()), "a job that has begun")
+    cut_power(project, process)
+    call(project, "snakemake", "--unlock")
+    assert any(begun.iterdir())
+    (project / "params.yaml").write_text(text)
+    assert made_anew(project) == {} and idle(project)
 
 
 def test_a_studys_note_is_put_into_its_tables_and_trains_nothing(project: Path) -> None:
