@@ -25,9 +25,9 @@ import typer
 
 from benchmarks import command
 from twf import files
-from twf.results import cells, figures, metrics, record, report, search
+from twf.cli.results import write_compared
+from twf.results import cells, figures, record, report, search
 from twf.results.frame import Results
-from twf.results.paper import central, comparison, evaluation, gains
 from twf.study import Plan, Run, expand, reading
 from twf.study.params import Params
 
@@ -111,19 +111,10 @@ def stages(params: Params, plan: Plan) -> dict[str, Callable[[], object]]:
         if plan.search:
             search.write(results)
 
-    def compare() -> None:
-        results = Results.collected(plan)
-        comparison.write(params, results)
-        central.write(results)
-        evaluation.write(results)
-        written = cells.of_results(results)
-        gains.write(results, written)
-        metrics.write(plan, written, search.read(plan))
-
     return {  # in the order in which each finds what it needs
         "collect": lambda: record.collect(paths, files.runs_file(plan.study)),
         "table": make_tables,
-        "compare": compare,
+        "compare": lambda: write_compared(params, Results.collected(plan)),
         "figures": lambda: figures.write(Results.collected(plan)),
         "report": lambda: report.write(params, Results.collected(plan)),
     }

@@ -88,12 +88,12 @@ def row_of() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def collect() -> Callable[[Plan], Results]:
-    """Collect the records that exist of a plan's runs; the runs with them and their losses."""
+    """Collect the records that exist of a plan's runs; the runs with them."""
 
     def gather(plan: Plan) -> Results:
         files = [record_file(plan.study, run) for run in plan.runs]
         record.collect([file for file in files if file.exists()], runs_file(plan.study))
-        return Results.collected(plan, history=True)
+        return Results.collected(plan)
 
     return gather
 

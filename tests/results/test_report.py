@@ -20,6 +20,7 @@ import pytest
 from hostile import Elements
 from safetensors.numpy import save_file
 
+from twf.cli.results import write_compared
 from twf.data import registry
 from twf.errors import UserError
 from twf.files import (
@@ -33,7 +34,6 @@ from twf.files import (
 )
 from twf.results import cells, figures, provenance, report, search
 from twf.results.frame import Results
-from twf.results.paper import central, comparison, evaluation, gains
 from twf.results.paper.claims import CLAIMS
 from twf.study import Plan, expand, reading
 from twf.study.choices import CHOICES
@@ -52,10 +52,7 @@ def make_report(params: Params, results: Results) -> str:
     cells.write(results, results.plan.tables.values())
     if results.plan.search:
         search.write(results)
-    comparison.write(params, results)
-    central.write(results)
-    evaluation.write(results)
-    gains.write(results, cells.of_results(results))
+    write_compared(params, results)
     report.write(params, results)
     return report_file("small").read_text()
 

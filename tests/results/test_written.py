@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from project import PROJECT
 
+from twf.cli.results import write_compared
 from twf.errors import UserError
 from twf.files import TABLE_FORMATS, table_file
 from twf.results import cells, show
@@ -38,10 +39,7 @@ def written(make_plan, recorded) -> Results:
     levels |= {name: {"status": "diverged"} for name in levels if "twf" in name}
     results = recorded(plan, levels)
     cells.write(results, plan.tables.values())
-    comparison.write(reading.load(PROJECT / "params.yaml"), results)
-    central.write(results)
-    evaluation.write(results)
-    gains.write(results, cells.of_results(results))
+    write_compared(reading.load(PROJECT / "params.yaml"), results)
     return results
 
 

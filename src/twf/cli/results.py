@@ -94,10 +94,11 @@ def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     from twf.results.frame import Results
 
     loaded = reading.load(params)
-    _compare(loaded, Results.collected(expand(loaded, study)))
+    write_compared(loaded, Results.collected(expand(loaded, study)))
 
 
-def _compare(params: Params, results: Results) -> None:
+def write_compared(params: Params, results: Results) -> None:
+    """Write what `twf compare` makes, of records and tables that are there."""
     from twf.results import cells, metrics, search
     from twf.results.paper import central, comparison, evaluation, gains
 
@@ -174,7 +175,7 @@ def report(
         if planned.search:
             searching.write(results)
         note(f"{study}: comparison with the paper")
-        _compare(loaded, results)
+        write_compared(loaded, results)
         _figures(results)
         note(f"{study}: the report")
     else:
