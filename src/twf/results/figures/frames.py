@@ -198,11 +198,6 @@ QUANTITIES = {
 }
 
 
-def lambda_fp(run: Run) -> float | None:
-    """TwF's weight of propagation in a run; None of other methods."""
-    return getattr(run.hyperparameters, "lambda_fp", None)
-
-
 def weights(results: Results, table: Table) -> pd.DataFrame:
     """Accuracy in Class-IL, and what nearest neighbours find of the source, by lambda_FP.
 

@@ -93,12 +93,13 @@ def _of_corners(plan: Plan, table: Table) -> bool:
 
 def _of_weights(plan: Plan, table: Table) -> bool:
     """Whether propagation has several weights."""
-    weights: dict[Any, set[float | None]] = defaultdict(set)  # by what else they may depend on
+    weights: dict[Any, set[float]] = defaultdict(set)  # by what else they may depend on
     cells = [cell for cell in table.cells if cell.method == "twf" and table.variants]
     for cell in cells:
-        of_cell = {frames.lambda_fp(plan.runs[run]) for run in cell.runs.values()}
-        weights[cell.buffer, cell.protocol] |= of_cell - {0.0}
-    several = any(len(alike) > 1 for alike in weights.values())
+        for run in cell.runs.values():
+            of_run = plan.runs[run].hyperparameters.model_dump()
+            weights[cell.buffer, cell.protocol].add(of_run["lambda_fp"])
+    several = any(len(alike - {0.0}) > 1 for alike in weights.values())
     elsewhere = _of_fidelity(plan, table) or _of_probes(plan, table)
     return several and any(cell.unchanged for cell in cells) and not elsewhere
 

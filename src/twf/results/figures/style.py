@@ -23,7 +23,7 @@ BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 VERMILION, BLUE, PURPLE, GREY = "#D55E00", "#0072B2", "#CC79A7", "#7F7F7F"
 COLOURS = (BLACK, GREY, PURPLE, VERMILION, ORANGE, SKY, GREEN, BLUE)
 MARKERS = ("h", "X", "p", "d", ">", "P", "s", "^", "v", "<", "D", "o", "*", "8", "H")
-LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 1)))
+LINES = ("-", "--", "-.", ":", (0, (5, 1)))  # as many as layers
 
 
 # What `Axes.plot` draws a method with, by its place in the order of METHODS: dotted without
