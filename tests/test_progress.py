@@ -96,13 +96,15 @@ def test_a_log_that_cannot_be_written_does_not_end_the_work():
     assert said_in(Full(), (1, "a"), (1, "b")) == ""
 
 
-def estimates_of(seconds: float, parts: int) -> list[str]:
+def estimates_of(seconds: float, parts: int, before: int = 0) -> list[str]:
     """What a log says of 4 steps of 100 parts each, `seconds` a part, after so many of them."""
     clock, log = Clock(5.0), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "time", clock)
         patch.setattr(sys, "stderr", log)
         with progress("work", 4, "begins", parts=100) as told:
+            if before:
+                told(0, "resumed", before)
             clock.now += 20.0  # until the first part: what is made once
             for part in range(1, parts + 1):
                 clock.now += seconds
@@ -119,6 +121,11 @@ def test_a_long_step_gives_an_estimate_after_its_first_parts_and_once():
     assert estimate == "work: 0/4 after 32 s, and 6% of the next: about 13 min left"
     assert first == "work: 1/4 after 220 s  a step"
     assert sum("left" in line for line in estimates_of(2.0, 400)) == 1
+
+
+def test_what_an_earlier_process_did_of_a_step_counts_but_not_as_time_of_this_one():
+    *_, estimate = estimates_of(2.0, 10, before=50)
+    assert estimate == "work: 0/4 after 32 s, and 56% of the next: about 11 min left"
 
 
 def test_short_steps_give_no_estimate():

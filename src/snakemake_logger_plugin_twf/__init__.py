@@ -117,5 +117,6 @@ def _result(logs: list[str] | None) -> str:
         last = Path((logs or [])[0]).read_text(encoding="utf-8").splitlines()[-1]
     except (OSError, IndexError):  # on another machine, or empty
         return ""
-    _, marked, accuracies = last.partition("final average accuracy ")
-    return f": {accuracies}" if marked else ""
+    before, marked, accuracies = last.partition("final average accuracy ")
+    taken = "the record kept from before, " * ("before it was replaced" in before)
+    return f": {taken}{accuracies}" if marked else ""

@@ -23,12 +23,13 @@ class Progress:
         self.parts = parts  # of a step, about
         self.done = 0
         self.parts_done = 0  # of the step that goes on
+        self.parts_before = 0  # of these, those that an earlier process did
         self.since = self.now = self.start = time.monotonic()  # the first of them was done
 
-    def __call__(self, steps: int, note: str) -> None:
-        """So many more steps are done."""
+    def __call__(self, steps: int, note: str, parts: int = 0) -> None:
+        """So many more steps are done; and `parts` of the next one, by an earlier process."""
         self.done += steps
-        self.parts_done = 0
+        self.parts_done = self.parts_before = parts
         self.now = time.monotonic()
         self.show(note)
 
@@ -36,7 +37,7 @@ class Progress:
         """One more part of the step that goes on is done."""
         self.now = time.monotonic()
         self.parts_done += 1
-        if self.parts_done == 1:
+        if self.parts_done == self.parts_before + 1:
             self.since = self.now
         elif self.parts is not None:
             self.show_part(min(self.parts_done / self.parts, 1.0))
@@ -81,7 +82,7 @@ class _Lines(Progress):
             return
         self.estimated = True
         assert self.total is not None and self.parts is not None
-        seconds = (self.now - self.since) / (self.parts_done - 1)  # of a part
+        seconds = (self.now - self.since) / (self.parts_done - self.parts_before - 1)  # of a part
         left = seconds * self.parts * (self.total - self.done - share)
         said = f"{self._so_far()}, and {share:.0%} of the next"
         self.say(f"{said}: about {duration(left)} left")

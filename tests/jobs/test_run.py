@@ -201,7 +201,7 @@ def test_a_task_that_does_not_fill_a_batch_is_refused(tiny_inputs, tiny_run, met
 
 @pytest.mark.parametrize(
     ("method", "why"),
-    [("er", "this run is probed"), ("derpp-pretraining", "replays the source's images")],
+    [("er", "it is probed"), ("derpp-pretraining", "replays the source's images")],
 )
 def test_images_that_are_missing_are_named_with_what_a_run_needs_them_for(
     tiny_inputs, tiny_run, method, why
@@ -210,6 +210,6 @@ def test_images_that_are_missing_are_named_with_what_a_run_needs_them_for(
     if method == "er":
         run = run.model_copy(update={"probes": True, "source_data": "origin"})
     files.data_file("origin").unlink()
-    said = f"no data/origin.safetensors, which run {run.id} needs: .*{why}.*data prepare origin"
+    said = f"no data/origin.safetensors: .*data prepare origin.*Run {run.id} needs it: .*{why}"
     with pytest.raises(UserError, match=said):
         execute(tiny_inputs, run, CPU)

@@ -40,6 +40,17 @@ def test_a_runs_variant_tells_it_from_the_method_as_it_is(make_plan, recorded):
     assert runs.set_index("method").ff_class_il.isna().to_dict() == {"co2l": False, "joint": True}
 
 
+def test_records_that_are_stale_are_said_to_be(make_plan, recorded, capsys):
+    plan = make_plan([0, 1], methods=["er"], buffers=[500])
+    stale, kept = plan.runs
+    recorded(plan, {stale: {"digest": "of other parameters"}, kept: 90.0})
+    assert twf.results.load("small").runs.set_index("run").status[stale] == "stale"
+    said = (
+        "1 of 2 collected records are stale, and count as not finished: `twf plan small` says why"
+    )
+    assert said in capsys.readouterr().err
+
+
 def test_accuracies_and_losses_have_a_row_for_each_number(make_plan, recorded):
     plan = make_plan([0], methods=["joint", "twf"], buffers=[500])
     matrix = [[10.0 * i + j for j in range(5)] for i in range(5)]

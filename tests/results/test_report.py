@@ -108,7 +108,7 @@ def test_the_page_says_what_the_records_do(page):
         *("80.00 ± 0.00 (0.00)", "n=1/2, 1 diverged", "paper 83.65 (11.59)"),
         # 5 methods, 3 of them with 2 buffers, under 2 protocols: TwF's 4 cells are missing
         "Of the 144 numbers that the paper prints, 12 have been measured.",
-        f"Of the paper's {of_performance} claims on how well TwF does,",
+        f"The paper's claims on how well TwF does ({of_performance}):",
         "snakemake --cores all results/small/runs/split-cifar10.er.500.s0.parquet",
         "optimizer, rate, batch and augmentation are ours",
     ):
@@ -140,8 +140,7 @@ def test_claims_are_in_the_order_of_their_verdicts_which_come_first(page):
         r'<tr>\s*<td[^>]*><span class="verdict [a-z-]+">([^<]+)</span></td>', body
     )
     assert len(verdicts) == len(CLAIMS) == body.count("<tr>")
-    order = list(report.WORDS)
-    assert verdicts == sorted(verdicts, key=order.index)
+    assert verdicts == sorted(verdicts, key=report.SHOWN.index)
 
 
 def test_hostile_text_is_escaped(make_plan, recorded):
@@ -228,12 +227,12 @@ def test_sentences_count_the_verdicts():
     verdicts = ["holds", "holds", "undecided"]
     claims = pd.DataFrame({"verdict": verdicts, "group": ["performance"] * 2 + ["mechanism"]})
     measured, agree, differ, undecided, seeds, *groups = report.agreement(compared, claims)
-    assert groups[0] == "Of the paper's 2 claims on how well TwF does, 2 hold."
-    assert groups[1] == "Of the paper's 1 claims on why it does, 1 are undecided."
+    assert groups[0] == "The paper's claims on how well TwF does (2): holds 2."
+    assert groups[1] == "The paper's claims on why it does (1): undecided 1."
     assert "9 numbers" in measured and "5 have been measured" in measured
-    assert agree.startswith("3 agree")
-    assert "higher in 0 and lower in 1" in differ
-    assert undecided.startswith("1 are undecided")
+    assert agree.startswith("In agreement: 3")
+    assert "agreement: 1, ours higher in 0 and lower in 1" in differ
+    assert undecided.startswith("Undecided: 1")
     assert "1.00 points" in seeds and "with 13 seeds" in seeds
     assert "None of the 4" in report.agreement(compared[-4:], claims)[0]
 

@@ -81,15 +81,16 @@ def test_what_is_done_is_counted_and_listed_where_something_is_to_be_said(
     assert "done, diverged" in capsys.readouterr().out
 
 
-def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys):
+@pytest.mark.parametrize(("step", "said"), [(0, ""), (40, ", 40 steps")])
+def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys, step, said):
     record_file(run.study, run.id).unlink()
     path = state_file(run.study, run.id)
     path.parent.mkdir(parents=True)
-    state = json.dumps({"state": {"place": {"phase": 2, "epoch": 7}}})
+    state = json.dumps({"state": {"place": {"phase": 2, "epoch": 7, "step": step}}})
     save_file({"x": np.zeros(1)}, path, metadata={"state": state})
-    assert status.run_state(plan.params, run) == ("to do", "no record, 107/250 epochs saved")
+    assert status.run_state(plan.params, run) == ("to do", f"no record, 107/250 epochs{said} saved")
     status.show(status.of_plan(reading.load(PARAMS), plan))
-    assert "to do, 107/250 epochs saved" in capsys.readouterr().out
+    assert f"to do, 107/250 epochs{said} saved" in capsys.readouterr().out
     path.write_bytes(b"torn")
     assert status.run_state(plan.params, run) == ("to do", "no record")
 

@@ -110,6 +110,14 @@ def require_data(name):
     preflight.data(name, PARAMS.datasets[name])
 
 
+def require_data_of(run, name):
+    """The same, where a run asks for it, with its reason."""
+    try:
+        require_data(name)
+    except UserError as error:
+        raise UserError(f"{error}. {preflight.needed_by(run, name)}")
+
+
 @cache
 def require_network(name):
     """Raise `UserError` where a source's network is missing or stale, and cannot be made."""
@@ -244,6 +252,6 @@ def run_input(wildcards):
     inputs = RECORDS.force_run_if_stale(run, made_from)
     if RECORDS.makes(run):
         for name in data:
-            or_end(require_data, name)
+            or_end(require_data_of, run, name)
         or_end(require_network, run.source)
     return inputs

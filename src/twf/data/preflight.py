@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from twf import files
 from twf.data import fetch, inputs, registry
 from twf.errors import UserError
+from twf.study.methods import METHODS
 
 if TYPE_CHECKING:
-    from twf.study import params
+    from twf.study import Run, params
     from twf.study.params import Params
 
 
@@ -37,6 +38,19 @@ def data(name: str, dataset: params.Dataset) -> None:
         raise UserError(
             f"datasets.{name}: no {dataset.file}; put it there, or change 'file' in params.yaml"
         )
+
+
+def needed_by(run: Run, name: str) -> str:
+    """Which run needs the data set, and what for where its own benchmark has another one."""
+    why = ""
+    if name != run.data and METHODS[run.method].source_data:
+        why = f": {METHODS[run.method].title} replays the source's images"
+    elif name != run.data:
+        why = (
+            ": it is probed, which looks at the source's images; in a study whose experiments have "
+            "no 'probes' it does without"
+        )
+    return f"Run {run.id} needs it{why}"
 
 
 def network(params: Params, name: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from twf import files
-from twf.data import inputs, store
+from twf.data import inputs, preflight, store
 from twf.errors import UserError
 from twf.gpus import cpu
 from twf.jobs import checkpoints, replaced
@@ -27,7 +27,6 @@ from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.progress import progress
 from twf.results import record
 from twf.study import Run
-from twf.study.methods import METHODS
 from twf.study.params import Params
 from twf.tracking.live import start_tracking
 
@@ -132,17 +131,9 @@ def require_images(run: Run, name: str) -> None:
     """Raise `UserError` that says what a run needs a data set for, where that is not there."""
     if files.data_file(name).exists():
         return
-    why = ""
-    if name != run.data:
-        why = f": {METHODS[run.method].title} replays the source's images"
-        if not METHODS[run.method].source_data:
-            why = (
-                ": this run is probed, which looks at the source's images; in a study whose "
-                "experiments have no 'probes' it does without"
-            )
     raise UserError(
-        f"no {files.data_file(name)}, which run {run.id} needs{why}. `twf data prepare {name}` "
-        "makes it"
+        f"no {files.data_file(name)}: `twf data prepare {name}` makes it. "
+        f"{preflight.needed_by(run, name)}"
     )
 
 

@@ -47,7 +47,11 @@ class Tracker(Protocol):
         """The outcome so far, by the record's columns."""
 
 
-Advance = Callable[[int, str], None]  # epochs done since the last call, and a note
+class Advance(Protocol):
+    """Is told of progress."""
+
+    def __call__(self, epochs: int, note: str, steps: int = 0, /) -> None:
+        """So many more epochs are done, and of the next one, by an earlier process, some steps."""
 
 
 @dataclass
@@ -131,7 +135,7 @@ def train(
         restore(method, values["run"], tensors)
         place = Place(**fill(None, values["place"], tensors, device))
         outcome = Outcome(**fill(None, values["outcome"], tensors, device))
-        advance(place.phase * run.epochs + place.epoch, "resumed")
+        advance(place.phase * run.epochs + place.epoch, "resumed", place.step)
     else:
         outcome.initial_class_il, outcome.initial_task_il = evaluate(initial_logits(learner))
         _probe(probe, learner, outcome)

@@ -91,7 +91,7 @@ def train(steps: Plain, dataset: Dataset, keeper: Keeper, advance: Advance) -> N
         values, tensors = saved
         restore(method, values["run"], tensors)
         place = fill(None, values["place"], tensors, learner.device)
-        advance(place["epoch"], "resumed")
+        advance(place["epoch"], "resumed", place["step"])
     steps.begin(images, labels)
     while place["epoch"] < learner.epochs:
         learner.network.train()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twf import checkout
+from twf.errors import warn
 from twf.files import PARAMS
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 def load(study: str, params: Path = PARAMS) -> Frames:
     """The collected runs of a study as tidy data frames, in the project's folder.
 
+    Warns of records that are stale, as those collected before params.yaml was changed: they count
+    as not finished.
+
     Raises `UserError` where the study is unknown, or its records have not been collected, and where
     the folder has code of its own that is not this: a notebook may have another checkout's.
     """
@@ -26,4 +30,10 @@ def load(study: str, params: Path = PARAMS) -> Frames:
     from twf.results.notebook import Frames  # pandas, which planning does without
     from twf.study import expand, reading
 
-    return Frames(Results.collected(expand(reading.load(params), study), history=True))
+    results = Results.collected(expand(reading.load(params), study), history=True)
+    if stale := int((results.runs["status"] == "stale").sum()):
+        warn(
+            f"{stale} of {len(results.runs)} collected records are stale, and count as not "
+            f"finished: `twf plan {study}` says why"
+        )
+    return Frames(results)

@@ -39,15 +39,8 @@ ABOUT = {
     "incidental": "other methods",
 }
 
-# The verdicts on claims, in the order in which they are shown; and how several have one.
-WORDS = {
-    "holds": "hold",
-    "control passes": "hold, but so does their control",
-    "smaller": "are smaller than the paper's, if there at all",
-    "does not hold": "do not",
-    "undecided": "are undecided",
-    "not run": "have no runs",
-}
+# The verdicts on claims, in the order in which they are shown
+SHOWN = ("holds", "control passes", "smaller", "does not hold", "undecided", "not run")
 
 
 def write(params: Params, results: Results) -> None:
@@ -151,11 +144,11 @@ def agreement(compared: pd.DataFrame, claims: pd.DataFrame) -> list[str]:
         ]
     return [
         f"Of the {len(compared)} numbers that the paper prints, {measured} have been measured.",
-        f"{counts['equivalent']} agree with the paper: the 95 % interval of our mean lies within "
-        f"{MARGIN:g} points of its number.",
-        f"{counts['higher'] + counts['lower']} do not: ours is higher in {counts['higher']} and "
-        f"lower in {counts['lower']}.",
-        f"{counts['undecided']} are undecided: the interval is too wide, or there is none with a "
+        f"In agreement: {counts['equivalent']}, where the 95 % interval of our mean lies within "
+        f"{MARGIN:g} points of the paper's number.",
+        f"Not in agreement: {counts['higher'] + counts['lower']}, ours higher in "
+        f"{counts['higher']} and lower in {counts['lower']}.",
+        f"Undecided: {counts['undecided']}, as the interval is too wide, or there is none with a "
         "single seed.",
         *seeds,
         *of_claims,
@@ -172,7 +165,7 @@ def _by_verdict(claims: pd.DataFrame) -> list[TextRow]:
     """The claims as text, the verdict first and in its colour; what is decided goes first."""
     rows = sorted(
         zip(claims["verdict"], evaluation.text_rows(claims), strict=True),
-        key=lambda row: list(WORDS).index(row[0]),
+        key=lambda row: SHOWN.index(row[0]),
     )
     return [
         {
@@ -188,8 +181,8 @@ def _by_verdict(claims: pd.DataFrame) -> list[TextRow]:
 def _counted(group: str, claims: pd.DataFrame) -> str:
     """How many claims of a group have each verdict, as a sentence."""
     counts = claims["verdict"].value_counts()
-    said = [f"{counts[verdict]} {WORDS[verdict]}" for verdict in WORDS if verdict in counts]
-    return f"Of the paper's {len(claims)} claims on {ABOUT[group]}, {', '.join(said)}."
+    said = [f"{verdict} {counts[verdict]}" for verdict in SHOWN if verdict in counts]
+    return f"The paper's claims on {ABOUT[group]} ({len(claims)}): {', '.join(said)}."
 
 
 def columns(rows: Sequence[TextRow]) -> dict[str, str]:

@@ -114,14 +114,15 @@ def run_state(params: Params, run: Run) -> tuple[State, str]:
 
 
 def saved(run: Run) -> str:
-    """How far a run has come that was begun, by its saved state: `3/15 epochs saved`."""
+    """How far a run has come that was begun, by its saved state: `3/15 epochs, 40 steps saved`."""
     header = inputs.header(files.state_file(run.study, run.id))
     try:
         place = json.loads(header["__metadata__"]["state"])["state"]["place"]
         done = place["phase"] * run.epochs + place["epoch"]
+        steps = f", {place['step']} steps" * bool(place["step"])
     except (KeyError, TypeError, ValueError):
         return ""
-    return f"{done}/{run.phases * run.epochs} epochs saved"
+    return f"{done}/{run.phases * run.epochs} epochs{steps} saved"
 
 
 def require_done(plan: Plan) -> None:
