@@ -34,9 +34,16 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     return runs
 
 
-def test_a_hyperparameter_put_back_trains_nothing(tiny_inputs, tiny_run, begun, capsys):
+@pytest.fixture
+def runs(tiny_run) -> list[Run]:
+    """Runs of one name and four rates, of one epoch each."""
+    rates = (0.01, 0.02, 0.03, 0.04)
+    return [tiny_run("finetune", epochs=1, hyperparameters={"lr": rate}) for rate in rates]
+
+
+def test_a_hyperparameter_put_back_trains_nothing(tiny_inputs, runs, begun, capsys):
     """Its record is the one that was replaced, with a time of now; and so back again."""
-    first, second = (tiny_run("finetune", hyperparameters={"lr": lr}) for lr in (0.05, 0.1))
+    first, second, *_ = runs
     path = files.record_file("tiny", first.id)
     execute(tiny_inputs, first, CPU)
     was = path.read_bytes()
@@ -58,9 +65,9 @@ def test_a_hyperparameter_put_back_trains_nothing(tiny_inputs, tiny_run, begun, 
 
 @pytest.mark.parametrize("changed", ["code", "checkpoint", "damaged", "digest"])
 def test_a_record_that_is_not_what_would_be_made_now_is_not_taken(
-    tiny_inputs, tiny_run, begun, monkeypatch, changed
+    tiny_inputs, runs, begun, monkeypatch, changed
 ):
-    first, second = (tiny_run("finetune", hyperparameters={"lr": lr}) for lr in (0.05, 0.1))
+    first, second, *_ = runs
     execute(tiny_inputs, first, CPU)
     execute(tiny_inputs, second, CPU)
     kept = files.replaced_file("tiny", first.id, first.digest)
@@ -81,20 +88,17 @@ def test_a_record_that_is_not_what_would_be_made_now_is_not_taken(
     assert begun == [first, second, first]
 
 
-def test_a_run_that_is_done_anew_keeps_no_record_of_the_same_parameters(
-    tiny_inputs, tiny_run, begun
-):
-    run = tiny_run("finetune")
+def test_a_run_that_is_done_anew_keeps_no_record_of_the_same_parameters(tiny_inputs, runs, begun):
+    run = runs[0]
     for _ in range(2):
         execute(tiny_inputs, run, CPU)
     assert begun == [run, run] and not Path("replaced").exists()
 
 
 def test_no_more_than_a_few_of_a_run_are_kept_and_clean_removes_them(
-    tiny_inputs, tiny_run, begun, monkeypatch
+    tiny_inputs, runs, begun, monkeypatch
 ):
     monkeypatch.setattr(replaced, "KEPT", 2)
-    runs = [tiny_run("finetune", hyperparameters={"lr": 0.01 * n}) for n in range(1, 5)]
     for run in runs:
         execute(tiny_inputs, run, CPU)
     folder = files.replaced_file("tiny", runs[0].id, "x").parent
@@ -105,20 +109,19 @@ def test_no_more_than_a_few_of_a_run_are_kept_and_clean_removes_them(
 
 
 def test_the_oldest_that_is_kept_can_be_taken_and_none_is_lost(
-    tiny_inputs, tiny_run, begun, monkeypatch
+    tiny_inputs, runs, begun, monkeypatch
 ):
     monkeypatch.setattr(replaced, "KEPT", 2)
-    runs = [tiny_run("finetune", hyperparameters={"lr": 0.01 * n}) for n in range(1, 4)]
-    for run in [*runs, runs[0]]:
+    for run in [*runs[:3], runs[0]]:
         execute(tiny_inputs, run, CPU)
-    assert begun == runs
+    assert begun == runs[:3]
     (row,) = record.read(files.record_file("tiny", runs[0].id)).to_pylist()
     assert row["digest"] == runs[0].digest
 
 
-def test_a_folder_that_cannot_be_written_costs_no_record(tiny_inputs, tiny_run, begun, capsys):
+def test_a_folder_that_cannot_be_written_costs_no_record(tiny_inputs, runs, capsys):
     Path("replaced").write_text("a file")
-    first, second = (tiny_run("finetune", hyperparameters={"lr": lr}) for lr in (0.05, 0.1))
+    first, second, *_ = runs
     for run in (first, second):
         execute(tiny_inputs, run, CPU)
     (row,) = record.read(files.record_file("tiny", first.id)).to_pylist()
