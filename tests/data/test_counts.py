@@ -16,7 +16,8 @@ PROJECT = reading.load(files.PARAMS)  # the tests are called in the project's fo
 @pytest.mark.parametrize("name", ["digits", "letters", "textures"])
 def test_what_is_told_before_is_what_is_prepared(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    dataset = PROJECT.datasets[name]
+    few = {} if name == "digits" else {"train_per_class": 5, "test_per_class": 2}
+    dataset = PROJECT.datasets[name].model_copy(update=few)
     before = count(name, dataset)
     prepare(name, dataset, files.data_file(name))
     after = count(name, dataset)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +77,14 @@ NAMES: dict[str, Callable[[Tensors], Tensors]] = {
 
 
 @pytest.mark.parametrize(
-    ("names", "kind"), [*product(NAMES, ["pth"]), ("ours", "safetensors"), ("both", "safetensors")]
+    ("shape", "names", "kind"),
+    [
+        *((SMALL, name, "pth") for name in NAMES),
+        *((WIDE, name, "pth") for name in ("torchvision", "published ResNet-50", "aliases")),
+        *((SMALL, name, "safetensors") for name in ("ours", "both")),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("shape", [SMALL, WIDE], ids=lambda shape: shape.architecture)
 def test_known_names_become_ours(tmp_path: Path, shape: Network, names: str, kind: str) -> None:
     ours = network(shape)
     if names == "half precision":
