@@ -97,6 +97,17 @@ def test_welchs_interval_stands_beside_a_layout_of_unequal_variances(make):
     assert "Welch's" in text["Interval"]
 
 
+def test_no_seed_is_left_out_for_want_of_another_corner(make):
+    found = answers(make(FINALS | {"twf.500": FINALS["twf.500"][:2]}))
+    paired = stats.ttest_rel(FINALS["twf.500.f6"], FINALS["twf.500.cl-f6"]).confidence_interval(
+        0.95
+    )
+    whole, part = found["propagation-f6"], found["propagation"]
+    assert (whole["low"], whole["high"]) == pytest.approx(tuple(paired))
+    assert (whole["n"], whole["model"]) == (3, "Student's, by seed")
+    assert (part["n"], part["freedom"], part["model"]) == (2, 3, "two-way layout of the corners")
+
+
 def test_methods_are_compared_by_welch_and_without_all_corners_variants_by_seed(make):
     some = {cell: values for cell, values in FINALS.items() if cell != "twf.500.cl-f6"}
     found = answers(make(some))

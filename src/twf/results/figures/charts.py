@@ -118,17 +118,13 @@ def corners(frame: pd.DataFrame) -> Figure:
         for place, ((benchmark, condition), group) in enumerate(series):
             offset = 0.12 * (place - (len(series) - 1) / 2)
             colour = colours[condition]
+            label = f"{place_of[quantity]}: {condition}"
+            panel.plot([], [], "o", color=colour, label=label)
             for row in group[group["n"] > 0].to_dict("records"):
                 at = settings.index(row["setting"]) + offset
                 look: Any = {"color": colour, "fillstyle": "none" if row["n"] == 1 else "full"}
                 panel.vlines(at, row["low"], row["high"], linewidth=1, color=colour)
-                panel.plot(
-                    at,
-                    row["mean"],
-                    shapes[benchmark],
-                    label=f"{place_of[quantity]}: {condition}",
-                    **look,
-                )
+                panel.plot(at, row["mean"], shapes[benchmark], **look)
         for benchmark, group in frame[frame["paper"].notna()].groupby("benchmark", sort=False):
             look = {**style.PAPER, "marker": shapes[benchmark], "markersize": 5}
             look |= {"label": "the paper, " + str(benchmark)}
@@ -145,7 +141,7 @@ def corners(frame: pd.DataFrame) -> Figure:
 
 def weights(frame: pd.DataFrame) -> Figure:
     """Accuracy above what is kept of the source, over lambda_FP; a line per series."""
-    names = {"faa": f"final average {ACCURACY}", "kept": "k-NN accuracy\non the source, %"}
+    names = {"faa": f"final average\n{ACCURACY}", "kept": "k-NN accuracy\non the source, %"}
     names = {name: words for name, words in names.items() if name in set(frame["quantity"])}
     factors = sorted(set(frame["factor"]))
     figure, axes = style.panels(list(names), [None], 1.7, sharex=True)

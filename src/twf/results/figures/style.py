@@ -115,7 +115,7 @@ def legend(figure: Figure, columns: int) -> None:
     for panel in figure.axes:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    look: Any = {"ncols": min(columns, len(handles)), "handlelength": 2.4}
+    look: Any = {"ncols": min(columns, len(handles)), "handlelength": 2.0, "columnspacing": 1.0}
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", **look)
     _grow(figure, -(-len(handles) // columns))
 

@@ -10,9 +10,9 @@ is said of it follows docs/plan.md, by two intervals of the same estimate:
 
 and, of the paper's number: the 95 % interval lies below it, contains it, or lies above it.
 
-Where all four corners of propagation and stream loss have two seeds or more in common, differences
-between them are contrasts of their two-way layout over these seeds; anything else follows
-`contrasts`.
+A difference between corners of propagation and stream loss is a contrast of the two-way layout of
+all four, where each of its seeds, two or more, has all four: no seed that its own cells have is left
+out for want of another cell. Anything else follows `contrasts`.
 """
 
 from __future__ import annotations
@@ -193,9 +193,7 @@ def _row(
     corners = [_key(place, ("twf", name)) for name in CORNERS]
     shared = set.intersection(*(set(values.get(key, ())) for key in corners))
     weights = np.array(list(keys.values()), dtype=float)
-    if set(keys) <= set(corners) and len(shared) > 1:
-        seeds = sorted(shared)
-        row["n"] = len(seeds)
+    if set(keys) <= set(corners) and len(seeds) > 1 and shared.issuperset(seeds):
         of_corners = contrasts.stacked(values, corners, seeds)
         estimate = statistics.layout(of_corners, np.array([keys.get(k, 0.0) for k in corners]))
         spread = (statistics.residuals(of_corners) ** 2).sum(-1)
