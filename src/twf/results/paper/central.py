@@ -11,8 +11,8 @@ is said of it follows docs/plan.md, by two intervals of the same estimate:
 and, of the paper's number: the 95 % interval lies below it, contains it, or lies above it.
 
 A difference between corners of propagation and stream loss is a contrast of the two-way layout of
-all four, where each of its seeds, two or more, has all four: no seed that its own cells have is left
-out for want of another cell. Anything else follows `contrasts`.
+all four, where each of its seeds, two or more, has all four: no seed that its own cells have is
+left out for want of another cell. Anything else follows `contrasts`.
 """
 
 from __future__ import annotations
