@@ -46,6 +46,7 @@ moved:
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; own = "%d.%d" % sys.version_info[:2]; fit = sys.argv[1:]; own in fit or sys.exit("Python %s found; this needs %s or %s: make PYTHON=python%s" % (own, ", ".join(fit[:-1]), fit[-1], fit[-1]))' $(PYTHONS)
+	@echo "Installing into $(VENV), the first time for minutes: PyTorch alone is some GB on Linux"
 	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --no-user uv
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt --editable '.[pipeline,report,remotes,dev]'
@@ -55,7 +56,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 MAKE_STUDY = snakemake --cores $(CORES) $(1) || { echo "Not finished: the same command goes on from here." >&2; exit 1; }
 
 demo: setup ## The demo study: data, pretraining, runs, tables and a report, on two CPU cores
-	@echo "Runs write to logs/demo/runs/; Ctrl-C stops, and make demo goes on from there."
+	@echo "Some five minutes on two CPU cores. Runs write to logs/demo/runs/; Ctrl-C stops, and make demo goes on from there."
 	@$(call MAKE_STUDY,results/demo/report.html)
 	@echo "The report: results/demo/report.html   The tables: results/demo/tables/"
 

@@ -366,7 +366,7 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     change_params(lambda v: v["benchmarks"]["split-target"]["methods"]["er"].update(lr=0.06))
     assert states(status())[2] == {FINETUNE: "done", RUN: "stale"}
     assert twf("plan --todo").out == f"{RUN}\n"
-    assert "1 done, 1 stale" in twf("plan").out
+    assert all(said in twf("plan").out for said in ("1 done, 1 stale", "stale, lr: 0.05 -> 0.06"))
 
 
 def test_one_experiment_is_planned_and_its_table_made_of_its_own_records(twf, tiny_inputs):

@@ -118,7 +118,7 @@ def test_the_page_says_what_the_records_do(page):
     levels = [int(name[1]) for name in Elements(page).names if name in HEADINGS]
     assert levels[0] == 1
     assert all(below <= above + 1 for above, below in pairwise(levels))
-    order = ("main-section", "claims", "comparison", "tables", "runs")
+    order = ("main-section", "claims-not-run", "comparison", "tables", "runs")
     places = [page.index(f'id="{name}"') for name in order]
     assert places == sorted(places)
 
@@ -133,14 +133,22 @@ def test_what_is_said_of_all_tables_is_said_once(make_plan, recorded):
     assert "†: its runs differ" not in text
 
 
-def test_claims_are_in_the_order_of_their_verdicts_which_come_first(page):
-    _, _, rest = page.partition('id="claims"')
-    body = rest.partition("</table>")[0].partition("<tbody>")[2]
+def test_claims_are_in_the_order_of_their_verdicts_and_folded_where_not_run(make_plan, recorded):
+    cl = {"title": "CL", "hyperparameters": {"lambda_fp": 0.0, "lambda_diversity": 0.0}}
+    two = {"cl-fp": {"title": "CL + FP"}, "cl": cl}
+    plan = make_plan([0, 1], methods=["twf"], variants=two)
+    page = made(recorded(plan))
+    rest = page.partition('id="claims"')[2]
+    rest = rest.partition("comparison-section")[0]
     verdicts = re.findall(
-        r'<tr>\s*<td[^>]*><span class="verdict [a-z-]+">([^<]+)</span></td>', body
+        r'<tr>\s*<td[^>]*><span class="verdict [a-z-]+">([^<]+)</span></td>', rest
     )
-    assert len(verdicts) == len(CLAIMS) == body.count("<tr>")
+    assert len(verdicts) == len(CLAIMS)
     assert verdicts == sorted(verdicts, key=report.SHOWN.index)
+    shown, _, folded = rest.partition("<details>")
+    not_run = verdicts.count("not run")
+    assert 0 < not_run < len(CLAIMS)
+    assert ("not run" in shown, folded.count(">not run<")) == (False, not_run)
 
 
 def test_hostile_text_is_escaped(make_plan, recorded):

@@ -145,6 +145,24 @@ def test_the_anchor_may_be_tuned_by_another_study(make_anchor, collect, tuned):
     assert bool(search.untuned(collect(make_anchor(best="best.yaml")))) != tuned
 
 
+def test_another_grid_says_that_earlier_trials_are_left_out(make_plan, plan, recorded, capsys):
+    search.write(recorded(plan, of_trials(plan, er=[[90.0, 10.0], [60.0, 50.0]])))
+    assert "earlier grid" not in capsys.readouterr().out
+    grids = {"er": {"lr": [0.1, 0.2]}, "derpp": {"alpha": [0.2]}}
+    other = make_plan(
+        [0, 1],
+        methods=["er", "derpp"],
+        buffers=[500],
+        protocols=["class-il"],
+        search=SEARCH | {"grids": grids},
+    )
+    search.write(recorded(other, {}))
+    assert "without 1 trials of an earlier grid" in capsys.readouterr().out
+    search_files(other.study)[0].write_text("damaged")
+    search.write(recorded(other, {}))
+    assert "earlier grid" not in capsys.readouterr().out
+
+
 def test_the_best_factor_is_input_of_another_study(make_plan, recorded):
     one = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"]}
     factors = {"held_out": 0.1, "factors": {"lr": [0.333333, 1.0, 3.0]}}

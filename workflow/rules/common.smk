@@ -63,8 +63,7 @@ def or_end(function, *words):
 @cache
 def plan(name):
     """A study's plan, made on demand: its best hyperparameters may not have been found yet."""
-    or_end(PARAMS.named_study, name)
-    return unless_refused(study.expand, PARAMS, name)
+    return or_end(study.expand, PARAMS, name)
 
 
 def looked_at():

@@ -94,7 +94,8 @@ def write(params: Params, results: Results) -> None:
             for number, text in zip(compared["printed_table"], texts, strict=True)
         ],
         order=order.text_rows(order.COMPARED.read(study)),
-        claims=_by_verdict(claims),
+        claims=_by_verdict(claims[claims["verdict"] != "not run"]),
+        not_run=_by_verdict(claims[claims["verdict"] == "not run"]),
         searched=search.text_rows(search.read(plan)),
         run_columns={"Run": "", "Status": "", "Seed": "number"}
         | {PROTOCOL_TITLES[protocol]: "number" for protocol in PROTOCOLS}

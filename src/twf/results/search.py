@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import yaml
 
 from twf.errors import UserError
-from twf.files import atomic, search_files
+from twf.files import atomic, record_file, search_files
 from twf.results import show
 from twf.results.frame import Results, key_of
 from twf.results.printed import CellKey
@@ -151,6 +152,17 @@ def read(plan: Plan) -> pd.DataFrame:
     return tried.fillna({"buffer": 0}).astype({"buffer": int})
 
 
+def _of_other_grids(table: Path, tried: pd.DataFrame) -> int:
+    """How many trials with runs a table of trials has that are not among those tried."""
+    try:
+        before = pd.read_csv(table)
+        names = [*_CELL, "hyperparameters"]
+        others = ~before.set_index(names).index.isin(tried.set_index(names).index)
+        return int((before["n"].to_numpy()[others] > 0).sum())
+    except (OSError, ValueError, KeyError):  # not there, or no such table: written anew
+        return 0
+
+
 def write(results: Results) -> None:
     """Write every trial as CSV, and the best as Markdown and as input of another study.
 
@@ -159,6 +171,11 @@ def write(results: Results) -> None:
     """
     table, page, study = search_files(results.plan.study)
     tried = trials(results)
+    if before := _of_other_grids(table, tried):
+        print(
+            f"{table}: without {before} trials of an earlier grid, whose records stay among "
+            f"{record_file(results.plan.study, '*')}"
+        )
     with atomic(table) as partial:
         tried.assign(buffer=show.null_buffer(tried)).to_csv(partial, index=False)
     show.fill("best_hyperparameters.md.j2", {"entries": text_rows(tried)}, page)

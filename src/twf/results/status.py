@@ -214,12 +214,12 @@ def _runs(runs: dict[str, Any]) -> Table:
         place, _, seed = name.rpartition(".s")  # it names method, buffer and source
         values = " ".join(f"{key}={value:g}" for key, value in run["hyperparameters"].items())
         remark = run["why"].removeprefix("no record").removeprefix(", ")
-        remark = f", {escape(remark)}" if remark and run["status"] in ("done", "to do") else ""
+        remark = f", {escape(remark)}" if remark else ""
         seeds[place, values, _coloured(run["status"]) + remark].append(seed)
     table = Table()
     table.add_column("run", no_wrap=True)
     table.add_column("hyperparameters", overflow="fold")
-    table.add_column("status", no_wrap=True)
+    table.add_column("status", overflow="fold")
     for (place, values, state), alike in seeds.items():
         numbers = ",".join(alike)
         name = f"{place}.s{{{numbers}}}" if len(alike) > 1 else f"{place}.s{numbers}"
