@@ -175,6 +175,20 @@ def test_the_probes_in_the_findings_are_those_of_the_records_in_git(recorded):
     assert said in text
 
 
+def test_the_plan_is_answered_by_its_records_in_git(recorded):
+    frame = central.of_results(runs_of("corners-w16"))
+    frame = frame[frame["n"] > 0]
+    page = (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
+    asked = ["Question", "Paper", "Ours", "Found", "Beside the paper's", "Interval"]
+    rows = [{name: row[name] for name in asked} for row in central.text_rows(frame)]
+    assert show.markdown_table(rows) in page
+    (decides,) = frame[frame["question"] == "propagation-f6"].itertuples()
+    found = statistics.Estimate(decides.mean, decides.error, decides.freedom)
+    low, high = map(float, found.ends(0.9))
+    said = f"90 % interval of G(paper), which decides, is {low:.2f} to {high:.2f}"
+    assert said.replace("-", "\N{MINUS SIGN}") in page
+
+
 @pytest.mark.parametrize("study", ["corners-5", "corners-w16"])
 def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded, study):
     runs = runs_of(study)
@@ -258,6 +272,8 @@ def intervals(recorded) -> set[tuple[int, float, float]]:
         alike = key[6:] if key.layer else (key.benchmark, key.protocol)
         groups[alike][key] = of_key
     found = [(row.get("low"), row.get("high")) for row in evaluated]
+    of_plan = central.of_results(runs_of("corners-w16"))
+    found += of_plan.loc[of_plan["n"] > 1, ["low", "high"]].itertuples(index=False)
     for group in groups.values():
         for one, other in permutations(group, 2):
             if group[one].keys() & group[other].keys():
