@@ -103,17 +103,23 @@ def _dot(panel: Axes, row: dict[Any, Any], y: float) -> None:
 
 
 def corners(frame: pd.DataFrame) -> Figure:
-    """Dots with whiskers by setting, and the paper's; a panel for what is added. Open: one seed."""
+    """Dots with whiskers by setting, and the paper's as stars; a panel for what is added.
+
+    A shape is a benchmark, open where one seed has been run.
+    """
     titles = {"propagation": "propagation adds, points", "stream": "stream loss adds, points"}
-    settings = frame.sort_values("compute")["setting"].drop_duplicates().tolist()
+    settings = frame.sort_values("compute", kind="stable")["setting"].drop_duplicates().tolist()
     place_of = {"propagation": "top", "stream": "bottom"}
-    shapes = dict(zip(dict.fromkeys(frame["benchmark"]), cycle("os^"), strict=False))
+    benchmarks = list(dict.fromkeys(frame["benchmark"]))
+    shapes = dict(zip(benchmarks, cycle("os^"), strict=False))
+    stars = dict(zip(benchmarks, cycle("*PX"), strict=False))
+    pairs = {"propagation": (style.BLUE, style.ORANGE), "stream": (style.GREEN, style.PURPLE)}
     figure, axes = style.panels(list(titles), [None], 1.9, sharex=True)
     for (quantity, _), panel in axes.items():
         panel.axhspan(-1, 1, color="#EEEEEE", linewidth=0)
         panel.axhline(0, color=style.BLACK, linewidth=0.8)
         rows = frame[frame["quantity"] == quantity]
-        colours = dict(zip(rows["condition"].unique(), (style.BLUE, style.ORANGE), strict=False))
+        colours = dict(zip(rows["condition"].unique(), pairs[quantity], strict=False))
         series = list(rows.groupby(["benchmark", "condition"], sort=False))
         for place, ((benchmark, condition), group) in enumerate(series):
             offset = 0.12 * (place - (len(series) - 1) / 2)
@@ -126,8 +132,8 @@ def corners(frame: pd.DataFrame) -> Figure:
                 panel.vlines(at, row["low"], row["high"], linewidth=1, color=colour)
                 panel.plot(at, row["mean"], shapes[benchmark], **look)
         for benchmark, group in frame[frame["paper"].notna()].groupby("benchmark", sort=False):
-            look = {**style.PAPER, "marker": shapes[benchmark], "markersize": 5}
-            look |= {"label": "the paper, " + str(benchmark)}
+            look = {"color": style.VERMILION, "linestyle": "none", "markersize": 7}
+            look |= {"marker": stars[benchmark], "label": f"the paper, {benchmark}"}
             panel.plot(len(settings), group["paper"].iloc[0], **look)
         panel.set(ylabel=titles[quantity], xlim=(-0.5, len(settings) + 0.5))
         panel.set(xticks=range(len(settings) + 1), xticklabels=[*settings, "the paper"])

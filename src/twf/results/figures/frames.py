@@ -170,7 +170,7 @@ def corners(results: Results, table: Table) -> pd.DataFrame:
     """What propagation and the stream loss add in Class-IL, in points: `central`'s rows of both.
 
     `quantity` is `propagation` or `stream`, `condition` the other one's state; `setting` says the
-    network's width and the epochs per task, `compute` is what settings are ordered by: epochs times
+    network's width and the epochs per task (`benchmark` is its title), `compute` is what settings are ordered by: epochs times
     the square of the width. `paper` is the paper's gain of all that propagation adds; it does not
     say under which loss.
     """
@@ -180,6 +180,7 @@ def corners(results: Results, table: Table) -> pd.DataFrame:
     here = (answers["benchmark"] == table.benchmark) & (answers["source"] == table.paper_source)
     answers = answers[here & answers["question"].isin(QUANTITIES)]
     answers = answers.assign(
+        benchmark=results.plan.params.benchmarks[table.benchmark].title,
         quantity=answers["question"].map(lambda name: QUANTITIES[name][0]),
         condition=answers["question"].map(lambda name: QUANTITIES[name][1]),
         setting=f"width {width},\n{epochs} epochs",
