@@ -169,10 +169,10 @@ def shares(results: Results, table: Table) -> pd.DataFrame:
 def corners(results: Results, table: Table) -> pd.DataFrame:
     """What propagation and the stream loss add in Class-IL, in points: `central`'s rows of both.
 
-    `quantity` is `propagation` or `stream`, `condition` the other one's state; `setting` says the
-    network's width and the epochs per task (`benchmark` is its title), `compute` is what settings are ordered by: epochs times
-    the square of the width. `paper` is the paper's gain of all that propagation adds; it does not
-    say under which loss.
+    `benchmark` is its title, `quantity` is `propagation` or `stream`, `condition` the other one's
+    state; `setting` says the network's width and the epochs per task, `compute` is what settings
+    are ordered by: epochs times the square of the width. `paper` is the paper's gain of all that
+    propagation adds; it does not say under which loss.
     """
     run = results.plan.runs[next(iter(table.cells[0].runs.values()))]
     width, epochs = run.network.width, run.epochs
