@@ -133,7 +133,7 @@ def corners(frame: pd.DataFrame) -> Figure:
                 panel.plot(at, row["mean"], shapes[benchmark], **look)
         for benchmark, group in frame[frame["paper"].notna()].groupby("benchmark", sort=False):
             look = {"color": style.VERMILION, "linestyle": "none", "markersize": 7}
-            look |= {"marker": stars[benchmark], "label": f"the paper, {benchmark}"}
+            look |= {"marker": stars[benchmark], "label": "the paper, " + str(benchmark)}
             panel.plot(len(settings), group["paper"].iloc[0], **look)
         panel.set(ylabel=titles[quantity], xlim=(-0.5, len(settings) + 0.5))
         panel.set(xticks=range(len(settings) + 1), xticklabels=[*settings, "the paper"])
