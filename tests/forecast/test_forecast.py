@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 import torch
 
+from twf import files
 from twf.errors import UserError
 from twf.forecast import forecast, timing
 from twf.gpus import cpu, visible
@@ -98,8 +97,8 @@ def test_a_cluster_is_asked_for_half_as_much_again(
         assert forecast_of(tiny_inputs)["runtime"] == {"run": minutes}
 
 
-def test_the_command_times_real_steps(tiny_inputs) -> None:
-    words = [sys.executable, "-m", "twf", "plan", "--json", "--forecast", "--device", "cpu"]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(done.stdout)["forecast"]
-    assert len(found["runs"]) == 12 and all(row["seconds"][0] > 0 for row in found["runs"])
+def test_the_command_times_real_steps(twf, tiny_project, tiny_values) -> None:
+    tiny_values["studies"]["tiny"]["experiments"]["main"]["methods"] = ["finetune", "twf"]
+    files.PARAMS.write_text(json.dumps(tiny_values))
+    found = json.loads(twf("plan --json --forecast --device cpu").out)["forecast"]
+    assert len(found["runs"]) == 3 and all(row["seconds"][0] > 0 for row in found["runs"])

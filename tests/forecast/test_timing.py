@@ -24,7 +24,7 @@ IMAGES = {"target": Splits(train=44, test=16), "origin": Splits(train=33, test=1
 
 
 @pytest.fixture
-def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def counting(shallow: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A second is an image that passes a network."""
     images = 0
 
@@ -61,7 +61,7 @@ def test_fewer_images_give_about_the_same(
     counting, method, tiny_run, tiny_values, monkeypatch
 ) -> None:
     params, run = check(tiny_values), tiny_run(method, epochs=3, buffer=32)
-    images = {"target": Splits(train=192, test=48), "origin": Splits(train=99, test=36)}
+    images = {"target": Splits(train=96, test=24), "origin": Splits(train=51, test=18)}
     few = timing.seconds(params, run, images, CPU)
     monkeypatch.setitem(timing.STEPS, "cpu", 1000)
     whole = timing.seconds(params, run, images, CPU)

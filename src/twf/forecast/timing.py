@@ -68,8 +68,10 @@ def seconds(
         source = Splits(train=ceil(share * source.train), test=ceil(share * source.test))
     inputs = random_inputs(params, small, there, source)
     set_arithmetic(run.precision, execution, device)
-    gc.collect()  # a GPU's memory that earlier runs held
-    torch.compiler.reset()  # it compiles no function for more than a few methods
+    if device.type == "cuda":
+        gc.collect()  # the memory that earlier runs held
+    if execution.startswith("compiled"):
+        torch.compiler.reset()  # it compiles no function for more than a few methods
     torch.zeros(1, device=device)
     start, nobody = time.perf_counter(), Nobody()
     outcome = loop.train(small, *inputs, device, nobody, nobody.advance, nobody, execution)
