@@ -97,6 +97,12 @@ def _forks(monkeypatch):
     monkeypatch.setattr(multiprocessing, "get_context", lambda _: fork)
 
 
+@pytest.fixture(autouse=True)
+def _small_matrices(monkeypatch):
+    """Large ones take minutes in bfloat16 on a CPU that has no unit for it."""
+    monkeypatch.setitem(ceiling.SIDE, "cpu", 128)
+
+
 @pytest.fixture
 def params(tiny_values) -> Params:
     return reading.check(tiny_values)
