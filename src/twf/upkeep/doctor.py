@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import shlex
@@ -159,6 +160,7 @@ def _unlike_constraints() -> list[str]:
     return unlike
 
 
+@functools.cache
 def _needed() -> set[str]:
     """The installed packages that we need, and those that they need in turn."""
     found: set[str] = set()
