@@ -65,9 +65,6 @@ def make_method(
         run = tiny_run(name, **changes)
         source = tiny_source if run.source_data is not None else None
         learner = loop.make_learner(run, tiny_dataset, source, tiny_checkpoint.tensors, device)
-        for network in {learner.network, learner.source.network if source else learner.network}:
-            for stage in ("layer1", "layer2", "layer3", "layer4"):  # half the minutes to compile
-                setattr(network, stage, getattr(network, stage)[:1])
         method = make(name, learner, run.hyperparameters)
         images = to_device(tiny_dataset.train_images, device)
         labels = tiny_dataset.train_labels.to(device)

@@ -48,7 +48,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 GOLDEN = "tests/learning/methods/test_golden_losses.py"
 TESTS = (
     GOLDEN,
-    "tests/learning/test_loop.py::test_losses_follow_the_kept_traces",
+    "tests/learning/test_loop.py::test_losses_follow_the_kept_traces[twf-mine]",
     "tests/study/test_params.py::"
     "test_each_cell_has_the_hyperparameters_that_the_paper_prints_and_no_others",
     "tests/test_docs.py::test_every_method_has_a_page_with_its_hyperparameters_and_switches",
