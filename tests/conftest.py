@@ -32,6 +32,7 @@ from twf import checkout, files, study
 from twf.data import store
 from twf.data.prepare import prepare
 from twf.gpus import cpu
+from twf.jobs import checkpoints
 from twf.jobs.checkpoints import Checkpoint
 from twf.jobs.pretraining import pretrain
 from twf.jobs.resume import Keeper
@@ -56,10 +57,14 @@ hypothesis.settings.register_profile("twf", deadline=None)  # a slow machine is 
 hypothesis.settings.load_profile("twf")
 
 
+gc.disable()  # until all is imported, which leaves little
+
+
 def pytest_collection_finish() -> None:
     """What is imported by now stays: to collect garbage takes half a second less each time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def golden_folders() -> list[Path]:
@@ -229,10 +234,14 @@ def deep() -> None:
     """Networks of the test have the paper's depth, whatever they are made for."""
 
 
+def is_shallow(request: pytest.FixtureRequest) -> bool:
+    return "shallow" in request.fixturenames and "deep" not in request.fixturenames
+
+
 @pytest.fixture
 def shallow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks have one block a stage, and take half the time; but for a test that asks `deep`."""
-    if "deep" in request.fixturenames:
+    if not is_shallow(request):
         return
     make = ResNet.__init__
 
@@ -283,10 +292,19 @@ def _tiny_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tiny_inputs(_tiny_inputs: Path, tiny_project: Path) -> params.Params:
+def tiny_inputs(
+    _tiny_inputs: Path, tiny_project: Path, request: pytest.FixtureRequest
+) -> params.Params:
     """The parameters of the miniature project, its data and checkpoint made; the test is in it."""
     shutil.copytree(_tiny_inputs, tiny_project, dirs_exist_ok=True)
-    return reading.load(Path("params.yaml"))
+    loaded = reading.load(Path("params.yaml"))
+    if is_shallow(request):
+        path, shape = files.checkpoint_file("origin"), loaded.sources["origin"].network
+        made = checkpoints.load(path, shape)
+        network = ResNet(shape, classes=3)
+        network.load_state_dict(made.tensors, strict=False)  # without what it lacks
+        checkpoints.save(path, network, made.about)
+    return loaded
 
 
 class Nvml:

@@ -19,6 +19,8 @@ from twf.upkeep import clean
 
 CPU = torch.device("cpu")
 
+pytestmark = pytest.mark.usefixtures("shallow")
+
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Run]:

@@ -33,6 +33,8 @@ from twf.study.methods import METHODS
 
 CPU = torch.device("cpu")
 
+pytestmark = pytest.mark.usefixtures("shallow")
+
 
 PAUSE = Keeper.pause
 
@@ -252,6 +254,7 @@ def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, tiny_run, lasti
     assert lasting(recorded(planned)) == whole
 
 
+@pytest.mark.usefixtures("deep")
 def test_pretraining_stopped_after_every_step_gives_the_same_network(tiny_inputs, monkeypatch):
     path = files.checkpoint_file("origin")
     whole = load_file(path)  # as it was made for all tests

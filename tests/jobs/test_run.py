@@ -24,6 +24,8 @@ from twf.study.params import Params
 
 CPU = torch.device("cpu")
 
+pytestmark = pytest.mark.usefixtures("shallow")
+
 
 def execute_and_read(params: Params, run: Run) -> dict[str, Any]:
     execute(params, run, CPU)
