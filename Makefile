@@ -72,7 +72,7 @@ pull: setup ## A study's data, checkpoints and results from the DVC remote; make
 	twf pull $(STUDY)
 
 test: setup ## The fast tests, in minutes
-	pytest --numprocesses auto -m "not slow and not service"
+	pytest --numprocesses auto --dist worksteal -m "not slow and not service"
 
 services: ## What `make test-all` talks to, from Debian's packages (as root): Slurm, sshd, Chromium
 	apt-get update --quiet --quiet

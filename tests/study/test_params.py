@@ -22,7 +22,7 @@ from twf.errors import UserError
 from twf.study import params, reading
 from twf.study.methods import METHODS
 
-PROJECT_VALUES = yaml.safe_load((PROJECT / files.PARAMS).read_text())
+PROJECT_VALUES = yaml.load((PROJECT / files.PARAMS).read_text(), yaml.CSafeLoader)
 REMOVE = object()
 
 Values = dict[str, Any]
