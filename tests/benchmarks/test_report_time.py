@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from benchmarks import report_time
+from commands import publish_nothing
 from project import PROJECT
 
 from twf import files
@@ -25,27 +26,29 @@ def test_there_are_as_many_runs_as_asked_for():
     assert len(expand(more, "demo").runs) == 2 * alone
 
 
-def test_the_command_times_every_stage_of_finished_runs_of_the_plan(capsys, monkeypatch):
+def test_the_command_times_every_stage_of_finished_runs_of_the_plan(
+    tiny_project, capsys, monkeypatch
+):
+    publish_nothing()
     measured = {}
 
     def read(params: Params, study: str) -> str:
         printed = measure(params, study)
-        collected = record.read_collected("demo", history=True).to_pylist()
+        collected = record.read_collected("tiny", history=True).to_pylist()
         measured.update({row["run"]: (row["digest"], len(row["history"])) for row in collected})
-        return printed + files.report_file("demo").read_text()
+        return printed + files.report_file("tiny").read_text()
 
     measure = report_time.measure
     monkeypatch.setattr(report_time, "measure", read)
-    report_time.main("demo", records=1, project=PROJECT)
-    loaded = report_time.with_seeds(reading.load(PROJECT / files.PARAMS), "demo", 1)
-    planned = expand(loaded, "demo").runs
+    report_time.main("tiny", records=1, project=tiny_project)
+    planned = expand(reading.load(files.PARAMS), "tiny").runs
     assert {run: digest for run, (digest, _) in measured.items()} == {
         name: run.digest for name, run in planned.items()
     }
-    assert measured["split-digits.er.50.s0"][1] == 10  # two epochs of five tasks
+    assert measured["split-target.er.16.s0"][1] == 4  # two epochs of two tasks
     said = capsys.readouterr().out
     assert f"{len(planned)} planned: {len(planned)} finished" in said
     rows = [line.split(" | ")[0].strip("| ") for line in said.splitlines()]
-    assert rows[0] == f"{len(planned)} records of demo"
+    assert rows[0] == f"{len(planned)} records of tiny"
     stages = ["collect", "table", "compare", "figures", "report", "together"]
     assert rows[2:8] == stages
