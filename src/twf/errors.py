@@ -1,11 +1,14 @@
 """Errors and warnings for the user. `UserError` is one that the user can mend."""
 
+from __future__ import annotations
+
 import functools
 import sys
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import ValidationError
+if TYPE_CHECKING:
+    from pydantic import ValidationError  # half the start-up of a command that a server does
 
 T = TypeVar("T")
 
