@@ -43,47 +43,42 @@ def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     return make
 
 
-@pytest.fixture
-def row_of() -> Callable[..., dict[str, Any]]:
+def row_of(plan: Plan, run_id: str, level: float = 80.0, **columns: Any) -> dict[str, Any]:
     """The record of a planned run as a row; keywords replace columns.
 
     One that finished has the same accuracy, `level`, on all tasks after each phase; one that
     diverged has none.
     """
-
-    def make(plan: Plan, run_id: str, level: float = 80.0, **columns: Any) -> dict[str, Any]:
-        run = plan.runs[run_id]
-        finished = columns.get("status", "finished") == "finished"
-        matrix = [[level] * run.tasks] * run.phases if finished else []
-        provenance = {
-            "parameters": json.loads(run.parameters),
-            "code": {"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
-            "inputs": {"data": "d00d"},
-            "versions": {"torch": "2.13.0"},
-        }
-        place = {"study", "benchmark", "source", "pretrained", "method", "buffer", "seed"}
-        return {
-            **run.model_dump(include=place),
-            "run": run.id,
-            "initial_class_il": [50.0] * run.tasks,
-            "initial_task_il": [50.0] * run.tasks,
-            "cka": [],
-            "nearest_neighbours": [],
-            "status": "finished",
-            "reason": None,
-            "accuracy_class_il": matrix,
-            "accuracy_task_il": matrix,
-            "history": [],
-            "seconds": 1800.0,
-            "peak_memory_mib": 100.0,
-            "started": datetime(2026, 1, 1, tzinfo=UTC),
-            "device": "cpu",
-            "host": "here",
-            "digest": run.digest,
-            "provenance": json.dumps(provenance),
-        } | columns
-
-    return make
+    run = plan.runs[run_id]
+    finished = columns.get("status", "finished") == "finished"
+    matrix = [[level] * run.tasks] * run.phases if finished else []
+    provenance = {
+        "parameters": json.loads(run.parameters),
+        "code": {"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
+        "inputs": {"data": "d00d"},
+        "versions": {"torch": "2.13.0"},
+    }
+    place = {"study", "benchmark", "source", "pretrained", "method", "buffer", "seed"}
+    return {
+        **run.model_dump(include=place),
+        "run": run.id,
+        "initial_class_il": [50.0] * run.tasks,
+        "initial_task_il": [50.0] * run.tasks,
+        "cka": [],
+        "nearest_neighbours": [],
+        "status": "finished",
+        "reason": None,
+        "accuracy_class_il": matrix,
+        "accuracy_task_il": matrix,
+        "history": [],
+        "seconds": 1800.0,
+        "peak_memory_mib": 100.0,
+        "started": datetime(2026, 1, 1, tzinfo=UTC),
+        "device": "cpu",
+        "host": "here",
+        "digest": run.digest,
+        "provenance": json.dumps(provenance),
+    } | columns
 
 
 @pytest.fixture
@@ -99,9 +94,7 @@ def collect() -> Callable[[Plan], Results]:
 
 
 @pytest.fixture
-def recorded(
-    row_of: Callable[..., dict[str, Any]], collect: Callable[[Plan], Results]
-) -> Callable[..., Results]:
+def recorded(collect: Callable[[Plan], Results]) -> Callable[..., Results]:
     """Write records of a plan and collect them: by run the level of its accuracies, or columns.
 
     Without any, each run's, of the level 80.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,18 @@ import pandas as pd
 import pytest
 import yaml
 
+from twf.cli.results import write_compared
 from twf.errors import UserError
-from twf.files import PARAMS, search_files
+from twf.files import (
+    COMPARISON_FORMATS,
+    PARAMS,
+    central_file,
+    claims_file,
+    comparison_file,
+    gains_file,
+    metrics_file,
+    search_files,
+)
 from twf.results import search
 from twf.study import Plan, expand, reading
 from twf.study import grids as searching
@@ -79,7 +90,7 @@ def test_the_best_are_input_of_another_study(plan, recorded):
         ("split-cifar10", "er", 500, "class-il"): 0.01,
         ("split-cifar10", "derpp", 500, "class-il"): 0.03,
     }
-    first, second = page.read_text().replace("\\", "").splitlines()[2:4]  # as params.yaml has them
+    first, second = page.read_text().replace("\\", "").splitlines()[4:6]  # as params.yaml has them
     assert first == (
         "| split-cifar10 | ER | 500 | Class-IL | 2 | lr=0.01 | 70.00 | lr=0.1 | 55.00 |"
     )
@@ -192,3 +203,19 @@ def test_trials_of_another_version_or_damaged_are_refused_with_the_remedy(plan, 
         path.write_text(text)
         with pytest.raises(UserError, match=f"{path.name} .*`twf search small` makes it anew"):
             search.read(plan)
+
+
+def test_of_a_study_of_searches_alone_all_is_compared_that_others_are(make_plan, recorded):
+    """Its metrics are those of its best trials."""
+    tried = {"held_out": 0.1, "grids": {"er": {"lr": [0.01, 0.1]}}}
+    one = {"methods": ["er"], "protocols": ["class-il"], "buffers": [500, 5120]}
+    plan = make_plan([0], **one, search=tried)
+    first, second = plan.search[0].trials
+    results = recorded(plan, {first.runs[0]: 40.0, second.runs[0]: 50.0})
+    search.write(results)
+    write_compared(reading.load(PARAMS), results)
+    assert json.loads(metrics_file("small").read_text()) == {
+        "search": {"split-cifar10": {"er": {"500": {"class-il": 50.0}, "5120": {"missing": 2}}}}
+    }
+    for file in (comparison_file, central_file, claims_file, gains_file):
+        assert all(file("small", ending).exists() for ending in COMPARISON_FORMATS)

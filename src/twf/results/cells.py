@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from twf.errors import UserError
 from twf.files import table_file
 from twf.results import search, show, statistics
 from twf.results.frame import SCORES, Results
@@ -121,32 +120,16 @@ def of_tables(results: Results, tables: Collection[Table] | None = None) -> pd.D
     return frame.assign(source=frame["table"].map(sources))
 
 
-def read(study: str, tables: Collection[Table]) -> pd.DataFrame:
-    """The cells of some tables as `write` has written them; `UserError` where it has not."""
-    remedy = f"`twf table {study}`"
-    paths = [table_file(study, table.name, "parquet") for table in tables]
-    parts = [show.read(path, SCHEMA, remedy) for path in paths]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=SCHEMA.names)
-
-
 def of_results(results: Results) -> pd.DataFrame:
     """The cells of all tables as they were written.
 
     Raises `UserError` where they were not, or are of other records or another plan.
     """
-    plan = results.plan
-    written = read(plan.study, plan.tables.values())
-    now = means(results.members, ["table", "cell"])
-    of = written.set_index(["table", "cell"]).reindex(now.index)
-    same = (of[["n", "n_planned"]] == now[["n", "n_planned"]]).all(axis=1)
-    same &= (of["faa_mean"] - now["faa_mean"]).abs().fillna(0) < 1e-9
-    if len(written) != len(now) or not same.all():
-        other = now.index[~same][0][0] if len(now) and not same.all() else "the tables"
-        raise UserError(
-            f"{other} of study {plan.study}: the table is of other records, or of another plan: "
-            f"`twf table {plan.study}`, then `twf compare {plan.study}`, make them anew"
-        )
-    return written
+    study, parts = results.plan.study, [pd.DataFrame(columns=SCHEMA.names)]
+    for table in results.plan.tables:
+        path, records = table_file(study, table, "parquet"), results.fingerprint(table)
+        parts.append(show.read(path, SCHEMA, f"`twf table {study}`", records))
+    return pd.concat(parts[1:] or parts, ignore_index=True)
 
 
 def write(results: Results, tables: Collection[Table]) -> None:
@@ -162,7 +145,7 @@ def write(results: Results, tables: Collection[Table]) -> None:
         values["caption"] = f"{table.title}. {values['caption']}{noted}"
         values["remarks"] = " ".join([*values["remarks"], FORGETTING[table.forgetting]])
         file = partial(table_file, results.plan.study, table.name)
-        show.write(cells, SCHEMA, file)
+        show.write(cells, SCHEMA, file, results.fingerprint(table.name))
         show.fill("table.md.j2", values, file("md"))
         show.fill("table.tex.j2", values, file("tex"))
 

@@ -13,7 +13,7 @@ experiment's variants would have more degrees of freedom, but their variances di
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +28,10 @@ from twf.results.statistics import Estimate
 Values = Mapping[CellKey, Mapping[int, float]]  # by cell and seed, empty where none is
 
 
-class Difference(NamedTuple):
-    """Of two cells, in their unit; null where there are too few seeds."""
+class Contrast(NamedTuple):
+    """A weighted sum of cells, in their unit; null where there are too few seeds."""
 
-    n: int  # seeds that both have finished
+    n: int  # seeds that all cells have finished
     mean: float
     error: float  # the standard error
     freedom: float  # its degrees of freedom
@@ -56,14 +56,23 @@ def by_seed(members: pd.DataFrame) -> dict[int, float]:
     return {seed: faa for seed, faa in pairs if not pd.isna(faa)}
 
 
-def difference(values: Values, one: CellKey, other: CellKey) -> Difference:
+def difference(values: Values, one: CellKey, other: CellKey) -> Contrast:
     """A cell minus another one."""
-    seeds = sorted(values[one].keys() & values[other].keys())
+    return contrast(values, {one: 1.0, other: -1.0})
+
+
+def contrast(values: Values, weights: Mapping[CellKey, float]) -> Contrast:
+    """A sum of cells by their weights."""
+    keys, seeds = list(weights), shared(values, weights)
     if not seeds:
-        return Difference(0, *[float("nan")] * 5)
-    keys = [one, other]
-    estimate = estimates(np.array([[1.0, -1.0]]), keys, stacked(values, keys, seeds))
-    return Difference(len(seeds), *(float(part[0]) for part in (*estimate, *estimate.ends())))
+        return Contrast(0, *[float("nan")] * 5)
+    estimate = estimates(np.array([list(weights.values())]), keys, stacked(values, keys, seeds))
+    return Contrast(len(seeds), *(float(part[0]) for part in (*estimate, *estimate.ends())))
+
+
+def shared(values: Values, keys: Iterable[CellKey]) -> list[int]:
+    """The seeds that all of some cells have."""
+    return sorted(set.intersection(*(set(values.get(key, ())) for key in keys)))
 
 
 def stacked(values: Values, keys: Sequence[CellKey], seeds: Sequence[int]) -> NDArray[np.float64]:

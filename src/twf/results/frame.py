@@ -9,6 +9,7 @@ tables have null there (`show.write`), those of figures do not.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import chain
@@ -99,6 +100,27 @@ class Results:
         return pd.DataFrame(rows.values(), index=index, columns=list(SCORES), dtype=float)
 
     @cached_property
+    def accuracies(self) -> pd.DataFrame:
+        """Each finished run's `accuracy` on task `evaluated` after training on task `trained`.
+
+        By `run` and `protocol`. Tasks count from 1; `trained` is 0 before training, and Joint's are
+        all trained at once.
+        """
+        rows = []
+        for run, row in self.finished.iterrows():
+            for protocol in PROTOCOLS:
+                matrix = row[column("accuracy", protocol)]
+                after = {0: row[column("initial", protocol)]}
+                after |= dict(enumerate(matrix, start=len(matrix[0]) - len(matrix) + 1))
+                rows += [
+                    (run, protocol, trained, evaluated, accuracy)
+                    for trained, accuracies in after.items()
+                    for evaluated, accuracy in enumerate(accuracies, start=1)
+                ]
+        names = ["run", "protocol", "trained", "evaluated", "accuracy"]
+        return pd.DataFrame(rows, columns=names)
+
+    @cached_property
     def members(self) -> pd.DataFrame:
         """A row for each planned run of each cell of the tables, in their order, with its scores.
 
@@ -124,6 +146,11 @@ class Results:
         frame = pd.DataFrame(rows, columns=names).astype({"unchanged": bool})
         frame = frame.join(self.runs[["status", "precision"]], on="run")
         return frame.join(self.scores, on=["run", "protocol"])
+
+    def fingerprint(self, table: str) -> str:
+        """Tells a table's planned runs and their scores from others: a SHA-256."""
+        members = self.members[self.members["table"] == table]
+        return hashlib.sha256(members.to_csv(index=False).encode()).hexdigest()
 
     @cached_property
     def by_place(self) -> pd.DataFrame:
@@ -172,10 +199,9 @@ def _row(plan: Plan, run: Run, row: dict[str, Any] | None) -> dict[str, Any]:
     recorded.pop("run")  # the index
     said = record.provenance(recorded)
     state = recorded["status"] or "missing"
-    if state not in ("unreadable", "missing"):
-        stale = recorded["digest"] != run.digest
-        if stale or status.unfit_inputs(plan.params, run, said.get("inputs", {})):
-            state = "stale"
+    with_record = state not in ("unreadable", "missing")
+    if with_record and status.changes(plan.params, run, str(recorded["digest"]), said):
+        state = "stale"
     on_gpu = "cuda" in said.get("versions", {})
     precision = said.get("precision")
     if precision == "tf32" and not on_gpu:  # a CPU has none

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
 
 import pandas as pd
 
@@ -78,29 +76,14 @@ class Frames:
                 if other in values:
                     place = {n: getattr(key, n) for n in _GAINED}
                     rows.append(place | contrasts.difference(values, key, other).gain)
-        gained = [f"gain_{name}" for name in contrasts.Difference._fields[1:]]
+        gained = [f"gain_{name}" for name in contrasts.Contrast._fields[1:]]
         return pd.DataFrame(rows, columns=[*_GAINED, *gained, "n"])
 
     @cached_property
     def accuracies(self) -> pd.DataFrame:
-        """`accuracy` on task `evaluated` after training on task `trained`, by `protocol`.
-
-        Tasks count from 1; `trained` is 0 before training, and Joint's are all trained at once.
-        """
-
-        def values(row: Any) -> Iterable[tuple[Any, ...]]:
-            protocol = row["protocol"]
-            matrix = row[column("accuracy", protocol)]
-            tasks = len(matrix[0])
-            after = {0: row[column("initial", protocol)]}
-            after |= dict(enumerate(matrix, start=tasks - len(matrix) + 1))
-            for trained, accuracies in after.items():
-                for evaluated, accuracy in enumerate(accuracies, start=1):
-                    yield protocol, trained, evaluated, accuracy
-
-        finished = self._whole[self._whole["status"] == "finished"].drop(columns="variant")
-        rows = show.rows(finished.merge(self._served, on="run"))
-        return _frame(rows, values, ["protocol", "trained", "evaluated", "accuracy"])
+        """`Results.accuracies`, of each run under the protocols of its cells."""
+        served = self._whole[_PLACE].merge(self._served[["run", "protocol"]], on="run")
+        return served.merge(self._results.accuracies, on=["run", "protocol"])
 
     @cached_property
     def losses(self) -> pd.DataFrame:
@@ -109,18 +92,10 @@ class Frames:
         Epochs count from 1 over all tasks. The loss minimised is the sum of a run's terms.
         """
 
-        def values(row: Any) -> Iterable[tuple[Any, ...]]:
-            run = self._results.plan.runs[row["run"]]
+        rows = []
+        for row in show.rows(self._whole[self._whole["status"] == "finished"]):
+            run, place = self._results.plan.runs[row["run"]], [row[name] for name in _PLACE]
             for epoch, entry in enumerate(row["history"], start=1):
                 trained = entry["phase"] + 1 + run.tasks - run.phases
-                for term, loss in entry["terms"]:
-                    yield trained, epoch, term, loss
-
-        finished = show.rows(self._whole[self._whole["status"] == "finished"])
-        return _frame(finished, values, ["trained", "epoch", "term", "loss"])
-
-
-def _frame(rows: Iterable[Any], values: Any, columns: list[str]) -> pd.DataFrame:
-    """A row for each of the `values` of some rows, behind the row's `_PLACE`."""
-    whole = [(*(row[name] for name in _PLACE), *of) for row in rows for of in values(row)]
-    return pd.DataFrame(whole, columns=[*_PLACE, *columns])
+                rows += [(*place, trained, epoch, term, loss) for term, loss in entry["terms"]]
+        return pd.DataFrame(rows, columns=[*_PLACE, "trained", "epoch", "term", "loss"])

@@ -18,7 +18,7 @@ from twf.data import origin
 from twf.data.registry import ImagesEntry
 from twf.results import search, show
 from twf.results.frame import STATUSES, Results, key_of
-from twf.results.show import PROTOCOL_TITLES, Markdown, TextRow
+from twf.results.show import PROTOCOL_TITLES, Markdown, Section, TextRow
 from twf.study import Plan
 from twf.study.choices import of_study
 from twf.study.grids import load_best_hyperparameters
@@ -27,19 +27,6 @@ from twf.study.params import Params
 from twf.study.switches import SWITCHES
 
 NOT_RECORDED = "not recorded"
-
-NOTES = {  # what is said with a section
-    "Deviations": "Where the paper's authors published code that differs from its text, or decides "
-    "what that leaves open, a switch of params.yaml says which of the two a study follows.",
-    "Hyperparameters": "From params.yaml, a variant of an experiment there, or a search on "
-    "held-out training images. Untuned: the paper does not print it, and no search has chosen it; "
-    "no claim on such a method is decided.",
-    "Data": "A fingerprint is of the labelled images, whatever their order.",
-    "Pretrained networks": "As their files say; accuracy is on the source's test images. The paper "
-    "names the number of epochs alone; the rest is ours.",
-    "Code, inputs and software": "A method's hash is of the code in use. A commit with a + had "
-    "changed files: the hash tells such code apart, the commit does not bring it back.",
-}
 
 
 def facts(results: Results) -> dict[str, str]:
@@ -60,17 +47,41 @@ def facts(results: Results) -> dict[str, str]:
     } | ({"Code differs within": ", ".join(mixed)} if mixed else {})
 
 
-def sections(params: Params, results: Results) -> dict[str, list[TextRow]]:
-    """Tables by their title; one that would be empty is left out."""
-    rows_of = {
-        "Deviations": deviations(params, results.plan),
-        "Runs that are in no mean": _unfinished(results),
-        "Hyperparameters": hyperparameters(params, results),
-        "Data": _data(params, results),
-        "Pretrained networks": _networks(params, results.plan),
-        "Code, inputs and software": _said(results),
-    }
-    return {title: rows for title, rows in rows_of.items() if rows}
+def sections(params: Params, results: Results) -> list[Section]:
+    """The tables of the statement."""
+    return [
+        Section(
+            "Deviations",
+            deviations(params, results.plan),
+            "Where the paper's authors published code that differs from its text, or decides what "
+            "that leaves open, a switch of params.yaml says which of the two a study follows.",
+        ),
+        Section("Runs that are in no mean", unfinished(results)),
+        Section(
+            "Hyperparameters",
+            hyperparameters(params, results),
+            "From params.yaml, a variant of an experiment there, or a search on held-out training "
+            "images. Untuned: the paper does not print it, and no search has chosen it; no claim "
+            "on such a method is decided.",
+        ),
+        Section(
+            "Data",
+            _data(params, results),
+            "A fingerprint is of the labelled images, whatever their order.",
+        ),
+        Section(
+            "Pretrained networks",
+            _networks(params, results.plan),
+            "As their files say; accuracy is on the source's test images. The paper names the "
+            "number of epochs alone; the rest is ours.",
+        ),
+        Section(
+            "Code, inputs and software",
+            _said(results),
+            "A method's hash is of the code in use. A commit with a + had changed files: the hash "
+            "tells such code apart, the commit does not bring it back.",
+        ),
+    ]
 
 
 def deviations(params: Params, plan: Plan) -> list[TextRow]:
@@ -96,7 +107,7 @@ def deviations(params: Params, plan: Plan) -> list[TextRow]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _unfinished(results: Results) -> list[TextRow]:
+def unfinished(results: Results) -> list[TextRow]:
     """Missing runs are counted, of others each is named."""
     left = results.runs[results.runs["status"] != "finished"]
     missing = left["status"] == "missing"
@@ -225,7 +236,7 @@ def _said(results: Results) -> list[TextRow]:
     ]
 
 
-def write(params: Params, results: Results, agreement: list[str]) -> dict[str, list[TextRow]]:
+def write(params: Params, results: Results, agreement: list[str]) -> list[Section]:
     """Write the reproducibility statement of a study, as Markdown; its `sections`."""
     plan = results.plan
     said = filter(None, results.runs["provenance"])
@@ -241,7 +252,6 @@ def write(params: Params, results: Results, agreement: list[str]) -> dict[str, l
         "facts": facts(results),
         "agreement": agreement,
         "sections": told,
-        "notes": NOTES,
         "citations": list(dict.fromkeys(of.citation for of in whose if of.citation)),
         "commits": clean,
         "no_commits": [commit for commit in commits if commit not in clean],

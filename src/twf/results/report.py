@@ -10,11 +10,10 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
-from urllib.parse import quote
 
 import pandas as pd
 from markupsafe import Markup
@@ -22,10 +21,11 @@ from markupsafe import Markup
 from twf import files
 from twf.errors import UserError
 from twf.results import cells, provenance, search, show, statistics
-from twf.results.frame import STATUSES, Results, column
+from twf.results.frame import Results
+from twf.results.notebook import Frames
 from twf.results.paper import central, comparison, evaluation, gains, order
 from twf.results.paper.comparison import MARGIN, VERDICTS
-from twf.results.show import PROTOCOL_TITLES, TextRow, in_parentheses, number
+from twf.results.show import PROTOCOL_TITLES, Section, TextRow, in_parentheses, number
 from twf.study import Plan
 from twf.study.params import PROTOCOLS, Params
 
@@ -50,67 +50,76 @@ def write(params: Params, results: Results) -> None:
     figure or a file was removed; without a list of figures, the page says so.
     """
     plan, study = results.plan, results.plan.study
-    tables = plan.tables
     written = cells.of_results(results)
-    compared, claims, gained = (
-        part.COMPARED.read(study) for part in (comparison, evaluation, gains)
+    compared, answers, claims, gained, ranked = (
+        part.COMPARED.read(study) for part in (comparison, central, evaluation, gains, order)
     )
     agreed = agreement(compared, claims)
     told = provenance.write(params, results, agreed)
     statement = files.statement_file(study)
     figures, script = _figures(study), _source("report.js")
-    scores = results.scores.to_dict("index")
-    sections = [
+    tables = [
         cells.layout(table, written[written["table"] == name])
         | {
             "title": table.title,
-            "experiment": table.experiment,
+            "main": table.experiment == next(iter(plan.tables.values())).experiment,
             "gains": gains.text_rows(table, gained[gained["table"] == name], Markup),
             "model": gains.model(table),
             "figures": [f for f in figures if f["table"] == name and not f["opens"]],
         }
-        for name, table in tables.items()
+        for name, table in plan.tables.items()
     ]
-    in_all = _in_all([[section["caption"], *section["remarks"]] for section in sections])
-    texts = comparison.text_rows(compared)
+    numbers = [
+        {"Table": str(table)} | text | {"Command": _folded(text["Command"])}
+        for table, text in zip(
+            compared["printed_table"], comparison.text_rows(compared), strict=True
+        )
+    ]
+    run = claims["verdict"] != "not run"
+    folded = {
+        "claims": ("claims that these runs do not test", _by_verdict(claims[~run])),
+        "comparison": ("numbers of the paper, and the commands that measure them", numbers),
+    }
     page = _environment.get_template("report.html.j2").render(
         title=plan.title,
         study=study,
         note=plan.note,
-        first=next((table.experiment for table in tables.values()), None),
         style=_source("report.css"),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         facts=provenance.facts(results),
         agreement=agreed,
-        central=central.text_rows(central.COMPARED.read(study)),
+        central=Section("", central.text_rows(answers), central.COMPARED.note),
         finding=[figure for figure in figures if figure["opens"]],
-        unfinished=_unfinished(results),
+        unfinished=provenance.unfinished(results),
         drawn=files.figure_index(study).exists(),
-        sections=sections,
-        in_all=in_all,
-        compared=[
-            {"Table": str(number)} | text | {"Command": _folded(text["Command"])}
-            for number, text in zip(compared["printed_table"], texts, strict=True)
-        ],
-        order=order.text_rows(order.COMPARED.read(study)),
-        claims=_by_verdict(claims[claims["verdict"] != "not run"]),
-        not_run=_by_verdict(claims[claims["verdict"] == "not run"]),
-        searched=search.text_rows(search.read(plan)),
+        tables=tables,
+        in_all=_in_all([[table["caption"], *table["remarks"]] for table in tables]),
+        gains=gains.COMPARED.note,
+        paper={
+            "claims": Section(
+                "The paper's claims", _by_verdict(claims[run]), evaluation.COMPARED.note
+            ),
+            "order": Section("The order of methods", order.text_rows(ranked), order.COMPARED.note),
+            "comparison": Section("Beside the paper", [], comparison.COMPARED.note),
+            "searched": Section(
+                "Hyperparameters searched for", search.text_rows(search.read(plan)), search.NOTE
+            ),
+        },
+        folded={name: of for name, of in folded.items() if of[1]},
         run_columns={"Run": "", "Status": "", "Seed": "number"}
         | {PROTOCOL_TITLES[protocol]: "number" for protocol in PROTOCOLS}
         | {"Seconds": "number", "Device": ""},
-        runs=[_run(results.plan, str(run), row, scores) for run, row in results.runs.iterrows()],
+        runs=[_run(plan, str(run), row, results.scores) for run, row in results.runs.iterrows()],
         forgetting=cells.FORGETTING[params.switches(study)["F8"]],
         provenance=told,
-        notes=provenance.NOTES,
         statement=_download(f"{study}-{statement.name}", statement.read_bytes(), "markdown"),
         downloads=[
-            _download(f"{study}-runs.csv", _runs_as_csv(results).encode()),
+            _download(f"{study}-runs.csv", Frames(results).runs.to_csv(index=False).encode()),
             *(
                 _download(f"{study}-{path.name}", _content(path, study))
                 for path in [
-                    *(files.table_file(study, name, "csv") for name in tables),
+                    *(files.table_file(study, name, "csv") for name in plan.tables),
                     *(made(study, "csv") for made in (files.comparison_file, files.gains_file)),
                 ]
             ),
@@ -230,20 +239,6 @@ def _content(path: Path, study: str) -> bytes:
         raise UserError(f"no {path}: `twf report {study} --partial` makes it anew") from None
 
 
-def _unfinished(results: Results) -> list[TextRow]:
-    """Each table with unfinished runs, and how many have each status."""
-    members = results.members.drop_duplicates(["table", "run"])
-    counts = pd.crosstab(members["table"], members["status"]).reindex(columns=list(STATUSES))
-    counts = counts.fillna(0).astype(int)
-    link = Markup('<a href="#table-{}">{}</a>')
-    return [
-        {"Table": link.format(quote(name), table.title), "Planned": str(row.sum())}
-        | {status.capitalize(): str(row[status]) for status in STATUSES}
-        for name, table in results.plan.tables.items()
-        if (row := counts.loc[name])["finished"] < row.sum()
-    ]
-
-
 def _figures(study: str) -> list[dict[str, Any]]:
     """A study's figures, as far as they have been made; `opens`: at the head of the report."""
     index = files.figure_index(study)
@@ -264,18 +259,18 @@ def _figures(study: str) -> list[dict[str, Any]]:
     return shown
 
 
-def _run(plan: Plan, run: str, row: Any, scores: Mapping[Any, Any]) -> dict[str, Any]:
-    """A planned run, with or without a record, for the template; `scores` by run and protocol."""
+def _run(plan: Plan, run: str, row: Any, scores: pd.DataFrame) -> dict[str, Any]:
+    """A planned run, with or without a record, for the template; with `Results.scores`."""
     planned = plan.runs[run]
     details = {"parameters": json.loads(planned.parameters)} | row["provenance"]
-    of_run = (scores.get((run, protocol), {}) for protocol in PROTOCOLS)
+    of_run = scores.reindex([(run, protocol) for protocol in PROTOCOLS])[["faa", "ff"]]
     return {
         "id": run,
         "seed": planned.seed,
         "status": row["status"],
         "reason": row["reason"],
         "results": [
-            f"{number(of.get('faa'))} {in_parentheses(of.get('ff'))}".rstrip() for of in of_run
+            f"{number(faa)} {in_parentheses(ff)}".rstrip() for faa, ff in of_run.to_numpy()
         ],
         "seconds": "—" if pd.isna(row["seconds"]) else f"{row['seconds']:.1f}",
         "device": row["device"] or "—",
@@ -293,15 +288,3 @@ def _lines(values: Any) -> str:
         return json.dumps(values, ensure_ascii=False)
     lines = (f"{key}: {json.dumps(v, ensure_ascii=False)}" for key, v in sorted(values.items()))
     return "\n".join(lines)
-
-
-def _runs_as_csv(results: Results) -> str:
-    """A row for each planned run: where it stands, what it gave (per cent), what it cost."""
-    names = ["benchmark", "source", "method", "buffer", "seed", "status", "reason"]
-    frame = results.runs[names].assign(buffer=show.null_buffer(results.runs))
-    for protocol in PROTOCOLS:
-        of_runs = results.scores.reindex([(run, protocol) for run in frame.index])
-        for name in ("faa", "ff"):
-            frame[column(name, protocol)] = of_runs[name].to_numpy()
-    cost = ["seconds", "peak_memory_mib", "started", "device", "digest"]
-    return frame.join(results.runs[cost]).reset_index().to_csv(index=False)

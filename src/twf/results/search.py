@@ -21,6 +21,10 @@ from twf.study.methods import METHODS
 from twf.study.params import BestFactors, BestHyperparameters
 from twf.study.types import Hyperparameters
 
+NOTE = (
+    "Final average accuracy in per cent on training images that were held out, not on the test "
+    "set; mean over seeds. As set: the hyperparameters of params.yaml, tried in the same way."
+)
 _CELL = ["benchmark", "cell"]
 _COLUMNS = [
     *(*_CELL, "method", "buffer", "protocol", "hyperparameters", "as_set", "n", "n_planned"),
@@ -178,7 +182,7 @@ def write(results: Results) -> None:
         )
     with atomic(table) as partial:
         tried.assign(buffer=show.null_buffer(tried)).to_csv(partial, index=False)
-    show.fill("best_hyperparameters.md.j2", {"entries": text_rows(tried)}, page)
+    show.write_page(page, NOTE, [show.Section("", text_rows(tried))])
     cells = list(tried.groupby(_CELL, sort=False))
     if left := sum(not ended(of_cell) for _, of_cell in cells):
         print(f"{study} is not written: {left} of {len(cells)} cells have trials to do")

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from twf.errors import UserError
 from twf.files import atomic, runs_file, sha256
+from twf.study import Plan
 from twf.study.params import Protocol
 
 TextRow = dict[str, str]  # a row as text, by the heading of each column
@@ -128,15 +129,28 @@ def read(path: Path, schema: pa.Schema, remedy: str, records: str = "") -> pd.Da
     return frame
 
 
+class Section(NamedTuple):
+    """A table of a page: it is left out where it has no rows."""
+
+    title: str
+    rows: Sequence[TextRow]
+    note: str = ""
+
+
 class Compared(NamedTuple):
     """A frame that `twf compare` writes, of the records that are collected then."""
 
     file: Callable[[str, str], Path]  # of the study and the ending
     schema: pa.Schema
+    note: str  # what its rows are
 
-    def write(self, study: str, frame: pd.DataFrame) -> None:
-        """Write the frame of a study, as `files.COMPARISON_FORMATS` without Markdown."""
-        write(frame, self.schema, partial(self.file, study), sha256(runs_file(study)))
+    def write(self, plan: Plan, frame: pd.DataFrame, page: Sequence[Section] | None) -> None:
+        """Write the frame of a plan's study, and its page, if it has one."""
+        file = partial(self.file, plan.study)
+        write(frame, self.schema, file, sha256(runs_file(plan.study)))
+        if page is not None:
+            note = f"Study {plan.study}. {self.note} {plan.note or ''}"
+            write_page(file("md"), note, page)
 
     def read(self, study: str) -> pd.DataFrame:
         """What `write` has written; `UserError` where that is missing or of other records."""
@@ -224,6 +238,11 @@ _tex = _markdown.overlay(  # braces and per cent signs mean something else in La
     comment_start_string="<#",
     comment_end_string="#>",
 )
+
+
+def write_page(path: Path, note: str, sections: Sequence[Section]) -> None:
+    """Write a page in Markdown."""
+    fill("page.md.j2", {"note": note, "sections": sections}, path)
 
 
 def fill(template: str, values: dict[str, Any], path: Path) -> None:

@@ -101,16 +101,20 @@ def run_state(params: Params, run: Run) -> tuple[State, str]:
     except UserError as error:
         return "unreadable", str(error)
     written = record.provenance(row)
-    changes = []
-    if row["digest"] != run.digest:
-        was = written.get("parameters", {})
-        changes = inputs.changes(was, run.values, complete=True) or ["other parameters"]
-    changes += unfit_inputs(params, run, written.get("inputs", {}))
-    if changes:
-        return "stale", inputs.shortened(changes)
+    if said := changes(params, run, row["digest"], written):
+        return "stale", inputs.shortened(said)
     uncommitted = (written.get("code", {}).get("commit") or "").endswith("+")
     remarks = [row["status"] if row["status"] == "diverged" else "", UNCOMMITTED * uncommitted]
     return "done", ", ".join(filter(None, remarks))
+
+
+def changes(params: Params, run: Run, digest: str, written: Mapping[str, Any]) -> list[str]:
+    """Why a record with this digest and provenance is stale; nothing where it is not."""
+    other = []
+    if digest != run.digest:
+        was = written.get("parameters", {})
+        other = inputs.changes(was, run.values, complete=True) or ["other parameters"]
+    return other + unfit_inputs(params, run, written.get("inputs", {}))
 
 
 def saved(run: Run) -> str:

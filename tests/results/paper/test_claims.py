@@ -10,7 +10,6 @@ from project import PROJECT
 from scipy.stats import binomtest, nct, t
 
 from twf import study
-from twf.files import claims_file
 from twf.results.frame import Results
 from twf.results.paper import evaluation
 from twf.results.paper.claims import CLAIMS, REHEARSAL, Difference, Keys
@@ -260,15 +259,6 @@ def test_a_claim_of_every_cell_can_fail_early_and_not_hold_early():
     assert evaluated("first-class-il", {})["missing"] == "no such cell in this study"
 
 
-def test_cells_that_share_no_seed_are_undecided_together():
-    faa = with_another(measured())
-    for key in faa:
-        faa[key] = {0: 50.0} if key.buffer == 500 else {1: 50.0}
-    found = evaluated("gain-class-il", faa)
-    assert (found["verdict"], found["n_cells_run"], found["n_seeds"]) == ("undecided", 4, 0)
-    assert found["missing"] == "a second seed in all cells"
-
-
 def chance(generator: np.random.Generator, seeds: int) -> dict[CellKey, dict[int, float]]:
     """Six Class-IL cells of each method, alike but for chance."""
     cells = [key._replace(buffer=buffer) for key in measured() for buffer in range(1, 7)]
@@ -318,48 +308,6 @@ def test_a_gain_with_the_small_buffer_is_held_against_that_with_the_large_one():
     assert (found["n_cells"], found["n_differences"]) == (4, 1)
 
 
-def test_claims_on_forgetting_are_of_the_probes(make_plan, recorded):
-    """CKA from pretraining is 0.9 in each layer but the last with 0.5, from scratch 0.2 in all.
-
-    Right after each task, Task-IL accuracy is 90 from pretraining, from scratch 80 after the first
-    and 70 after others: the first profits by 10, each later one by 20.
-    """
-    starts = {"pretrained": {"title": "p"}, "scratch": {"title": "s", "pretrained": False}}
-    one = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"], "probes": True}
-    plan = make_plan([0, 1], **one, variants=starts)
-    neighbours = [[60.0 - 2 * tasks, 50.0 - 3 * tasks] for tasks in range(6)]
-    cka = {True: [0.9] * 4 + [0.5], False: [0.2] * 5}
-    learned = {True: [90.0] * 5, False: [80.0] + [70.0] * 4}
-    records = {
-        name: {"cka": [[1.0] * 5] + [cka[run.pretrained]] * 5, "nearest_neighbours": neighbours}
-        | {"accuracy_task_il": [learned[run.pretrained]] * 5}
-        for name, run in plan.runs.items()
-    }
-    frame = evaluation.evaluate_all(recorded(plan, records)).set_index("claim")
-    for name, value, unit, verdict in (
-        ("cka-from-pretraining", 0.3, "CKA", "holds"),
-        ("cka-last-layer", 0.4, "CKA", "holds"),
-        ("source-forgotten", 2.0, "k-NN", "holds"),
-        ("first-task-profits", -10.0, "accuracy", "does not hold"),
-        ("pretraining-helps", 0.0, "FAA", "undecided"),
-    ):
-        found = frame.loc[name]
-        assert (found["value"], found["unit"]) == (pytest.approx(value), unit)
-        assert (found["verdict"], found["n_seeds"]) == (verdict, 2)
-    assert frame.loc["first-task-profits", "n_differences"] == 4
-
-
-def test_joint_may_be_probed_too(make_plan, recorded):
-    one = {"methods": ["joint", "er"], "buffers": [500], "protocols": ["class-il"], "probes": True}
-    plan = make_plan([0], **one)
-    probes = {
-        name: {"cka": [[1.0] * 5] * (run.phases + 1)}
-        | {"nearest_neighbours": [[60.0, 50.0]] * (run.phases + 1)}
-        for name, run in plan.runs.items()
-    }
-    assert len(evaluation.evaluate_all(recorded(plan, probes))) == len(CLAIMS)
-
-
 def test_a_claim_that_its_control_passes_too_is_said_so():
     place = CellKey("split-cifar10", "cifar100", "oewc", "", 0, "class-il")
     values = {place: {0: 20.0, 1: 20.1, 2: 20.2}}
@@ -369,25 +317,3 @@ def test_a_claim_that_its_control_passes_too_is_said_so():
     assert evaluated("fp-without-buffer", values)["verdict"] == "control passes"
     values[key] = dict.fromkeys(range(3), 19.0)
     assert evaluated("fp-without-buffer", values)["verdict"] == "holds"
-
-
-def test_a_studys_records_become_claims_in_files(make_plan, recorded):
-    plan = make_plan([0, 1], methods=[*REHEARSAL, "twf"])
-    levels = {
-        name: 80.0 if run.method == "twf" else 70.0 + run.seed for name, run in plan.runs.items()
-    }
-    diverged = {"split-cifar10.er.500.s1": {"status": "diverged"}}
-    evaluation.write(recorded(plan, levels | diverged))
-    long = evaluation.COMPARED.read("small").set_index("claim")
-    gain = long.loc["gain-class-il"]
-    # ER's second seed is missing with 500, but this claim asks for DER++ alone
-    assert (gain["n_cells_run"], gain["n_seeds"], gain["value"]) == (4, 2, 9.5)
-    first = long.loc["first-class-il"]
-    assert (first["n_cells_run"], first["n_seeds"], first["value"]) == (12, 1, 10.0)
-    assert long.loc["anchor-helps"]["verdict"] == "not run"
-    text = claims_file("small", "md").read_text()
-    shown = (
-        "| holds | +9.50 | +7.98 to +11.02 (2 df) | FAA | holds, +4.81 | 4/4 | 2/2 | 2 | — | — |"
-    )
-    assert shown in text
-    assert "| not run | — | — | CKA | no numbers | 0/0 | 0/0 | 0 | — | no such cell" in text

@@ -9,14 +9,12 @@ images, `buffer` is 0 without rehearsal.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import pandas as pd
 
-from twf.learning.evaluation import metrics
 from twf.results import cells, show, statistics
-from twf.results.frame import Results, column
+from twf.results.frame import Results
 from twf.results.paper import central, gains
 from twf.results.record import PROBED
 from twf.study import Run, Table
@@ -34,11 +32,9 @@ def spread(rows: pd.DataFrame, by: list[str], value: str = "value") -> pd.DataFr
 
 
 def _members(results: Results, table: Table) -> pd.DataFrame:
-    """The finished runs of a table's cells: `PLACE`, and what their records have."""
+    """The finished runs of a table's cells, as `Results.members`, with `label`."""
     rows = results.members[results.members["table"] == table.name]
-    rows = rows[rows["status"] == "finished"].drop(columns=["status", "precision"])
-    names = ["source", "benchmark", "method", "buffer", "seed"]
-    return _labelled(rows, table).join(results.runs.drop(columns=names), on="run")
+    return _labelled(rows[rows["status"] == "finished"], table)
 
 
 def _labelled(rows: pd.DataFrame, table: Table) -> pd.DataFrame:
@@ -49,32 +45,16 @@ def _labelled(rows: pd.DataFrame, table: Table) -> pd.DataFrame:
     )
 
 
-def _exploded(
-    rows: pd.DataFrame, values: Callable[[Any], Iterable[dict[str, Any]]], names: list[str]
-) -> pd.DataFrame:
-    """The rows, each as often as `values` says, with what it says in further columns."""
-    exploded = [
-        {name: row[name] for name in PLACE} | value
-        for row in show.rows(rows)
-        for value in values(row)
-    ]
-    return pd.DataFrame(exploded, columns=[*PLACE, *names])
-
-
 def accuracy(results: Results, table: Table) -> pd.DataFrame:
     """The average accuracy over the tasks seen so far, per cent, after `tasks` of them.
 
     Joint, which learns them at once, has one row, after the last.
     """
-
-    def values(row: Any) -> Iterable[dict[str, Any]]:
-        matrix = row[column("accuracy", row["protocol"])]
-        averages = metrics.average_accuracies(matrix)
-        first = len(matrix[0]) - len(averages) + 1
-        return ({"tasks": first + i, "value": value} for i, value in enumerate(averages))
-
-    rows = _exploded(_members(results, table), values, ["tasks", "value"])
-    return spread(rows, [*PLACE, "tasks"])
+    rows = _members(results, table).merge(results.accuracies, on=["run", "protocol"])
+    seen = rows[rows["evaluated"] <= rows["trained"]].rename(columns={"trained": "tasks"})
+    by = [*PLACE, "run", "tasks"]
+    averages = seen.groupby(by, sort=False)["accuracy"].mean().reset_index()
+    return spread(averages, [*PLACE, "tasks"], "accuracy")
 
 
 def matrix(results: Results, table: Table) -> pd.DataFrame:
@@ -86,16 +66,10 @@ def matrix(results: Results, table: Table) -> pd.DataFrame:
     rows = _members(results, table)
     sizes = sorted({0, *[buffer or 0 for buffer in table.buffers][:1]})
     rows = rows[(rows["protocol"] == table.protocols[0]) & rows["buffer"].isin(sizes)]
-    exploded = _exploded(
-        rows[~rows["method"].map(lambda name: METHODS[name].at_once).astype(bool)],
-        lambda row: (
-            {"trained": trained, "evaluated": evaluated, "value": value}
-            for trained, after in enumerate(row[column("accuracy", row["protocol"])], start=1)
-            for evaluated, value in enumerate(after, start=1)
-        ),
-        ["trained", "evaluated", "value"],
-    )
-    return spread(exploded, [*PLACE, "trained", "evaluated"]).drop(columns=["low", "high"])
+    rows = rows[~rows["method"].map(lambda name: METHODS[name].at_once).astype(bool)]
+    rows = rows.merge(results.accuracies, on=["run", "protocol"])
+    by = [*PLACE, "trained", "evaluated"]
+    return spread(rows[rows["trained"] > 0], by, "accuracy").drop(columns=["low", "high"])
 
 
 def differences(results: Results, table: Table) -> pd.DataFrame:
@@ -134,17 +108,16 @@ def initialization(results: Results, table: Table) -> pd.DataFrame:
     accuracy on the source's images in per cent. Of the cells whose runs were probed.
     """
     rows = _members(results, table).drop_duplicates("run")  # one run serves both protocols
-    exploded = _exploded(
-        rows[rows["cka"].map(len) > 0],
-        lambda row: (
-            {"quantity": quantity, "layer": layer, "tasks": tasks, "value": value}
-            for quantity, layers in PROBED.items()
-            for tasks, after in enumerate(row[quantity])
-            for layer, value in zip(layers, after, strict=True)
-        ),
-        ["quantity", "layer", "tasks", "value"],
-    )
-    return spread(exploded, [*PLACE, "quantity", "layer", "tasks"])
+    probed = results.runs[list(PROBED)]
+    values = [
+        (*(row[name] for name in PLACE), quantity, layer, tasks, value)
+        for row in show.rows(rows)
+        for quantity, layers in PROBED.items()
+        for tasks, after in enumerate(probed.loc[row["run"], quantity])
+        for layer, value in zip(layers, after, strict=True)
+    ]
+    by = [*PLACE, "quantity", "layer", "tasks"]
+    return spread(pd.DataFrame(values, columns=[*by, "value"]), by)
 
 
 def shares(results: Results, table: Table) -> pd.DataFrame:

@@ -146,12 +146,24 @@ SCHEMA = pa.schema(
         ("beside", pa.string()),
     ]
 )
-COMPARED = show.Compared(central_file, SCHEMA)
+COMPARED = show.Compared(
+    central_file,
+    SCHEMA,
+    "Differences of final average accuracy in Class-IL with the smallest buffer, in points, with "
+    "95 % intervals (not corrected for how many there are), their model and degrees of freedom "
+    "(df). No effect: the 90 % interval lies within a point of 0. An effect: the 95 % interval "
+    "excludes 0.",
+)
 
 
 def of_results(results: Results) -> pd.DataFrame:
     """A row of `SCHEMA` for each question and place whose cells are planned."""
-    values, printed = contrasts.of_cells(results), printed_keys()
+    return answers(contrasts.of_cells(results))
+
+
+def answers(values: Values) -> pd.DataFrame:
+    """The same, of the values of cells."""
+    printed = printed_keys()
     places = dict.fromkeys(
         key._replace(method="", variant="")
         for key in values
@@ -174,7 +186,7 @@ def _key(place: CellKey, term: tuple[str, str]) -> CellKey:
 def _row(
     question: Question, place: CellKey, values: Values, printed: Mapping[CellKey, float]
 ) -> dict[str, Any]:
-    keys = {_key(place, term): weight for term, weight in question.of.items()}
+    keys = {_key(place, term): float(weight) for term, weight in question.of.items()}
     terms = question.of if question.printed is None else question.printed
     row: dict[str, Any] = {
         "question": question.name,
@@ -186,32 +198,33 @@ def _row(
         "welch_low": float("nan"),
     }
     row |= {name: getattr(place, name) for name in ("benchmark", "source", "buffer")}
-    seeds = sorted(set.intersection(*(set(values[key]) for key in keys)))
-    row |= {"n": len(seeds), "said": "undecided" if seeds else "none finished"}
-    if not seeds:
+    found = contrasts.contrast(values, keys)
+    row |= found._asdict() | {"said": "undecided" if found.n else "none finished"}
+    if not found.n:
         return row
+    row["model"] = "Student's, by seed" if len({of.method for of in keys}) == 1 else "Welch's"
+    estimate = Estimate(found.mean, found.error, found.freedom)
     corners = [_key(place, ("twf", name)) for name in CORNERS]
-    shared = set.intersection(*(set(values.get(key, ())) for key in corners))
-    weights = np.array(list(keys.values()), dtype=float)
-    if set(keys) <= set(corners) and len(seeds) > 1 and shared.issuperset(seeds):
+    seeds = contrasts.shared(values, keys)
+    if (
+        set(keys) <= set(corners)
+        and found.n > 1
+        and set(seeds) <= {*contrasts.shared(values, corners)}
+    ):
         of_corners = contrasts.stacked(values, corners, seeds)
         estimate = statistics.layout(of_corners, np.array([keys.get(k, 0.0) for k in corners]))
         spread = (statistics.residuals(of_corners) ** 2).sum(-1)
         row["uneven"] = float(spread.max() / spread.min()) if spread.min() else float("inf")
         row["model"] = "two-way layout of the corners"
         if row["uneven"] > UNEVEN:
-            cells = contrasts.stacked(values, list(keys), seeds) * weights[:, None]
+            cells = (
+                contrasts.stacked(values, list(keys), seeds) * np.array([*keys.values()])[:, None]
+            )
             welch = statistics.total([statistics.student(cell) for cell in cells])
             row["welch_low"], row["welch_high"] = map(float, welch.ends())
-    else:
-        measured = contrasts.stacked(values, list(keys), seeds)
-        estimates = contrasts.estimates(weights[None], list(keys), measured)
-        estimate = Estimate(*(part[0] for part in estimates))
-        one_method = len({key.method for key in keys}) == 1
-        row["model"] = "Student's, by seed" if one_method else "Welch's"
-    row |= {name: float(value) for name, value in estimate._asdict().items()}
-    row["low"], row["high"] = map(float, estimate.ends())
-    if len(seeds) > 1:
+        row |= {name: float(value) for name, value in estimate._asdict().items()}
+        row["low"], row["high"] = map(float, estimate.ends())
+    if found.n > 1:
         row |= {"said": effect(estimate), "size": size(estimate, row["printed"])}
     return row
 
@@ -247,10 +260,8 @@ def size(estimate: Estimate, printed: float) -> str:
 
 def write(results: Results) -> None:
     """Write the answers from a study's collected records, as `files.COMPARISON_FORMATS`."""
-    study, frame = results.plan.study, of_results(results)
-    COMPARED.write(study, frame)
-    values = {"study": study, "note": results.plan.note, "entries": text_rows(frame)}
-    show.fill("central.md.j2", values, central_file(study, "md"))
+    frame = of_results(results)
+    COMPARED.write(results.plan, frame, [show.Section("", text_rows(frame))])
 
 
 def text_rows(frame: pd.DataFrame) -> list[TextRow]:

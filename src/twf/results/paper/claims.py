@@ -10,14 +10,17 @@ left out: "competitive", "satisfactory", "less sensitive to the task at hand".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
 
 from twf.results.printed import CellKey
 from twf.results.record import LAYERS
+from twf.results.show import PROTOCOL_TITLES
 
 Keys = Collection[CellKey]  # of the paper's numbers, or of a study's cells and what was probed
+Select = Callable[[CellKey, Keys], Collection[Any]]  # what a column may be at a cell's place
 Group = Literal["performance", "mechanism", "incidental"]
 
 REHEARSAL = ("er", "co2l", "icarl", "derpp", "er-ace")  # those in Tables 1-3 beside TwF
@@ -25,21 +28,16 @@ MAIN = (*REHEARSAL, "twf")
 CONTROL = "share-0-wide"  # DER++ with the source's classes in its head and none of its images
 DISSIMILAR = ("svhn", "textures")  # sources unlike the benchmark: Table 5's, and the demo's
 
-# What a column may be, beside a value or a tuple of several
-EACH = "each variant but the control; the method as it is where it has none"
-SMALLEST, LARGEST = "the smallest of several buffers", "the largest of several buffers"
-FIRST, LATER, LAST = "after the first task", "after any task", "after the last task"
-EACH_LATER = "after each task but the first"
-
 
 @dataclass(frozen=True)
 class Contest:
     """Differences: cells like `of`, each over those that differ from it as `over` says.
 
-    Columns that `of` does not name may have any value, but for the variant and the quantity: it is
-    of the method as it is, and of final average accuracy. `main` leaves out cells where not all of
-    `MAIN` are. With `minus`, the same difference where the cells differ as it says is subtracted. A
-    difference of which a cell is missing is none.
+    By column, a value, a tuple of several, or a function that selects them. Columns that `of` does
+    not name may have any value, but for the variant and the quantity: it is of the method as it is,
+    and of final average accuracy. `main` leaves out cells where not all of `MAIN` are. With
+    `minus`, the same difference where the cells differ as it says is subtracted. A difference of
+    which a cell is missing is none.
     """
 
     of: Mapping[str, Any]
@@ -56,8 +54,8 @@ class Claim:
     cell below; the mean of all with none.
     """
 
-    name: str
     group: Group  # what it is about: the method's results, why it has them, or something beside
+    name: str
     statement: str
     contests: Sequence[Contest]
     mean_of: Sequence[str] | None = None
@@ -107,78 +105,91 @@ def in_words(group: Sequence[Difference]) -> str:
 
 def differences(contest: Contest, keys: Keys) -> Iterator[Difference]:
     """Those of a contest, of the cells that there are."""
-    wanted = dict(contest.of)
-    for name, default in (("variant", ""), ("quantity", "faa")):
-        wanted.setdefault(name, default)
+    wanted = {"variant": "", "quantity": "faa"} | dict(contest.of)
     for key in keys:
-        if not all(_is(key, name, value, keys) for name, value in wanted.items()):
+        if not all(getattr(key, name) in _values(key, of, keys) for name, of in wanted.items()):
             continue
-        if contest.main and any(key._replace(method=name) not in keys for name in MAIN):
+        if contest.main and not _of_all_main(key, keys):
             continue
         for over in contest.over:
-            for below in _others(key, over, keys):
+            for below in _changed(key, over, keys):
                 if contest.minus is None:
                     yield Difference((key,), (below,))
                     continue
-                for above in _others(key, contest.minus, keys):
-                    for other in _others(above, over, keys):
+                for above in _changed(key, contest.minus, keys):
+                    for other in _changed(above, over, keys):
                         yield Difference((key, other), (below, above))
 
 
-def _is(key: CellKey, name: str, wanted: Any, keys: Keys) -> bool:
-    """Whether a column of a cell is as wanted."""
-    if wanted == EACH:
-        return key in _variants(key._replace(variant=""), keys)
-    if isinstance(wanted, tuple):
-        return getattr(key, name) in wanted
-    if wanted == LATER:
-        return key.tasks > 0
-    return bool(getattr(key, name) == _value(key, name, wanted, keys))
+def _values(key: CellKey, wanted: Any, keys: Keys) -> Collection[Any]:
+    if callable(wanted):
+        return wanted(key, keys)
+    return wanted if isinstance(wanted, tuple) else (wanted,)
 
 
-def _value(key: CellKey, name: str, wanted: Any, keys: Keys) -> Any:
-    """What a column is to be at a cell's place; nothing where there are no several buffers."""
-    if wanted == FIRST:
-        return 1
-    if wanted == LAST:
-        return max(other.tasks for other in keys if other._replace(tasks=key.tasks) == key)
-    if wanted in (SMALLEST, LARGEST):
-        alike = (k for k in keys if k._replace(buffer=key.buffer) == key)
-        compared = [k.buffer for k in alike if all(k._replace(method=m) in keys for m in MAIN)]
-        end = min if wanted == SMALLEST else max
-        return end(compared) if len(compared) > 1 else None
-    return wanted
-
-
-def _variants(place: CellKey, keys: Keys) -> list[CellKey]:
-    """A method's variants at a place but for `CONTROL`; the method as it is where it has none."""
-    alike = [k for k in keys if k._replace(variant="") == place and k.variant != CONTROL]
-    return [key for key in alike if key.variant] or alike
-
-
-def _others(key: CellKey, change: Mapping[str, Any], keys: Keys) -> list[CellKey]:
+def _changed(key: CellKey, change: Mapping[str, Any], keys: Keys) -> list[CellKey]:
     """The cells that differ from one as `change` says, as far as there are such."""
-    if change.get("variant") == EACH:
-        return _variants(key._replace(**dict(change) | {"variant": ""}), keys)
-    if change.get("tasks") == EACH_LATER:
-        return [
-            other for other in keys if other.tasks > 1 and other._replace(tasks=key.tasks) == key
-        ]
-    other = key._replace(**{name: _value(key, name, v, keys) for name, v in change.items()})
-    return [other] if other in keys and other != key else []
+    changed = [key]
+    for name, wanted in change.items():
+        changed = [of._replace(**{name: v}) for of in changed for v in _values(of, wanted, keys)]
+    return [of for of in changed if of in keys and of != key]
 
 
-def _methods(*names: str) -> list[dict[str, str]]:
-    return [{"method": name} for name in names]
+def _of_all_main(key: CellKey, keys: Keys) -> bool:
+    return all(key._replace(method=method) in keys for method in MAIN)
+
+
+def _alike(key: CellKey, name: str, keys: Keys) -> list[CellKey]:
+    """The cells that differ from one in a column alone, and the cell itself."""
+    return [of for of in keys if of._replace(**{name: getattr(key, name)}) == key]
+
+
+# What selects values
+
+
+def each_variant(key: CellKey, keys: Keys) -> Collection[str]:
+    """All but the control; the method as it is where it has none."""
+    variants = [of.variant for of in _alike(key, "variant", keys) if of.variant != CONTROL]
+    return [name for name in variants if name] or variants
+
+
+def smallest(key: CellKey, keys: Keys) -> Collection[int]:
+    """The smallest of several buffers with which all main methods are."""
+    return sorted(_buffers(key, keys))[:1]
+
+
+def largest(key: CellKey, keys: Keys) -> Collection[int]:
+    """The largest of these."""
+    return sorted(_buffers(key, keys))[-1:]
+
+
+def _buffers(key: CellKey, keys: Keys) -> list[int]:
+    buffers = [of.buffer for of in _alike(key, "buffer", keys) if _of_all_main(of, keys)]
+    return buffers if len(buffers) > 1 else []
+
+
+def later(key: CellKey, keys: Keys) -> Collection[int]:
+    """After each task but the first."""
+    return [of.tasks for of in _alike(key, "tasks", keys) if of.tasks > 1]
+
+
+def last(key: CellKey, keys: Keys) -> Collection[int]:
+    """After the last task."""
+    return [max((of.tasks for of in _alike(key, "tasks", keys)), default=0)]
+
+
+def trained(key: CellKey, keys: Keys) -> Collection[int]:
+    """After any task."""
+    return (key.tasks,) if key.tasks else ()
+
+
+def _over(of: Mapping[str, Any], *over: Mapping[str, Any], **more: Any) -> list[Contest]:
+    return [Contest(of, over, **more)]
 
 
 def _main(method: str, *rivals: str, **of: Any) -> list[Contest]:
     """A method over each of some others, in the main comparison."""
-    return [Contest({"method": method} | of, _methods(*rivals), main=True)]
-
-
-def _without_buffer(*names: str) -> list[dict[str, Any]]:
-    return [{"method": name, "buffer": 0} for name in names]
+    return _over({"method": method} | of, *({"method": name} for name in rivals), main=True)
 
 
 def _variant(method: str, *pairs: tuple[str, str]) -> list[Contest]:
@@ -186,274 +197,211 @@ def _variant(method: str, *pairs: tuple[str, str]) -> list[Contest]:
     return [Contest({"method": method, "variant": one}, [{"variant": two}]) for one, two in pairs]
 
 
-def _small_buffer(method: str, rival: str, protocol: str) -> Contest:
+def _small_buffer(method: str, rival: str, protocol: str) -> list[Contest]:
     """A method's gain over another with the smallest buffer, over that with the largest."""
-    of = {"method": method, "protocol": protocol, "buffer": SMALLEST}
-    return Contest(of, _methods(rival), minus={"buffer": LARGEST}, main=True)
+    of = {"method": method, "protocol": protocol, "buffer": smallest}
+    return _over(of, {"method": rival}, minus={"buffer": largest}, main=True)
 
 
-_PROBED = {"method": "er", "variant": "pretrained"}
+TWF, DERPP = {"method": "twf"}, {"method": "derpp", "variant": ""}
+ANCHOR = {"method": "derpp-ewc", "variant": each_variant}
+IMAGES = {"method": "derpp-pretraining", "variant": each_variant}
+OEWC, LWF, FINETUNE = ({"method": name, "buffer": 0} for name in ("oewc", "lwf", "finetune"))
+PROBED = {"method": "er", "variant": "pretrained"}
+NEIGHBOURS = {"quantity": "nearest_neighbours"}
+
+performance, mechanism, incidental = (partial(Claim, group) for group in get_args(Group))
 
 CLAIMS = (
-    Claim(
+    mechanism(
         "cka-from-pretraining",
-        "mechanism",
         "ER's layers stay closer to their initialization from pretraining than from scratch: CKA "
         "of each layer, mean over tasks",
-        [Contest(_PROBED | {"quantity": "cka", "tasks": LATER}, [{"variant": "scratch"}])],
+        _over(PROBED | {"quantity": "cka", "tasks": trained}, {"variant": "scratch"}),
         mean_of=["benchmark", "source", "buffer", "protocol", "layer"],
         unit="CKA",
     ),
-    Claim(
+    mechanism(
         "cka-last-layer",
-        "mechanism",
         "From pretraining, ER's last residual layer changes most: CKA of each other layer over "
         "its, mean over tasks",
-        [Contest(_PROBED | {"quantity": "cka", "tasks": LATER}, [{"layer": LAYERS[-1]}])],
+        _over(PROBED | {"quantity": "cka", "tasks": trained}, {"layer": LAYERS[-1]}),
         mean_of=["benchmark", "source", "buffer", "protocol", "layer"],
         unit="CKA",
     ),
-    Claim(
+    mechanism(
         "source-forgotten",
-        "mechanism",
         "ER forgets the source: nearest neighbours on Layers 3 and 4 find fewer of its labels "
         "after the first task than before, and fewer after the last than after the first",
-        [
-            Contest(_PROBED | {"quantity": "nearest_neighbours", "tasks": 0}, [{"tasks": FIRST}]),
-            Contest(
-                _PROBED | {"quantity": "nearest_neighbours", "tasks": FIRST}, [{"tasks": LAST}]
-            ),
-        ],
+        _over(PROBED | NEIGHBOURS | {"tasks": 0}, {"tasks": 1})
+        + _over(PROBED | NEIGHBOURS | {"tasks": 1}, {"tasks": last}),
         unit="k-NN",
     ),
-    Claim(
+    mechanism(
         "first-task-profits",
-        "mechanism",
         "The first task profits more from pretraining than each later one: ER's Task-IL accuracy "
         "right after learning a task, from pretraining over from scratch",
-        [
-            Contest(
-                _PROBED | {"quantity": "learned", "protocol": "task-il", "tasks": 1},
-                [{"variant": "scratch"}],
-                minus={"tasks": EACH_LATER},
-            )
-        ],
+        _over(
+            PROBED | {"quantity": "learned", "protocol": "task-il", "tasks": 1},
+            {"variant": "scratch"},
+            minus={"tasks": later},
+        ),
         unit="accuracy",
     ),
-    Claim(
+    mechanism(
         "source-kept",
-        "mechanism",
         "TwF keeps more of the source than without propagation: nearest neighbours on Layers 3 and "
         "4 after the last task",
-        [
-            Contest(
-                {"method": "twf", "variant": "all", "quantity": "nearest_neighbours"}
-                | {"tasks": LAST},
-                [{"variant": "cl"}],
-            )
-        ],
+        _over(TWF | NEIGHBOURS | {"variant": "all", "tasks": last}, {"variant": "cl"}),
         unit="k-NN",
     ),
-    Claim(
+    mechanism(
         "pretraining-helps",
-        "mechanism",
         "Pretraining raises ER's accuracy",
         _variant("er", ("pretrained", "scratch")),
     ),
-    Claim(
-        "first-class-il",
-        "performance",
-        "TwF is first in each Class-IL cell, among the paper's methods with a buffer",
-        _main("twf", *REHEARSAL, protocol="class-il"),
+    *(
+        performance(
+            f"first-{protocol}",
+            f"TwF is first in each {title} cell, among the paper's methods with a buffer",
+            _main("twf", *REHEARSAL, protocol=protocol),
+        )
+        for protocol, title in PROTOCOL_TITLES.items()
     ),
-    Claim(
-        "first-task-il",
-        "performance",
-        "TwF is first in each Task-IL cell, among the paper's methods with a buffer",
-        _main("twf", *REHEARSAL, protocol="task-il"),
-    ),
-    Claim(
+    performance(
         "gain-class-il",
-        "performance",
         "TwF gains over DER++ in Class-IL on average (the paper: 4.81 points)",
         _main("twf", "derpp", protocol="class-il"),
         mean_of=[],
     ),
-    Claim(
+    performance(
         "gain-task-il",
-        "performance",
         "TwF gains over ER-ACE in Task-IL on average (the paper: 2.77 points)",
         _main("twf", "er-ace", protocol="task-il"),
         mean_of=[],
     ),
-    Claim(
-        "gain-over-each-class-il",
-        "performance",
-        "TwF gains in Class-IL on average over each of the paper's methods with a buffer",
-        _main("twf", *REHEARSAL, protocol="class-il"),
-        mean_of=["over"],
+    *(
+        performance(
+            f"gain-over-each-{protocol}",
+            f"TwF gains in {title} on average over each of the paper's methods with a buffer",
+            _main("twf", *REHEARSAL, protocol=protocol),
+            mean_of=["over"],
+        )
+        for protocol, title in PROTOCOL_TITLES.items()
     ),
-    Claim(
-        "gain-over-each-task-il",
-        "performance",
-        "TwF gains in Task-IL on average over each of the paper's methods with a buffer",
-        _main("twf", *REHEARSAL, protocol="task-il"),
-        mean_of=["over"],
-    ),
-    Claim(
+    performance(
         "gain-small-buffer",
-        "performance",
         "TwF's gain over DER++ (Class-IL) and ER-ACE (Task-IL) is larger with the smaller buffer, "
         "on Split CIFAR-10 and Split CUB-200",
-        [_small_buffer("twf", "derpp", "class-il"), _small_buffer("twf", "er-ace", "task-il")],
+        _small_buffer("twf", "derpp", "class-il") + _small_buffer("twf", "er-ace", "task-il"),
         benchmarks=["split-cifar10", "split-cub200"],
     ),
-    Claim(
+    incidental(
         "buffer-above-regularization",
-        "incidental",
         "Each of the paper's methods with a buffer is better than oEWC and LwF in each Class-IL "
         "cell",
-        [Contest({"method": MAIN, "protocol": "class-il"}, _without_buffer("oewc", "lwf"))],
+        _over({"method": MAIN, "protocol": "class-il"}, OEWC, LWF),
     ),
-    Claim(
+    incidental(
         "oewc-best-without-buffer",
-        "incidental",
         "oEWC is the best of the paper's methods without a buffer in each Class-IL cell",
-        [Contest({"method": "oewc", "protocol": "class-il"}, _without_buffer("finetune", "lwf"))],
+        _over({"method": "oewc", "protocol": "class-il"}, FINETUNE, LWF),
     ),
-    Claim(
+    incidental(
         "oewc-below-finetune",
-        "incidental",
         "oEWC is worse than Finetune on Split CUB-200, in Class-IL and Task-IL",
-        [Contest({"method": "finetune"}, _without_buffer("oewc"))],
+        _over({"method": "finetune"}, OEWC),
         benchmarks=["split-cub200"],
     ),
-    Claim(
+    incidental(
         "icarl-second",
-        "incidental",
         "On Split CIFAR-100, iCaRL is better than the paper's other methods with a buffer but TwF",
         _main("icarl", "er", "co2l", "derpp", "er-ace"),
         benchmarks=["split-cifar100"],
     ),
-    Claim(
-        "icarl-below-derpp-class-il",
-        "incidental",
-        "iCaRL is worse than DER++ on Split CIFAR-10 and Split CUB-200 in Class-IL",
-        _main("derpp", "icarl", protocol="class-il"),
-        benchmarks=["split-cifar10", "split-cub200"],
+    *(
+        incidental(
+            f"icarl-below-derpp-{protocol}",
+            f"iCaRL is worse than DER++ on Split CIFAR-10 and Split CUB-200 in {title}",
+            _main("derpp", "icarl", protocol=protocol),
+            benchmarks=["split-cifar10", "split-cub200"],
+        )
+        for protocol, title in PROTOCOL_TITLES.items()
     ),
-    Claim(
-        "icarl-below-derpp-task-il",
-        "incidental",
-        "iCaRL is worse than DER++ on Split CIFAR-10 and Split CUB-200 in Task-IL",
-        _main("derpp", "icarl", protocol="task-il"),
-        benchmarks=["split-cifar10", "split-cub200"],
-    ),
-    Claim(
+    incidental(
         "er-ace-small-buffer",
-        "incidental",
         "From the larger buffer to the smaller, ER-ACE loses less than ER",
-        [_small_buffer("er-ace", "er", protocol) for protocol in ("class-il", "task-il")],
+        _small_buffer("er-ace", "er", "class-il") + _small_buffer("er-ace", "er", "task-il"),
     ),
-    Claim(
-        "er-ace-below-derpp-class-il",
-        "incidental",
-        "ER-ACE is worse than DER++ with the larger buffer in Class-IL",
-        _main("derpp", "er-ace", protocol="class-il", buffer=LARGEST),
+    *(
+        incidental(
+            f"er-ace-below-derpp-{protocol}",
+            f"ER-ACE is worse than DER++ with the larger buffer in {title}",
+            _main("derpp", "er-ace", protocol=protocol, buffer=largest),
+        )
+        for protocol, title in PROTOCOL_TITLES.items()
     ),
-    Claim(
-        "er-ace-below-derpp-task-il",
-        "incidental",
-        "ER-ACE is worse than DER++ with the larger buffer in Task-IL",
-        _main("derpp", "er-ace", protocol="task-il", buffer=LARGEST),
-    ),
-    Claim(
+    mechanism(
         "cl-most-influential",
-        "mechanism",
         "Leaving out L_CL costs more than leaving out L_AUX, or L_FP and L_AUX, in each cell",
         _variant("twf", ("cl-fp", "fp-aux"), ("cl", "fp-aux")),
     ),
-    Claim(
+    mechanism(
         "cl-helps",
-        "mechanism",
         "L_CL on top of L_FP and L_AUX raises accuracy in each cell",
         _variant("twf", ("all", "fp-aux")),
     ),
-    Claim(
+    mechanism(
         "fp-helps",
-        "mechanism",
         "L_FP on top of L_CL raises accuracy in each cell",
         _variant("twf", ("cl-fp", "cl")),
     ),
-    Claim(
+    mechanism(
         "aux-helps",
-        "mechanism",
         "L_AUX on top of L_FP raises accuracy in each cell, with and without L_CL",
         _variant("twf", ("all", "cl-fp"), ("fp-aux", "fp")),
     ),
-    Claim(
+    mechanism(
         "fp-without-buffer",
-        "mechanism",
         "L_FP and L_AUX without a buffer are better than oEWC on each benchmark",
-        [
-            Contest(
-                {"method": "twf", "variant": "fp-aux", "buffer": 0},
-                [{"method": "oewc", "variant": ""}],
-            )
-        ],
-        control=[  # the stream loss without either
-            Contest(
-                {"method": "twf", "variant": "stream", "buffer": 0},
-                [{"method": "oewc", "variant": ""}],
-            )
-        ],
+        _over(TWF | {"variant": "fp-aux", "buffer": 0}, {"method": "oewc", "variant": ""}),
+        control=_over(  # the stream loss without either
+            TWF | {"variant": "stream", "buffer": 0}, {"method": "oewc", "variant": ""}
+        ),
     ),
-    Claim(
+    incidental(
         "anchor-helps",
-        "incidental",
         "An EWC anchor to the pretrained weights raises DER++'s accuracy in each cell",
-        [Contest({"method": "derpp-ewc", "variant": EACH}, [{"method": "derpp", "variant": ""}])],
+        _over(ANCHOR, DERPP),
     ),
-    Claim(
+    incidental(
         "anchor-helps-task-il",
-        "incidental",
         "The EWC anchor raises DER++'s accuracy more in Task-IL than in Class-IL",
-        [
-            Contest(
-                {"method": "derpp-ewc", "protocol": "task-il"},
-                _methods("derpp"),
-                minus={"protocol": "class-il"},
-            )
-        ],
+        _over(
+            {"method": "derpp-ewc", "protocol": "task-il"},
+            {"method": "derpp"},
+            minus={"protocol": "class-il"},
+        ),
     ),
-    Claim(
+    performance(
         "anchor-below-twf",
-        "performance",
         "TwF is better than DER++ with an EWC anchor in each cell",
-        [Contest({"method": "twf"}, [{"method": "derpp-ewc", "variant": EACH}])],
+        _over(TWF, ANCHOR),
     ),
-    Claim(
+    incidental(
         "pretraining-images-help",
-        "incidental",
         "Pretraining images in the buffer raise DER++'s accuracy, in the mean over their shares",
-        [
-            Contest(
-                {"method": "derpp-pretraining", "variant": EACH},
-                [{"method": "derpp", "variant": ""}],
-            )
-        ],
+        _over(IMAGES, DERPP),
         mean_of=[],
     ),
-    Claim(
+    performance(
         "pretraining-images-below-twf",
-        "performance",
         "TwF is better than DER++ with any share of pretraining images in its buffer",
-        [Contest({"method": "twf"}, [{"method": "derpp-pretraining", "variant": EACH}])],
+        _over(TWF, IMAGES),
     ),
-    Claim(
+    performance(
         "first-from-dissimilar-source",
-        "performance",
         "Pretrained on a dissimilar source, TwF is better than iCaRL and DER++ in each cell",
-        [Contest({"method": "twf", "source": DISSIMILAR}, _methods("icarl", "derpp"))],
+        _over(TWF | {"source": DISSIMILAR}, {"method": "icarl"}, {"method": "derpp"}),
     ),
 )

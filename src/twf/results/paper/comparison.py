@@ -23,7 +23,14 @@ from twf.results import cells, show
 from twf.results.frame import Results
 from twf.results.paper import order
 from twf.results.printed import PLACE, PRINTED_VARIANTS, printed
-from twf.results.show import PROTOCOL_TITLES, Markdown, TextRow, in_parentheses, number
+from twf.results.show import (
+    PROTOCOL_TITLES,
+    Markdown,
+    Section,
+    TextRow,
+    in_parentheses,
+    number,
+)
 from twf.study import expand
 from twf.study.methods import METHODS
 from twf.study.params import Params
@@ -51,7 +58,15 @@ SCHEMA = pa.schema(
         ("runs", pa.list_(pa.string())),  # all of them, by seed
     ]
 )
-COMPARED = show.Compared(comparison_file, SCHEMA)
+COMPARED = show.Compared(
+    comparison_file,
+    SCHEMA,
+    "The paper's numbers beside ours: final average accuracy (FAA), final forgetting in "
+    "parentheses, in per cent; Student's 95 % interval of our mean. The verdict is on FAA: "
+    f"equivalent where the interval lies within {MARGIN:g} points of the paper's number, higher or "
+    "lower where it lies entirely above or below these, undecided otherwise or with a single seed, "
+    "and reduced where the study scales the benchmark down.",
+)
 
 
 def verdict(row: Any) -> str:
@@ -125,25 +140,25 @@ def write(params: Params, results: Results) -> None:
     ranked = order.compare(frame)
     used = results.runs.loc[sorted(set(chain(*frame["runs"][frame["study"] == study])))]
     used = used[used["on_gpu"].astype(bool) & used["ended"].astype(bool)]
+    hours = used.groupby("device")["seconds"].sum() / 3600
     counts = frame["verdict"].value_counts()
-    values = {
-        "study": study,
-        "margin": MARGIN,
-        "verdicts": {name: counts.get(name, 0) for name in VERDICTS},
-        "gpu_hours": used["seconds"].sum() / 3600,
-        "devices": sorted(set(used["device"])),
-        "order": order.text_rows(ranked),
-        "tables": {
-            table: [
-                texts | {"Command": Markdown(f"`{command}`" if command else "—")}
-                for texts, command in zip(text_rows(rows), rows["command"], strict=True)
-            ]
-            for table, rows in frame.groupby("printed_table")
-        },
-    }
-    COMPARED.write(study, frame)
-    order.COMPARED.write(study, ranked)
-    show.fill("comparison.md.j2", values, comparison_file(study, "md"))
+    rows = [
+        text | {"Command": Markdown(f"`{command}`" if command else "—")}
+        for text, command in zip(text_rows(frame), frame["command"], strict=True)
+    ]
+    sections = [
+        Section("Verdicts", [{"Verdict": v, "Numbers": str(counts.get(v, 0))} for v in VERDICTS]),
+        Section(
+            "GPU hours",
+            [{"Device": str(name), "Hours": number(of)} for name, of in hours.items()],
+            "A run that serves several numbers is counted once, and in the row of each.",
+        ),
+        Section("The order of methods", order.text_rows(ranked), order.COMPARED.note),
+    ]
+    for table, places in frame.groupby("printed_table").indices.items():
+        sections.append(Section(f"Table {table} of the paper", [rows[i] for i in places]))
+    COMPARED.write(results.plan, frame, sections)
+    order.COMPARED.write(results.plan, ranked, None)
 
 
 def text_rows(frame: pd.DataFrame) -> list[TextRow]:

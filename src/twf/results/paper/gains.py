@@ -42,7 +42,14 @@ SCHEMA = pa.schema(
         ("printed_gain", pa.float64()),  # null where the paper does not print both
     ]
 )
-COMPARED = show.Compared(gains_file, SCHEMA)
+COMPARED = show.Compared(
+    gains_file,
+    SCHEMA,
+    "Gains are differences of final average accuracy in percentage points: means over the seeds "
+    "that both have finished (n=a/b: a of b), with a 95 % interval, Welch's between methods, with "
+    "its degrees of freedom (df), and Student's by seed between variants of a method; †: of runs "
+    "that differ in precision; paper: the same difference of its numbers.",
+)
 
 
 def pairs(table: Table) -> list[tuple[Cell, Cell]]:
@@ -96,15 +103,10 @@ def of_tables(results: Results, written: pd.DataFrame) -> pd.DataFrame:
 
 def write(results: Results, written: pd.DataFrame) -> None:
     """Write the gains from a study's collected records and its tables, as they were `written`."""
-    plan = results.plan
-    frame = of_tables(results, written)
-    COMPARED.write(plan.study, frame)
-    sections = [
-        (table.title, text_rows(table, frame[frame["table"] == name]))
-        for name, table in plan.tables.items()
-    ]
-    values = {"study": plan.study, "note": plan.note, "sections": sections}
-    show.fill("gains.md.j2", values, gains_file(plan.study, "md"))
+    plan, frame = results.plan, of_tables(results, written)
+    rows = {name: text_rows(of, frame[frame["table"] == name]) for name, of in plan.tables.items()}
+    sections = [show.Section(plan.tables[name].title, of) for name, of in rows.items()]
+    COMPARED.write(plan, frame, sections)
 
 
 def text_rows(

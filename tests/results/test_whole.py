@@ -1,0 +1,229 @@
+"""A study of 89 runs, with each state and kind of cell: all that is made of it, as values.
+
+`expected/` has each file. Levels are round, so that a value can be worked out by hand from `level`;
+`EXPECTED=new python -m pytest tests/results/test_whole.py` writes them anew: read what has changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from project import PROJECT
+from results.conftest import PROJECT_VALUES, row_of
+
+from twf import files, study
+from twf.cli.results import write_compared
+from twf.results import cells, figures, notebook, provenance, record, report, search
+from twf.results.frame import Results
+from twf.results.paper import comparison, evaluation
+from twf.results.paper.claims import MAIN
+from twf.study import Plan, reading
+
+EXPECTED = Path(__file__).parent / "expected"
+
+ONE = "split-cifar10.twf.500.s1"
+CL = {"lambda_fp": 0.0, "lambda_fp_replay": 0.0, "lambda_diversity": 0.0}
+ON_CIFAR10 = {"benchmarks": ["split-cifar10"], "buffers": [500]}
+STUDY: dict[str, Any] = {
+    "title": "A small study",
+    "note": "Nothing was trained.",
+    "seeds": [0, 1, 2],
+    "experiments": {
+        "main": ON_CIFAR10
+        | {"title": "Accuracy", "methods": ["joint", "finetune", "oewc", "lwf", *MAIN]},
+        "anchor": {
+            "title": "Anchor",
+            "benchmarks": ["split-cifar100"],
+            "buffers": [500, 2000],
+            "seeds": [0, 1],
+            "methods": ["finetune", "derpp", "derpp-ewc"],
+            "baseline": "derpp",
+        },
+        "corners": ON_CIFAR10
+        | {"title": "Corners", "methods": ["twf"], "protocols": ["class-il"], "probes": True}
+        | {
+            "variants": {
+                "all": {"title": "All"},
+                "cl": {"title": "CL", "hyperparameters": CL},
+                "f6": {"title": "F6", "fidelity": {"F6": "paper"}},
+                "cl-f6": {"title": "CL, F6", "hyperparameters": CL, "fidelity": {"F6": "paper"}},
+                "fp-aux": {"title": "FP, AUX", "hyperparameters": {"alpha": 0.0, "beta": 0.0}},
+                "fp": {"title": "FP", "without_buffer": True}
+                | {"hyperparameters": {"alpha": 0.0, "beta": 0.0, "lambda_diversity": 0.0}},
+            }
+        },
+        "weights": ON_CIFAR10
+        | {"title": "Weights", "methods": ["twf"], "protocols": ["class-il"]}
+        | {
+            "variants": {
+                "as-set": {"title": "as set"},
+                "x10": {"title": "x 10", "hyperparameters": {"lambda_fp": 0.05}},
+                "beta": {"title": "beta 9", "hyperparameters": {"beta": 9.0}},
+            }
+        },
+        "starts": ON_CIFAR10
+        | {"title": "Starts", "probes": True, "protocols": ["class-il"]}
+        | {"methods": ["joint", "er"]}
+        | {
+            "variants": {
+                "pretrained": {"title": "from pretraining"},
+                "scratch": {"title": "from scratch", "pretrained": False},
+            }
+        },
+        "shares": {
+            "title": "Shares",
+            "benchmarks": ["split-digits"],
+            "buffers": [200],
+            "seeds": [0],
+            "methods": ["derpp", "derpp-pretraining", "twf"],
+            "variants": {
+                "none": {"title": "0 %", "methods": ["derpp"]},
+                "half": {"title": "50 %", "methods": ["derpp-pretraining"]}
+                | {"hyperparameters": {"share": 0.5}},
+                "twf": {"title": "TwF", "methods": ["twf"]},
+            },
+        },
+        "search": ON_CIFAR10
+        | {"title": "Search", "methods": ["er"], "protocols": ["class-il"], "seeds": [0, 1]}
+        | {"search": {"held_out": 0.1, "grids": {"er": {"lr": [0.01, 0.1]}}}},
+    },
+}
+LEVELS = {"joint": 90.0, "finetune": 20.0, "oewc": 24.0, "lwf": 16.0, "er": 60.0, "co2l": 58.0}
+LEVELS |= {"icarl": 76.0, "derpp": 66.0, "er-ace": 65.0, "twf": 72.0, "derpp-ewc": 67.0}
+LEVELS |= {"derpp-pretraining": 64.0}
+STATES: dict[str, dict[str, Any] | None] = {  # none: no record
+    "split-cifar10.derpp.500.s1": {"status": "diverged", "reason": "loss is nan"},
+    "split-cifar10.finetune.s2": None,
+    "split-cifar10.twf.500.cl-f6.s2": None,
+    "split-cifar100.derpp.2000.s0": {"digest": "of other parameters"},
+    "split-cifar100.derpp.2000.s1": {"status": "unreadable"},
+    "split-cifar100.derpp.500.s0": {"device": "A GPU", "host": "there"},
+    **{f"split-cifar10.twf.500.beta.s{seed}": {"status": "diverged"} for seed in range(3)},
+}
+
+
+def level(plan: Plan, name: str) -> float:
+    """The final accuracy of a run on each of its tasks: at most 3 points above its method's."""
+    run = plan.runs[name]
+    wiggle = (3 * list(plan.runs).index(name) + 5 * run.seed**2) % 7 / 2
+    lowered = {".f6": 3, "cl-f6": 3, "fp-aux": 9, "scratch": 9}
+    lower = sum(points for text, points in lowered.items() if text in name)
+    return LEVELS[run.method] + wiggle - lower
+
+
+def columns(plan: Plan, name: str) -> dict[str, Any]:
+    """What a run's record has: 4 points are forgotten in each phase, by ER 6 in the second."""
+    run, final = plan.runs[name], level(plan, name)
+
+    def before(after: int) -> float:
+        return 6.0 * (after < 1) if run.method == "er" else 4.0 * (run.tasks - 1 - after)
+
+    tasks = range(run.tasks)
+    matrix = [
+        [final + before(after) - task / 4 if task <= after else 10.0 + task for task in tasks]
+        for after in tasks
+    ][-run.phases :]
+    said = json.loads(row_of(plan, name)["provenance"])
+    said["code"]["commit"] += "+" * run.seed
+    said |= {"precision": "tf32" if run.seed else "bf16", "execution": "plain"}
+    said["inputs"] = {"train_fingerprint": "d00d"}
+    if "device" in (STATES.get(name) or {}):
+        said["versions"]["cuda"] = "13.0"
+    epoch = {"epoch": 0, "seconds": 1.0, "loss": 3.0, "terms": {"stream": 1.0, "FP": 2.0}}
+    phases = range(run.phases + 1) if run.probes else ()
+    return {
+        "initial_class_il": [9.0] * run.tasks,
+        "accuracy_class_il": matrix,
+        "accuracy_task_il": [[min(value + 20.0, 100.0) for value in after] for after in matrix],
+        "cka": [
+            [1 - phase * layer * (final - 50) / 1000 for layer in range(5)] for phase in phases
+        ],
+        "nearest_neighbours": [[final - phase, final - 2 * phase] for phase in phases],
+        "history": [epoch | {"phase": phase} for phase in range(run.phases)],
+        "provenance": json.dumps(said),
+    }
+
+
+def make() -> dict[str, str]:
+    """Write the records and all that is made of them into the current folder; files by name."""
+    files.PRINTED.parent.mkdir()
+    shutil.copy(PROJECT / files.PRINTED, files.PRINTED)
+    values = PROJECT_VALUES | {"study": "small", "studies": {"small": STUDY}}
+    files.PARAMS.write_text(json.dumps(values))
+    params = reading.load(files.PARAMS)
+    plan = study.expand(params, "small")
+    for name in plan.runs:
+        state = STATES.get(name, {})
+        if state is not None:
+            path = files.record_file("small", name)
+            diverged = state.get("status") == "diverged"
+            given = {} if diverged else columns(plan, name)
+            record.write(path, row_of(plan, name, **given | state))
+            if state.get("status") == "unreadable":
+                path.write_bytes(b"torn")
+    paths = [files.record_file("small", name) for name in plan.runs]
+    record.collect_partial(paths, files.runs_file("small"))
+    results = Results.collected(plan, history=True)
+    cells.write(results, plan.tables.values())
+    search.write(results)
+    write_compared(params, results)
+    made: dict[str, Any] = {
+        path.name: path.read_text()
+        for path in (*Path("results/small/tables").iterdir(), files.metrics_file("small"))
+        if path.suffix in (".csv", ".json", ".tex", ".yaml")
+        or path.name in ("gains.md", "central.md", "main.split-cifar10.md")
+    }
+    ours = comparison.COMPARED.read("small").query("study == 'small'")
+    made["comparison.csv"] = ours.drop(columns=["command"]).explode("devices").explode("runs")
+    for figure in figures.planned(plan):
+        made[f"{figure.name}.csv"] = figure.kind.frame(results, figure.table)
+    frames = notebook.Frames(results)
+    made["notebook-runs.csv"] = frames.runs
+    for name in ("accuracies", "losses"):
+        long = getattr(frames, name)
+        made[f"notebook-{name}.csv"] = long[long["run"].isin(["split-cifar10.joint.s0", ONE])]
+    for other in ("twf cl", "twf fp", "joint"):
+        made[f"notebook-gains-{other.replace(' ', '-')}.csv"] = frames.gains("twf", other)
+    page = Path("results/small/tables/comparison.md").read_text()
+    made["comparison-head.md"], *rows = page.split("## Table")
+    assert [of.count("`snakemake --cores all") for of in rows] == [20, 6, 0, 5, 0]
+    for section in provenance.sections(params, results)[1:]:
+        name = section.title.replace(",", "").replace(" ", "-").lower()
+        made[f"statement-{name}.csv"] = pd.DataFrame(section.rows)
+    claims = evaluation.COMPARED.read("small")
+    said = report.agreement(comparison.COMPARED.read("small"), claims)
+    made["said.json"] = json.dumps([provenance.facts(results), said], indent=1)
+    return {
+        name: of if isinstance(of, str) else of.to_csv(index=False) for name, of in made.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    with contextlib.chdir(tmp_path_factory.mktemp("whole")):
+        made = make()
+    if os.environ.get("EXPECTED") == "new":
+        shutil.rmtree(EXPECTED, ignore_errors=True)
+        EXPECTED.mkdir()
+        for name, text in made.items():
+            (EXPECTED / name).write_text(text, encoding="utf-8")
+    return made
+
+
+def test_each_file_has_the_values_that_are_expected(written: dict[str, str]) -> None:
+    expected = {path.name: path.read_text(encoding="utf-8") for path in EXPECTED.iterdir()}
+    assert written.keys() == expected.keys()
+    for name, text in expected.items():
+        if name.endswith(".csv"):
+            ours, theirs = (pd.read_csv(io.StringIO(of)) for of in (written[name], text))
+            pd.testing.assert_frame_equal(ours, theirs, rtol=1e-9, atol=1e-9, obj=name)
+        else:
+            assert written[name] == text, name
