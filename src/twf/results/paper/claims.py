@@ -105,9 +105,10 @@ def in_words(group: Sequence[Difference]) -> str:
 
 def differences(contest: Contest, keys: Keys) -> Iterator[Difference]:
     """Those of a contest, of the cells that there are."""
-    wanted = {"variant": "", "quantity": "faa"} | dict(contest.of)
+    wanted = ({"variant": "", "quantity": "faa"} | dict(contest.of)).items()
+    ordered = sorted(wanted, key=lambda of: callable(of[1]))  # what looks at all keys goes last
     for key in keys:
-        if not all(getattr(key, name) in _values(key, of, keys) for name, of in wanted.items()):
+        if not all(getattr(key, name) in _values(key, of, keys) for name, of in ordered):
             continue
         if contest.main and not _of_all_main(key, keys):
             continue
