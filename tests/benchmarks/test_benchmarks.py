@@ -31,6 +31,9 @@ from twf.study.methods import METHODS
 from twf.study.params import Params
 
 CPU = torch.device("cpu")
+
+pytestmark = pytest.mark.usefixtures("shallow")
+
 SMALLEST = Effort(calls=1, repeats=1)
 WORDS = ["benchmarks", "steps", "--benchmark", "none", "--calls", "1", "--repeats", "1"]
 LIMITS = {"gflops": 100.0, "gigabytes_per_second": 10.0}

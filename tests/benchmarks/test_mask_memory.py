@@ -22,6 +22,8 @@ from twf.tracking.live import LiveTracker
 
 RUN = "split-target.twf.16.s0"
 
+pytestmark = pytest.mark.usefixtures("shallow")
+
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):

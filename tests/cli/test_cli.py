@@ -28,6 +28,8 @@ from twf.gpus import nvidia, visible
 from twf.study.params import Params
 
 FINETUNE, RUN = "split-target.finetune.s0", "split-target.er.16.s0"
+
+pytestmark = pytest.mark.usefixtures("shallow")
 TARGET, ORIGIN = (str(files.data_file(name)) for name in ("target", "origin"))
 CHECKPOINT = str(files.checkpoint_file("origin"))
 

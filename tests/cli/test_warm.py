@@ -19,7 +19,7 @@ from twf.engines import warm
 from twf.results import record
 from twf.study.params import Params
 
-RUN = "split-target.twf.16.s0"
+RUN = "split-target.er.16.s0"
 TWF = [sys.executable, "-m", "twf"]
 SOCKET = Path("warm.socket")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -27,6 +28,14 @@ def described(reader: str, **changes: Any) -> Any:
     """The demo's data set, with few images of each class where they are drawn; changed."""
     few = {} if reader == "digits" else {"train_per_class": 20, "test_per_class": 10}
     return DATASETS[reader].model_copy(update=few | changes)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _drawn_once() -> Iterator[None]:
+    """A letter of a font, which all data sets of a size have, is drawn once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(letters, "_glyph", cache(letters._glyph))
+        yield
 
 
 @cache

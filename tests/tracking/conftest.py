@@ -52,7 +52,9 @@ def server(_server: WandbServer, no_key: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def tracked(tiny_inputs: Any, tiny_values: dict[str, Any], no_key: Path) -> Callable[..., Run]:
+def tracked(
+    shallow: None, tiny_inputs: Any, tiny_values: dict[str, Any], no_key: Path
+) -> Callable[..., Run]:
     """`tracked(method, mode, **changes)` does the miniature run, changed so; the run."""
 
     def do(method: str, mode: str = "offline", **changes: Any) -> Run:
