@@ -225,7 +225,7 @@ def test_report_needs_no_other_file_and_its_links_lead_to_one_place_each(page):
 def test_every_run_is_listed_with_what_it_was_made_from(results, page):
     text = Elements(page).text
     for run in results.plan.runs:
-        assert page.count(f'<tr id="run-{run}">') == 1
+        assert page.count(f'<details id="run-{run}">') == 1
         assert f"twf run small {run}" in text
         assert f"logs/small/runs/{run}.log" in text
     assert '"lambda_fp_replay": 0.1' in text  # of a missing run, from the plan

@@ -107,9 +107,6 @@ def write(params: Params, results: Results) -> None:
             ),
         },
         folded={name: of for name, of in folded.items() if of[1]},
-        run_columns={"Run": "", "Status": "", "Seed": "number"}
-        | {PROTOCOL_TITLES[protocol]: "number" for protocol in PROTOCOLS}
-        | {"Seconds": "number", "Device": ""},
         runs=[_run(plan, str(run), row, results.scores) for run, row in results.runs.iterrows()],
         forgetting=cells.FORGETTING[params.switches(study)["F8"]],
         provenance=told,
@@ -259,26 +256,29 @@ def _figures(study: str) -> list[dict[str, Any]]:
     return shown
 
 
-def _run(plan: Plan, run: str, row: Any, scores: pd.DataFrame) -> dict[str, Any]:
-    """A planned run, with or without a record, for the template; with `Results.scores`."""
+def _run(plan: Plan, run: str, row: Any, scores: pd.DataFrame) -> TextRow:
+    """A planned run, with or without a record, as a row; with `Results.scores`."""
     planned = plan.runs[run]
-    details = {"parameters": json.loads(planned.parameters)} | row["provenance"]
+    said = {"parameters": json.loads(planned.parameters)} | row["provenance"]
+    details = {name.capitalize(): _lines(values) for name, values in said.items()}
+    if row["started"]:
+        details["Started"] = f"{row['started']:%Y-%m-%d %H:%M} UTC"
+    if not pd.isna(row["peak_memory_mib"]):
+        details["Peak memory"] = f"{row['peak_memory_mib']:.0f} MiB"
+    details["Command"] = f"twf run {planned.study} {run}"
+    details["Log"] = str(files.log_file(planned.study, run))
+    opened = _environment.get_template("report_run.html.j2")
     of_run = scores.reindex([(run, protocol) for protocol in PROTOCOLS])[["faa", "ff"]]
     return {
-        "id": run,
-        "seed": planned.seed,
-        "status": row["status"],
-        "reason": row["reason"],
-        "results": [
-            f"{number(faa)} {in_parentheses(ff)}".rstrip() for faa, ff in of_run.to_numpy()
-        ],
-        "seconds": "—" if pd.isna(row["seconds"]) else f"{row['seconds']:.1f}",
-        "device": row["device"] or "—",
-        "details": {name: _lines(values) for name, values in details.items()},
-        "memory": None if pd.isna(row["peak_memory_mib"]) else row["peak_memory_mib"],
-        "started": row["started"] and f"{row['started']:%Y-%m-%d %H:%M} UTC",
-        "command": f"twf run {planned.study} {run}",
-        "log": str(files.log_file(planned.study, run)),
+        "Run": Markup(opened.render(run=run, details=details, reason=row["reason"])),  # noqa: S704
+        "Status": Markup('<span class="{0}">{0}</span>').format(row["status"]),
+        "Seed": str(planned.seed),
+        **{
+            PROTOCOL_TITLES[protocol]: f"{number(faa)} {in_parentheses(ff)}".rstrip()
+            for protocol, (faa, ff) in zip(PROTOCOLS, of_run.to_numpy(), strict=True)
+        },
+        "Seconds": "—" if pd.isna(row["seconds"]) else f"{row['seconds']:.1f}",
+        "Device": row["device"] or "—",
     }
 
 

@@ -50,13 +50,13 @@ function filterRows(input) {
 
 // A link to a run shows it whatever the filter, and opens it.
 function showTarget() {
-  const row = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (!row || row.tagName !== "TR") return;
+  const run = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!run || run.tagName !== "DETAILS") return;
   const input = document.querySelector("input[aria-controls=runs]");
   input.value = "";
   filterRows(input);
-  row.querySelector("details").open = true;
-  row.scrollIntoView();
+  run.open = true;
+  run.scrollIntoView();
 }
 
 document.querySelectorAll("table.sortable").forEach(makeSortable);
