@@ -11,19 +11,22 @@ import io
 import json
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from project import PROJECT
 from results.conftest import PROJECT_VALUES, row_of
 
 from twf import files, study
 from twf.cli.results import write_compared
-from twf.results import cells, figures, notebook, provenance, record, report, search
+from twf.results import cells, figures, notebook, provenance, record, report, search, show
 from twf.results.frame import Results
-from twf.results.paper import comparison, evaluation
+from twf.results.paper import central, comparison, evaluation, gains, order
 from twf.results.paper.claims import MAIN
 from twf.study import Plan, reading
 
@@ -207,8 +210,13 @@ def make() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    with contextlib.chdir(tmp_path_factory.mktemp("whole")):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("whole")
+
+
+@pytest.fixture(scope="module")
+def written(folder: Path) -> dict[str, str]:
+    with contextlib.chdir(folder):
         made = make()
     if os.environ.get("EXPECTED") == "new":
         shutil.rmtree(EXPECTED, ignore_errors=True)
@@ -227,3 +235,33 @@ def test_each_file_has_the_values_that_are_expected(written: dict[str, str]) -> 
             pd.testing.assert_frame_equal(ours, theirs, rtol=1e-9, atol=1e-9, obj=name)
         else:
             assert written[name] == text, name
+
+
+def test_files_hold_the_same_rows_and_types_and_are_read_back(written, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    results = Results.collected(study.expand(reading.load(files.PARAMS), "small"))
+    for part in (cells, comparison, central, evaluation, gains, order):
+        file = partial(files.table_file, "small", "main.split-cifar10")
+        if part is not cells:
+            file = partial(part.COMPARED.file, "small")
+        assert pq.read_schema(file("parquet")).equals(part.SCHEMA)
+        frame, flat = pd.read_parquet(file("parquet")), pd.read_csv(file("csv"))
+        assert len(frame) and list(flat.columns) == list(frame.columns) == part.SCHEMA.names
+        for field in part.SCHEMA:
+            ours, theirs = frame[field.name], flat[field.name]
+            if pa.types.is_list(field.type):
+                ours, theirs = ours.map(" ".join), theirs.astype(object).fillna("")
+            pd.testing.assert_series_equal(
+                ours.astype(object).where(ours.notna(), None),
+                theirs.astype(object).where(theirs.notna(), None),
+                check_dtype=False,
+            )
+        assert flat["buffer"].fillna(1).all() if "buffer" in flat else True  # 0 is null in a file
+        again = cells.of_results(results) if part is cells else part.COMPARED.read("small")
+        assert not again.get("buffer", frame.iloc[:, 0]).isna().any()
+    for part in (central, evaluation):
+        shown = show.markdown_table(part.text_rows(part.COMPARED.read("small")))
+        assert shown in part.COMPARED.file("small", "md").read_text()
+    for table in results.plan.tables:
+        made = {path.name for path in Path("results/small/tables").glob(f"{table}.*")}
+        assert made == {f"{table}.{ending}" for ending in files.TABLE_FORMATS}

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -58,6 +58,7 @@ def write(params: Params, results: Results) -> None:
     told = provenance.write(params, results, agreed)
     statement = files.statement_file(study)
     figures, script = _figures(study), _source("report.js")
+    scores = results.scores.to_dict("index")
     tables = [
         cells.layout(table, written[written["table"] == name])
         | {
@@ -107,7 +108,7 @@ def write(params: Params, results: Results) -> None:
             ),
         },
         folded={name: of for name, of in folded.items() if of[1]},
-        runs=[_run(plan, str(run), row, results.scores) for run, row in results.runs.iterrows()],
+        runs=[_run(plan, str(run), row, scores) for run, row in results.runs.iterrows()],
         forgetting=cells.FORGETTING[params.switches(study)["F8"]],
         provenance=told,
         statement=_download(f"{study}-{statement.name}", statement.read_bytes(), "markdown"),
@@ -256,8 +257,8 @@ def _figures(study: str) -> list[dict[str, Any]]:
     return shown
 
 
-def _run(plan: Plan, run: str, row: Any, scores: pd.DataFrame) -> TextRow:
-    """A planned run, with or without a record, as a row; with `Results.scores`."""
+def _run(plan: Plan, run: str, row: Any, scores: Mapping[Any, Any]) -> TextRow:
+    """A planned run, with or without a record, as a row; `scores` by run and protocol."""
     planned = plan.runs[run]
     said = {"parameters": json.loads(planned.parameters)} | row["provenance"]
     details = {name.capitalize(): _lines(values) for name, values in said.items()}
@@ -268,14 +269,14 @@ def _run(plan: Plan, run: str, row: Any, scores: pd.DataFrame) -> TextRow:
     details["Command"] = f"twf run {planned.study} {run}"
     details["Log"] = str(files.log_file(planned.study, run))
     opened = _environment.get_template("report_run.html.j2")
-    of_run = scores.reindex([(run, protocol) for protocol in PROTOCOLS])[["faa", "ff"]]
+    of_run = {protocol: scores.get((run, protocol), {}) for protocol in PROTOCOLS}
     return {
         "Run": Markup(opened.render(run=run, details=details, reason=row["reason"])),  # noqa: S704
         "Status": Markup('<span class="{0}">{0}</span>').format(row["status"]),
         "Seed": str(planned.seed),
         **{
-            PROTOCOL_TITLES[protocol]: f"{number(faa)} {in_parentheses(ff)}".rstrip()
-            for protocol, (faa, ff) in zip(PROTOCOLS, of_run.to_numpy(), strict=True)
+            PROTOCOL_TITLES[p]: f"{number(of.get('faa'))} {in_parentheses(of.get('ff'))}".rstrip()
+            for p, of in of_run.items()
         },
         "Seconds": "—" if pd.isna(row["seconds"]) else f"{row['seconds']:.1f}",
         "Device": row["device"] or "—",
