@@ -78,7 +78,7 @@ def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def write(
-    frame: pd.DataFrame, schema: pa.Schema, file: Callable[[str], Path], records: str = ""
+    frame: pd.DataFrame, schema: pa.Schema, file: Callable[[str], Path], records: str
 ) -> None:
     """Write a frame as Parquet and as CSV, where lists are words; `file` names them by ending.
 
@@ -105,7 +105,7 @@ def write(
         whole.assign(**{n: whole[n].map(" ".join) for n in lists}).to_csv(partial, index=False)
 
 
-def read(path: Path, schema: pa.Schema, remedy: str, records: str = "") -> pd.DataFrame:
+def read(path: Path, schema: pa.Schema, remedy: str, records: str) -> pd.DataFrame:
     """What `write` wrote, from its Parquet file. A null buffer is 0, text that is null is empty.
 
     Raises `UserError` with the remedy where it is not there, cannot be read, has other columns than
@@ -119,7 +119,7 @@ def read(path: Path, schema: pa.Schema, remedy: str, records: str = "") -> pd.Da
         raise UserError(f"{path} cannot be read ({error}): {remedy} makes it anew") from None
     if not table.schema.equals(schema):
         raise UserError(f"{path} is of another version of this software: {remedy} makes it anew")
-    if records and (table.schema.metadata or {}).get(b"twf_records", b"").decode() != records:
+    if (table.schema.metadata or {}).get(b"twf_records", b"").decode() != records:
         raise UserError(f"{path} is of other records than are collected: {remedy} makes it anew")
     frame = table.to_pandas()
     texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
