@@ -86,3 +86,11 @@ def test_f8_says_which_forgetting_is_shown(make_plan, recorded, switch, forgotte
     text = write(recorded(plan, {"split-cifar10.finetune.s0": rising}))
     assert f"| Finetune | 70.00 ({forgotten:.2f})<br>" in text
     assert show.escape_markdown(cells.FORGETTING[switch]) in text
+
+
+def test_a_cell_that_lacks_a_run_is_not_bold(make_plan, recorded):
+    plan = make_plan([0, 1], methods=["er", "derpp"], buffers=[500])
+    whole = dict.fromkeys((name for name in plan.runs if ".er." in name), 60.0)
+    text = write(recorded(plan, whole | {"split-cifar10.derpp.500.s0": 90.0}))
+    assert "| ER | **60.00 ± 0.00** (0.00)<br>" in text
+    assert "| DER++ | 90.00 (0.00) n=1/2<br>" in text
