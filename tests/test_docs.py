@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import defaultdict
@@ -64,15 +65,29 @@ same_matplotlib = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def recorded(tmp_path, monkeypatch) -> Results:
-    """The runs of the study `overnight` whose records are in git; the working folder has them."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with all records that are in git."""
+    folder = tmp_path_factory.mktemp("records")
     for path in kept("results"):
-        here = tmp_path / path.relative_to(PROJECT)
+        here = folder / path.relative_to(PROJECT)
         here.parent.mkdir(parents=True, exist_ok=True)
         here.symlink_to(path)
-    monkeypatch.chdir(tmp_path)
-    return runs_of("overnight")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def overnight(folder) -> Results:
+    """The runs of the study `overnight` in it."""
+    with contextlib.chdir(folder):
+        return runs_of("overnight")
+
+
+@pytest.fixture
+def recorded(folder, overnight, monkeypatch) -> Results:
+    """The same, where the working folder has the records."""
+    monkeypatch.chdir(folder)
+    return overnight
 
 
 def runs_of(study: str) -> Results:
@@ -251,31 +266,33 @@ def both_protocols(results: Results) -> dict[CellKey, Mapping[int, float]]:
     return found
 
 
-@pytest.fixture
-def intervals(recorded) -> set[tuple[int, float, float]]:
+@pytest.fixture(scope="module")
+def intervals(folder, overnight) -> set[tuple[int, float, float]]:
     """Those of all differences between two cells, or of what was probed of them, and of claims.
 
     Claims also on one benchmark alone. Cells also of the studies `overnight-longer`,
     `corners-5` and `corners-w16`. Each interval with the decimals it is rounded to.
     """
-    values: dict[Any, Mapping[int, float]] = dict(evaluation.values_of(recorded))
+    with contextlib.chdir(folder):
+        others = {name: runs_of(name) for name in ("overnight-longer", "corners-5", "corners-w16")}
+    values: dict[Any, Mapping[int, float]] = dict(evaluation.values_of(overnight))
     of_cells = {key: of_key for key, of_key in values.items() if not key.layer}
     claimed = [values] + [
         {key: of_key for key, of_key in of_cells.items() if key.benchmark == benchmark}
         for benchmark in {key.benchmark for key in of_cells}
     ]
     evaluated = [evaluation.evaluate(claim, each, {}) for claim in CLAIMS for each in claimed]
-    for key, of_key in both_protocols(recorded).items():  # also where no table has one
+    for key, of_key in both_protocols(overnight).items():  # also where no table has one
         values.setdefault(key, of_key)
     groups: dict[Any, dict[CellKey, Mapping[int, float]]] = defaultdict(dict)
-    for study in ("overnight-longer", "corners-5", "corners-w16"):
-        for key, of_key in both_protocols(runs_of(study)).items():
+    for study, results in others.items():
+        for key, of_key in both_protocols(results).items():
             groups[study, key.benchmark, key.protocol][key] = of_key
     for key, of_key in values.items():
         alike = key[6:] if key.layer else (key.benchmark, key.protocol)
         groups[alike][key] = of_key
     found = [(row.get("low"), row.get("high")) for row in evaluated]
-    of_plan = central.of_results(runs_of("corners-w16"))
+    of_plan = central.of_results(others["corners-w16"])
     found += of_plan.loc[of_plan["n"] > 1, ["low", "high"]].itertuples(index=False)
     for group in groups.values():
         for one, other in permutations(group, 2):
