@@ -13,7 +13,7 @@ from project import PROJECT, kept
 import twf.results
 from twf import files, study
 from twf.errors import UserError
-from twf.results.frame import Results, served
+from twf.results.frame import AS_SET, Results, served
 from twf.results.notebook import Frames
 from twf.study import reading
 
@@ -89,5 +89,13 @@ def test_the_notebook_of_the_examples_runs_on_the_records_in_git(monkeypatch, tm
     assert len(first.texts) == 6 * 5
     plt.close("all")
     latex = Path("results/overnight/twf-minus-derpp.tex").read_text(encoding="utf-8")
-    gains = twf.results.load("overnight").gains("twf", "derpp")
+    overnight = twf.results.load("overnight")
+    gains = overnight.gains("twf", "derpp")
     assert [f"{gain:+.1f}" for gain in gains["gain_mean"]] == re.findall(r"& ([+-][\d.]+) &", latex)
+    less = overnight.forgetting("twf", "derpp").set_index(["benchmark", "buffer", "protocol"])
+    cells = overnight.runs.groupby(["benchmark", "buffer", "method", "variant"])["ff_class_il"]
+    forgotten = cells.mean()["split-cifar10", 500]
+    expected = forgotten["twf", AS_SET] - forgotten["derpp", AS_SET]
+    row = less.loc["split-cifar10", 500, "class-il"]
+    assert row["forgetting_mean"] == pytest.approx(expected) and expected < -5
+    assert row["forgetting_low"] < expected < row["forgetting_high"] and row["n"] == 3

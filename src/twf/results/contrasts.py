@@ -44,16 +44,16 @@ class Contrast(NamedTuple):
         return {"n" if name == "n" else f"gain_{name}": of for name, of in self._asdict().items()}
 
 
-def of_cells(results: Results) -> dict[CellKey, dict[int, float]]:
-    """The final average accuracy of each cell of a study by seed, of its finished runs."""
+def of_cells(results: Results, score: str = "faa") -> dict[CellKey, dict[int, float]]:
+    """One of `frame.SCORES` of each cell of a study by seed, of its finished runs."""
     cells = results.by_place.groupby(PLACE, sort=False)
-    return {key_at(place): by_seed(members) for place, members in cells}
+    return {key_at(place): by_seed(members, score) for place, members in cells}
 
 
-def by_seed(members: pd.DataFrame) -> dict[int, float]:
-    """The final average accuracy of a cell's rows of `Results.members` that have one, by seed."""
-    pairs = zip(members["seed"], members["faa"], strict=True)
-    return {seed: faa for seed, faa in pairs if not pd.isna(faa)}
+def by_seed(members: pd.DataFrame, score: str = "faa") -> dict[int, float]:
+    """A score of a cell's rows of `Results.members` that have one, by seed."""
+    pairs = zip(members["seed"], members[score], strict=True)
+    return {seed: value for seed, value in pairs if not pd.isna(value)}
 
 
 def difference(values: Values, one: CellKey, other: CellKey) -> Contrast:

@@ -63,7 +63,18 @@ class Frames:
         interval, `gain_low` and `gain_high`, by `contrasts`.
         Raises `UserError` where the study has no such method.
         """
-        values = contrasts.of_cells(self._results)
+        return self._differences(method, over, "faa")
+
+    def forgetting(self, method: str, over: str) -> pd.DataFrame:
+        """A method's final forgetting (F8: published) minus another's, as `gains`; below 0: less.
+
+        The columns are `forgetting_mean` and so on; `n` is 0 where a method has none, as Joint.
+        """
+        found = self._differences(method, over, "ff")
+        return found.rename(columns=lambda name: name.replace("gain_", "forgetting_"))
+
+    def _differences(self, method: str, over: str, score: str) -> pd.DataFrame:
+        values = contrasts.of_cells(self._results, score)
         names = dict.fromkeys(f"{key.method} {key.variant}".strip() for key in values)
         for name in (method, over):
             lookup("method", names, name, f"study {self._results.plan.study}")
