@@ -1,7 +1,7 @@
 """What a GPU machine without a network does, step after step; standard library alone.
 
     python3 benchmarks/gpu/driver.py begin PACK --until 840  the first call; others bring more
-    python3 benchmarks/gpu/driver.py choose STUDY EXECUTION  in place of the rule's choice
+    python3 benchmarks/gpu/driver.py queue STUDY/RUN ...     in place of the runs that still wait
     python3 benchmarks/gpu/driver.py collect OUT             what there is so far, in small files
 
 `begin` copies checkout and pack into the driver's folder, and starts the steps there in the
@@ -23,12 +23,13 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(os.environ.get("TWF_DRIVER", "/tmp/twf-driver"))
 TREE, PACK, OUT, SITE = HERE / "tree", HERE / "pack", HERE / "out", HERE / "site"
+QUEUE = HERE / "queue"  # the runs that wait: STUDY/RUN, one in each line
 SETTINGS = "driver.json"  # of the pack
 TRAVELS = (  # of the checkout
     *("src", "benchmarks", "tests", "workflow", "results/printed.csv", "params.yaml"),
@@ -66,6 +67,7 @@ def begin(pack: Path, until: float) -> None:
     if published.exists():
         with tarfile.open(published) as packed:
             packed.extractall(HERE / "published", filter="data")
+    queue(*settings()["runs"])
     log = (OUT / "driver.log").open("w", encoding="utf-8")
     subprocess.Popen(
         [sys.executable, Path(__file__).resolve(), "steps", "--until", str(until)],
@@ -114,7 +116,7 @@ class Driver:
 
     @property
     def left(self) -> float:
-        """Seconds to the end, which `choose` may move; a step that has begun keeps its own."""
+        """Seconds to the end, which `queue` may move; a step that has begun keeps its own."""
         return float((HERE / "end").read_text(encoding="utf-8")) - time.time()
 
     def say(self, text: str) -> None:
@@ -234,35 +236,33 @@ class Driver:
         self.twf("import", "pretrain", "import", source, weights, limit=60)
 
     def runs(self) -> None:
-        """The runs of a study that fits into the time left, seed after seed, beside each other."""
+        """The runs of the queue, some beside each other, the first first."""
         needed = TREE / f"data/{self.settings['data'][-1]}.safetensors"
         self.wait_for(needed.exists, self.left)
-        mps = self.mps()
-        study, execution = self.choice()
-        self.say(f"runs: {study}, {execution}, {'with' if mps else 'without'} MPS")
-        plan = [sys.executable, "-m", "twf", "plan", study, "--todo"]
-        done = subprocess.run(
-            plan, cwd=TREE, env=environment(), capture_output=True, text=True, encoding="utf-8"
-        )
-        seeds: dict[str, list[str]] = {}
-        for run in done.stdout.split():
-            seeds.setdefault(run.rpartition(".s")[2], []).append(run)
-        self.say(f"runs: {sum(map(len, seeds.values()))} {done.stderr}")
-        for seed in sorted(seeds, key=int):  # one after the other, so that the first is whole
-            waiting = seeds[seed]
+        self.say(f"runs: {'with' if self.mps() else 'without'} MPS")
+        going: set[str] = set()
 
-            def work(waiting: list[str] = waiting) -> None:
-                while waiting and self.left > MARGIN:
+        def work() -> None:
+            while self.left > MARGIN:
+                with self.lock:
+                    name = pop()
+                    going.update([name] if name else [])
+                    over = not going
+                if name:
+                    study, _, run = name.partition("/")
+                    self.run(study, run, self.settings["execution"])
                     with self.lock:
-                        run = waiting.pop(0) if waiting else None
-                    if run is not None:
-                        self.run(study, run, execution)
+                        going.discard(name)
+                elif over:
+                    return
+                else:
+                    time.sleep(0.5)  # more may be queued while another goes on
 
-            workers = [threading.Thread(target=work) for _ in range(self.settings["jobs"])]
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                worker.join()
+        workers = [threading.Thread(target=work) for _ in range(self.settings["jobs"])]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
 
     def run(self, study: str, run: str, execution: str) -> None:
         """A run; where it fails, once more in a simpler way."""
@@ -291,36 +291,19 @@ class Driver:
             subprocess.run(words, input=b"quit\n", env=environment(), timeout=20)
             shutil.rmtree(HERE / "mps")
 
-    def choice(self) -> tuple[str, str]:
-        """A user's choice, or: the largest number of epochs that the measured steps allow."""
-        file = HERE / "choice.json"
-        if self.wait_for(file.exists, self.settings["patience"]):
-            study, execution = json.loads(file.read_text(encoding="utf-8"))
-            return study, execution
-        return self.rule()
 
-    def rule(self) -> tuple[str, str]:
-        """As if the GPU did one step after another: what sharing gains is kept in reserve."""
-        settings = self.settings["rule"]
-        rows = [row for file in self.results("steps-*") for row in file["rows"]]
-        milliseconds = {
-            row["method"]: row["milliseconds"]
-            for row in rows
-            if row["measurement"] == "training step"
-            and row["execution"] == settings["execution"]
-            and row["precision"] == settings["precision"]
-        }
-        known = [milliseconds.get(method, settings["unknown"]) for method in settings["methods"]]
-        epoch = sum(known) / 1e3 * settings["steps"]  # seconds, one epoch of every task, all runs
-        room = (self.left - settings["overhead"]) / epoch
-        fitting = [number for number in settings["epochs"] if number <= room]
-        number = max(fitting, default=min(settings["epochs"]))
-        self.say(f"rule: {epoch:.1f} s an epoch of all tasks, room for {room:.1f}: {number}")
-        return settings["study"].format(number), settings["execution"]
+def pop() -> str | None:
+    """The first run that waits, STUDY/RUN, taken from the queue."""
+    waiting = QUEUE.read_text(encoding="utf-8").split()
+    queue(*waiting[1:])
+    return waiting[0] if waiting else None
 
-    def results(self, pattern: str) -> Iterator[dict[str, Any]]:
-        for path in sorted((TREE / "benchmarks/results").glob(f"{pattern}.json")):
-            yield json.loads(path.read_text(encoding="utf-8"))
+
+def queue(*names: str) -> None:
+    """Replace the runs that wait."""
+    partial = QUEUE.with_name(".queue.partial")
+    partial.write_text("\n".join(names), encoding="utf-8")
+    partial.rename(QUEUE)
 
 
 def steps(until: float) -> None:
@@ -373,27 +356,24 @@ def main() -> None:
     one.add_argument("--until", type=float, default=840.0, help="seconds from now")
     one = commands.add_parser("steps")
     one.add_argument("--until", type=float)
-    one = commands.add_parser("choose")
-    one.add_argument("study")
-    one.add_argument("execution")
+    one = commands.add_parser("queue")
+    one.add_argument("runs", nargs="*", metavar="STUDY/RUN")
     one.add_argument("--until", type=float, help="seconds from now, in place of the first call's")
     one = commands.add_parser("collect")
     one.add_argument("out", type=Path)
     one.add_argument("--weights", action="store_true")
     words = parser.parse_args()
-    if words.command in ("choose", "collect") and not (OUT / "driver.log").exists():
+    if words.command in ("queue", "collect") and not (OUT / "driver.log").exists():
         sys.exit(f"nothing has begun in {HERE}: `driver.py begin PACK` begins")
     match words.command:
         case "begin":
             begin(words.pack.resolve(), words.until)
         case "steps":
             steps(words.until)
-        case "choose":
+        case "queue":
             if words.until is not None:
                 (HERE / "end").write_text(str(time.time() + words.until), encoding="utf-8")
-            partial = HERE / ".choice.partial"
-            partial.write_text(json.dumps([words.study, words.execution]), encoding="utf-8")
-            partial.rename(HERE / "choice.json")
+            queue(*words.runs)
         case "collect":
             collect(words.out, words.weights)
 

@@ -39,17 +39,8 @@ SETTINGS = {
     "pretraining": "plain",
     "jobs": 2,
     "mps": [],
-    "patience": 0,
-    "rule": {
-        "study": "tiny",
-        "epochs": [2],
-        "methods": ["er"],
-        "unknown": 10.0,
-        "execution": "plain",
-        "precision": "fp32",
-        "steps": 5,
-        "overhead": 0,
-    },
+    "runs": ["tiny/split-target.er.16.s0", "tiny/split-target.twf.16.s0"],
+    "execution": "plain",
 }
 
 
