@@ -27,8 +27,8 @@ STUDIES = ("overnight", "corners-w16", "overnight-longer", "corners-5")  # those
 PLANNED = "corners-w16"  # of the scale of `overnight`, in one precision, by docs/plan.md
 TITLE = [
     "What propagation and the stream loss add to final average accuracy in Class-IL, buffer 500",
-    "Mean over seeds and 95 % interval (open: one seed; as planned: by the plan's model). Shaded: "
-    "±1 point.",
+    "Mean over seeds and 95 % interval; as planned, and with width 64, by the plan's model. "
+    "Shaded: ±1 point.",
     "The paper's TwF minus {CL}, its row without propagation, is in both panels, as either may "
     "explain it.",
 ]

@@ -190,6 +190,23 @@ def test_the_probes_in_the_findings_are_those_of_the_records_in_git(recorded):
     assert said in text
 
 
+def test_the_plan_is_answered_at_the_papers_width_by_its_records_in_git(recorded):
+    answers = central.of_results(runs_of("corners-5")).set_index("question")
+    answers = answers[answers["model"].str.startswith("two-way")]
+    assert dict(answers["said"]) == {
+        "propagation": "an effect",
+        "propagation-f6": "undecided",
+        "interaction": "undecided",
+        "stream": "an effect",
+        "stream-alone": "an effect",
+    }
+    for name in ("propagation", "propagation-f6"):
+        assert answers.loc[name, "size"] == "below the paper's"
+        assert answers.loc[name, "mean"] < 2
+    page = (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
+    assert f"(their ratio is {answers['uneven'].max():.0f})" in page
+
+
 def test_the_plan_is_answered_by_its_records_in_git(recorded):
     """By the plan's rule; the intervals are held to them with all others in sentences."""
     answers = central.of_results(runs_of("corners-w16")).set_index("question")
@@ -292,8 +309,11 @@ def intervals(folder, overnight) -> set[tuple[int, float, float]]:
         alike = key[6:] if key.layer else (key.benchmark, key.protocol)
         groups[alike][key] = of_key
     found = [(row.get("low"), row.get("high")) for row in evaluated]
-    of_plan = central.of_results(others["corners-w16"])
-    found += of_plan.loc[of_plan["n"] > 1, ["low", "high"]].itertuples(index=False)
+    for study in ("corners-w16", "corners-5"):
+        of_plan = central.of_results(others[study])
+        of_plan = of_plan[of_plan["n"] > 1]
+        found += of_plan[["low", "high"]].itertuples(index=False)
+        found += of_plan[["welch_low", "welch_high"]].dropna().itertuples(index=False)
     for group in groups.values():
         for one, other in permutations(group, 2):
             if group[one].keys() & group[other].keys():
