@@ -190,6 +190,27 @@ def test_the_probes_in_the_findings_are_those_of_the_records_in_git(recorded):
     assert said in text
 
 
+def table_of_the_plan() -> str:
+    """What the plan asks, at either width; Welch's intervals where the corners' variances differ."""
+    widths = {"Width 16": "corners-w16", "Width 64": "corners-5"}
+    rows: dict[str, dict[str, str]] = {}
+    for width, study in widths.items():
+        for row in central.of_results(runs_of(study)).to_dict("records"):
+            if row["question"].startswith("over-"):
+                continue  # asked of the main tables
+            ends = ("low", "high") if np.isnan(row["welch_low"]) else ("welch_low", "welch_high")
+            found = row["said"] if row["n"] > 1 else "one seed" if row["n"] else "—"
+            texts = rows.setdefault(row["statement"], {"Question": row["statement"]})
+            texts[width] = show.estimate(row["mean"], *(row[end] for end in ends))
+            texts[f"Found at {width.lower()}"] = found
+    empty = {name: "—" for width in widths for name in (width, f"Found at {width.lower()}")}
+    return show.markdown_table([texts | empty | texts for texts in rows.values()])
+
+
+def test_the_table_of_the_plan_is_that_of_its_records_in_git(recorded):
+    assert table_of_the_plan() in (PROJECT / "docs/findings.md").read_text(encoding="utf-8")
+
+
 def test_the_plan_is_answered_at_the_papers_width_by_its_records_in_git(recorded):
     answers = central.of_results(runs_of("corners-5")).set_index("question")
     answers = answers[answers["model"].str.startswith("two-way")]

@@ -144,8 +144,9 @@ def corners(results: Results, table: Table) -> pd.DataFrame:
 
     `benchmark` is its title, `quantity` is `propagation` or `stream`, `condition` the other one's
     state; `setting` says the network's width and the epochs per task, `compute` is what settings
-    are ordered by: epochs times the square of the width. `paper` is the paper's gain of all that
-    propagation adds; it does not say under which loss.
+    are ordered by: epochs times the square of the width. Intervals are Welch's where `central` has
+    them beside the model's. `paper` is the paper's gain of all that propagation adds; it does not
+    say under which loss.
     """
     run = results.plan.runs[next(iter(table.cells[0].runs.values()))]
     width, epochs = run.network.width, run.epochs
@@ -158,6 +159,8 @@ def corners(results: Results, table: Table) -> pd.DataFrame:
         condition=answers["question"].map(lambda name: QUANTITIES[name][1]),
         setting=f"width {width},\n{epochs} epochs",
         compute=epochs * width**2,
+        low=answers["welch_low"].fillna(answers["low"]),
+        high=answers["welch_high"].fillna(answers["high"]),
         paper=answers["printed"],
     )
     names = ["benchmark", "buffer", "quantity", "condition", "setting", "compute"]
