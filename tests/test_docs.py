@@ -191,7 +191,7 @@ def test_the_probes_in_the_findings_are_those_of_the_records_in_git(recorded):
 
 
 def table_of_the_plan() -> str:
-    """What the plan asks, at either width; Welch's intervals where the corners' variances differ."""
+    """What the plan asks, at both widths; Welch's intervals where the variances are uneven."""
     widths = {"Width 16": "corners-w16", "Width 64": "corners-5"}
     rows: dict[str, dict[str, str]] = {}
     for width, study in widths.items():
