@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from project import PROJECT
 
 from twf.results import contrasts
+from twf.results.paper import gains
 from twf.results.printed import CellKey
+from twf.study import expand, reading
 
 ONE = CellKey("split-cifar10", "cifar100", "twf", "", 500, "class-il")
 VALUES = {0: 70.0, 1: 72.0, 2: 77.0}
@@ -28,3 +31,9 @@ def test_runs_that_differ_in_more_are_independent(name, value):
     found = contrasts.difference({ONE: VALUES, other: SHIFTED}, ONE, other)
     assert (found.n, found.mean, found.freedom) == (3, 1.0, pytest.approx(4.0))
     assert found.low < 0 < found.high
+
+
+@pytest.mark.parametrize(("table", "interval"), [("main", "Welch's"), ("ablation", "Student's")])
+def test_a_tables_gains_say_whose_interval_stands_beside_them(table, interval):
+    plan = expand(reading.load(PROJECT / "params.yaml"), "overnight")
+    assert gains.model(plan.tables[f"{table}.split-cifar10"]).startswith(interval)

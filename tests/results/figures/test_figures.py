@@ -68,6 +68,15 @@ def test_without_twf_there_is_no_difference(make_plan, recorded):
     assert "differences.main.split-cifar10" in figures.write(runs)
 
 
+def test_a_variant_whose_only_run_diverged_has_a_row_without_a_mean(make_plan, recorded):
+    variants = {"as-set": {"title": "as set"}, "f7": {"title": "F7", "fidelity": {"F7": "paper"}}}
+    plan = make_plan([0], **ONE | {"methods": ["twf"]}, variants=variants)
+    name = "split-cifar10.twf.500"
+    runs = recorded(plan, {f"{name}.s0": 60.0, f"{name}.f7.s0": {"status": "diverged"}})
+    (row,) = frame_of("differences", runs).to_dict("records")
+    assert (row["title"], row["n"], row["diverged"]) == ("F7", 0, 1)
+
+
 PROBED = {
     "cka": [[1.0] * 5, [0.9, 0.8, 0.7, 0.6, 0.5]],
     "nearest_neighbours": [[60.0, 70.0], [50.0, 55.0]],
