@@ -121,6 +121,27 @@ QUESTIONS = (
         {},
         beside="is the loss enough?",
     ),
+    Question(
+        "derpp-replay",
+        "DER++ with TwF's rate, alpha and beta over DER++",
+        {("derpp", "replay"): 1, ("derpp", ""): -1},
+        {},
+        beside="are they enough?",
+    ),
+    Question(
+        "derpp-both",
+        "DER++ with both over DER++",
+        {("derpp", "current-replay"): 1, ("derpp", ""): -1},
+        {},
+        beside="are they enough together?",
+    ),
+    Question(
+        "over-derpp-stream",
+        "TwF over DER++ with the code's stream loss",
+        {("twf", "all"): 1, ("derpp", "current"): -1},
+        {},
+        beside="what of TwF's lead the loss does not explain",
+    ),
 )
 
 SCHEMA = pa.schema(
