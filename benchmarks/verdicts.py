@@ -18,7 +18,7 @@ from benchmarks import command
 from twf import files
 from twf.results import contrasts, show, statistics
 from twf.results.frame import Results, key_of
-from twf.results.paper import evaluation
+from twf.results.paper import claim_tests
 from twf.results.paper.claims import CLAIMS
 from twf.results.paper.comparison import MARGIN
 from twf.results.printed import CellKey, printed_keys
@@ -42,9 +42,9 @@ def claims(samples: int) -> list[TextRow]:
     families = {claim.name: claim.family(printed_keys()) for claim in CLAIMS}
     rows = []
     for name in NAMES:
-        means, keys = evaluation.weights(families[name])
+        means, keys = claim_tests.weights(families[name])
         for seeds in SEEDS:
-            chance = evaluation.by_chance(means, keys, seeds, samples)
+            chance = claim_tests.by_chance(means, keys, seeds, samples)
             low, high = statistics.interval_of_minimum(chance, planned=len(means))
             row = {
                 "Claim": show.Markdown(f"`{name}`"),
@@ -53,8 +53,8 @@ def claims(samples: int) -> list[TextRow]:
                 "0: holds": _share(low > 0),
                 "0: does not": _share(high < 0),
             }
-            row |= {f"{d}: holds": _share(low + d > 0) for d in evaluation.EFFECTS}
-            for d in evaluation.EFFECTS:
+            row |= {f"{d}: holds": _share(low + d > 0) for d in claim_tests.EFFECTS}
+            for d in claim_tests.EFFECTS:
                 moved = _shifted(chance, np.where(np.arange(len(means)) == 0, -d, d))
                 _, high = statistics.interval_of_minimum(moved, planned=len(means))
                 row[f"-{d}: does not"] = _share(high < 0)
@@ -137,7 +137,7 @@ def _covered(values: np.typing.NDArray[np.float64], layout: bool) -> dict[str, s
         welch = [statistics.student(values[:, other]), statistics.student(-first)]
         found["the rule"].append(by_seed if layout else statistics.total(welch))
         if layout:
-            found["pooled"].append(statistics.layout(values, weights))
+            found["pooled"].append(statistics.two_way(values, weights))
     return {rule: _least_and_most(estimates) for rule, estimates in found.items()}
 
 

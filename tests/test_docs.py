@@ -22,7 +22,7 @@ from project import PROJECT, kept
 from twf.files import figure_file, table_file
 from twf.results import cells, contrasts, figures, show, statistics
 from twf.results.frame import Results
-from twf.results.paper import central, comparison, evaluation, gains, order
+from twf.results.paper import central, claim_tests, comparison, gains, order
 from twf.results.paper.claims import CLAIMS
 from twf.results.printed import PLACE, CellKey
 from twf.study import expand, reading
@@ -181,7 +181,7 @@ def test_the_central_questions_are_answered_by_the_records_in_git(recorded):
 def test_the_probes_in_the_findings_are_those_of_the_records_in_git(recorded):
     found = {
         key.tasks: fmean(of_key.values())
-        for key, of_key in evaluation.values_of(recorded).items()
+        for key, of_key in claim_tests.values_of(recorded).items()
         if key[2:5] == ("er", "", 500)
         and (key.quantity, key.layer) == ("nearest_neighbours", "Layer 4")
     }
@@ -257,7 +257,7 @@ def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded, study)
         "DER++": "derpp.500",
         "ER-ACE": "er-ace.500",
         "DER++ with the code's stream loss": "derpp.500.current",
-        "DER++ with TwF's rate, α and β": "derpp.500.replay",
+        "DER++ with TwF's rate and weights": "derpp.500.replay",
         "DER++ with both": "derpp.500.current-replay",
     }
     for title, cell in cells.items():
@@ -316,13 +316,13 @@ def intervals(folder, overnight) -> set[tuple[int, float, float]]:
     """
     with contextlib.chdir(folder):
         others = {name: runs_of(name) for name in ("overnight-longer", "corners-5", "corners-w16")}
-    values: dict[Any, Mapping[int, float]] = dict(evaluation.values_of(overnight))
+    values: dict[Any, Mapping[int, float]] = dict(claim_tests.values_of(overnight))
     of_cells = {key: of_key for key, of_key in values.items() if not key.layer}
     claimed = [values] + [
         {key: of_key for key, of_key in of_cells.items() if key.benchmark == benchmark}
         for benchmark in {key.benchmark for key in of_cells}
     ]
-    evaluated = [evaluation.evaluate(claim, each, {}) for claim in CLAIMS for each in claimed]
+    evaluated = [claim_tests.evaluate(claim, each, {}) for claim in CLAIMS for each in claimed]
     for key, of_key in both_protocols(overnight).items():  # also where no table has one
         values.setdefault(key, of_key)
     groups: dict[Any, dict[CellKey, Mapping[int, float]]] = defaultdict(dict)

@@ -108,7 +108,7 @@ def test_a_contrast_in_a_two_way_layout_is_that_of_least_squares():
     """By regression on indicators of variants and seeds, worked with NumPy."""
     values = np.random.default_rng(0).normal(size=(4, 3)) + np.arange(4)[:, None]
     weights = np.array([1.0, -1.0, -1.0, 1.0])
-    found = statistics.layout(values, weights)
+    found = statistics.two_way(values, weights)
     variants, seeds = np.indices(values.shape).reshape(2, -1)
     design = np.column_stack([variants[:, None] == range(4), seeds[:, None] == range(1, 3)])
     beta, squares, rank, _ = np.linalg.lstsq(design.astype(float), values.ravel(), rcond=None)
@@ -122,7 +122,7 @@ def test_a_contrast_in_a_two_way_layout_is_that_of_least_squares():
 
 def test_a_layout_of_two_variants_is_of_the_differences_by_seed():
     values = np.random.default_rng(0).normal(size=(2, 4))
-    found = statistics.layout(values, np.array([1.0, -1.0]))
+    found = statistics.two_way(values, np.array([1.0, -1.0]))
     assert found.ends() == pytest.approx(statistics.student_interval(values[0] - values[1]))
 
 

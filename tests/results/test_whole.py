@@ -26,7 +26,7 @@ from twf import files, study
 from twf.cli.results import write_compared
 from twf.results import cells, figures, notebook, provenance, record, report, search, show
 from twf.results.frame import Results
-from twf.results.paper import central, comparison, evaluation, gains, order
+from twf.results.paper import central, claim_tests, comparison, gains, order
 from twf.results.paper.claims import MAIN
 from twf.study import Plan, reading
 
@@ -201,7 +201,7 @@ def make() -> dict[str, str]:
     for section in provenance.sections(params, results)[1:]:
         name = section.title.replace(",", "").replace(" ", "-").lower()
         made[f"statement-{name}.csv"] = pd.DataFrame(section.rows)
-    claims = evaluation.COMPARED.read("small")
+    claims = claim_tests.COMPARED.read("small")
     said = report.agreement(comparison.COMPARED.read("small"), claims)
     made["said.json"] = json.dumps([provenance.facts(results), said], indent=1)
     return {
@@ -240,7 +240,7 @@ def test_each_file_has_the_values_that_are_expected(written: dict[str, str]) -> 
 def test_files_hold_the_same_rows_and_types_and_are_read_back(written, folder, monkeypatch):
     monkeypatch.chdir(folder)
     results = Results.collected(study.expand(reading.load(files.PARAMS), "small"))
-    for part in (cells, comparison, central, evaluation, gains, order):
+    for part in (cells, comparison, central, claim_tests, gains, order):
         file = partial(files.table_file, "small", "main.split-cifar10")
         if part is not cells:
             file = partial(part.COMPARED.file, "small")
@@ -259,7 +259,7 @@ def test_files_hold_the_same_rows_and_types_and_are_read_back(written, folder, m
         assert flat["buffer"].fillna(1).all() if "buffer" in flat else True  # 0 is null in a file
         again = cells.of_results(results) if part is cells else part.COMPARED.read("small")
         assert not again.get("buffer", frame.iloc[:, 0]).isna().any()
-    for part in (central, evaluation):
+    for part in (central, claim_tests):
         shown = show.markdown_table(part.text_rows(part.COMPARED.read("small")))
         assert shown in part.COMPARED.file("small", "md").read_text()
     for table in results.plan.tables:

@@ -99,15 +99,15 @@ def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 
 def write_compared(params: Params, results: Results) -> None:
     """Write what `twf compare` makes, of records and tables that are there."""
-    from twf.results import cells, metrics, search
-    from twf.results.paper import central, comparison, evaluation, gains
+    from twf.results import cells, dvc_metrics, search
+    from twf.results.paper import central, claim_tests, comparison, gains
 
     written, trials = cells.of_results(results), search.read(results.plan)
     comparison.write(params, results)
     central.write(results)
-    evaluation.write(results)
+    claim_tests.write(results)
     gains.write(results, written)
-    metrics.write(results.plan, written, trials)
+    dvc_metrics.write(results.plan, written, trials)
 
 
 @app.command()

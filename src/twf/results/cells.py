@@ -1,7 +1,8 @@
 """The cells of a study's tables, and the tables in the shape of the paper's Tables 1-3.
 
 `of_tables` gives a row for each cell, its means over finished runs alone; `layout` the same as
-text, from which the Markdown, LaTeX and HTML templates are filled.
+text, from which the Markdown, LaTeX and HTML templates are filled. A record's accuracies become
+scores in `frame.SCORES`, these become means and spreads in `means`, and those text in `_entry`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@
     anything else     Runs of different methods, buffers or benchmarks are independent, also those
                       of one seed: Welch's interval.
 
+`estimates` is the rule. `paper.central` alone departs from it, for the corners of docs/plan.md.
 Only seeds that all cells of a difference have finished count. A residual pooled over an
 experiment's variants would have more degrees of freedom, but their variances differ too much:
 `benchmarks.verdicts` shows what share of intervals would then hold the true value.

@@ -2,6 +2,8 @@
 
 What counts as finished is decided here. Tables, figures, comparison, claims, searches and the
 report all ask `Results`; a run that is missing, diverged or stale is counted, and never averaged.
+Planned seeds are `study.plan`'s, and `status.changes` says what is stale; a mean's n is that of
+`cells.means`, a difference's that of `contrasts.shared`.
 
 In every frame `buffer` is 0 without one, and `variant` is empty for a method as it is; the files of
 tables have null there (`show.write`), those of figures do not.

@@ -23,7 +23,7 @@ from twf.errors import UserError
 from twf.results import cells, provenance, search, show, statistics
 from twf.results.frame import Results
 from twf.results.notebook import Frames
-from twf.results.paper import central, comparison, evaluation, gains, order
+from twf.results.paper import central, claim_tests, comparison, gains, order
 from twf.results.paper.comparison import MARGIN, VERDICTS
 from twf.results.show import PROTOCOL_TITLES, Section, TextRow, in_parentheses, number
 from twf.study import Plan
@@ -52,7 +52,7 @@ def write(params: Params, results: Results) -> None:
     plan, study = results.plan, results.plan.study
     written = cells.of_results(results)
     compared, answers, claims, gained, ranked = (
-        part.COMPARED.read(study) for part in (comparison, central, evaluation, gains, order)
+        part.COMPARED.read(study) for part in (comparison, central, claim_tests, gains, order)
     )
     agreed = agreement(compared, claims)
     told = provenance.write(params, results, agreed)
@@ -99,7 +99,7 @@ def write(params: Params, results: Results) -> None:
         gains=gains.COMPARED.note,
         paper={
             "claims": Section(
-                "The paper's claims", _by_verdict(claims[run]), evaluation.COMPARED.note
+                "The paper's claims", _by_verdict(claims[run]), claim_tests.COMPARED.note
             ),
             "order": Section("The order of methods", order.text_rows(ranked), order.COMPARED.note),
             "comparison": Section("Beside the paper", [], comparison.COMPARED.note),
@@ -172,7 +172,7 @@ def _in_all(remarks: list[list[str]]) -> list[str]:
 def _by_verdict(claims: pd.DataFrame) -> list[TextRow]:
     """The claims as text, the verdict first and in its colour; what is decided goes first."""
     rows = sorted(
-        zip(claims["verdict"], evaluation.text_rows(claims), strict=True),
+        zip(claims["verdict"], claim_tests.text_rows(claims), strict=True),
         key=lambda row: SHOWN.index(row[0]),
     )
     return [

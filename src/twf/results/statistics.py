@@ -1,9 +1,9 @@
 """Statistics over runs. The unit is the seed.
 
 Intervals are of 95 % and for normal values: Student's of a mean, Welch's of the sum of independent
-ones; `contrasts` says which is whose. The two-way layout is that of docs/plan.md alone. Runs of a
-source with one network start from the same, so no interval contains what another pretraining would
-change; a source with `seeds` has several.
+ones; `contrasts` says which is whose. The two-way layout, that of docs/plan.md, is for
+`paper.central` alone. Runs of a source with one network start from the same, so no interval
+contains what another pretraining would change; a source with `seeds` has several.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def student(values: Any) -> Estimate:
     return Estimate(mean, deviation / math.sqrt(count), np.full_like(mean, count - 1 or np.nan))
 
 
-def layout(values: NDArray[np.float64], weights: NDArray[np.float64]) -> Estimate:
+def two_way(values: NDArray[np.float64], weights: NDArray[np.float64]) -> Estimate:
     """A contrast of variants `[..., variant, seed]` in a two-way layout without interaction.
 
     A value is the sum of what its variant, its seed and a residual make, whose variance is the same

@@ -11,7 +11,7 @@ from scipy.stats import binomtest, nct, t
 
 from twf import study
 from twf.results.frame import Results
-from twf.results.paper import evaluation
+from twf.results.paper import claim_tests
 from twf.results.paper.claims import CLAIMS, REHEARSAL, Difference, Keys
 from twf.results.printed import PLACE, CellKey, printed_keys
 from twf.study import Plan, reading
@@ -69,7 +69,7 @@ NOT_IN_THE_DEMO = (  # which has other benchmarks than the paper names, and does
 def test_the_papers_own_numbers(name, monkeypatch):
     monkeypatch.chdir(PROJECT)
     verdict, value, count = PRINTED[name]
-    found = evaluation.on_printed(BY_NAME[name], printed_keys())
+    found = claim_tests.on_printed(BY_NAME[name], printed_keys())
     assert found["printed_verdict"] == verdict
     keys = list(printed_keys())
     assert len(differences(name, keys)) == count
@@ -78,7 +78,7 @@ def test_the_papers_own_numbers(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["demo", "paper"])
 def test_every_claim_has_its_cells_in_both_studies(name):
-    cells = evaluation.values_of(Results.planned(study.expand(PARAMS, name)))
+    cells = claim_tests.values_of(Results.planned(study.expand(PARAMS, name)))
     for claim in CLAIMS:
         found = differences(claim.name, cells.keys())
         assert {key for of in found for side in of for key in side} <= set(cells)
@@ -111,7 +111,7 @@ def measured(**finals: list[float | None]) -> dict[CellKey, dict[int, float]]:
 
 
 def evaluated(name: str, faa: dict[CellKey, dict[int, float]]) -> dict[str, Any]:
-    return evaluation.evaluate(BY_NAME[name], faa, {})
+    return claim_tests.evaluate(BY_NAME[name], faa, {})
 
 
 HALF = 2.77645 * 0.1 * (2 / 3) ** 0.5  # of Welch's interval: twice three seeds, deviation 0.1
@@ -240,7 +240,7 @@ def test_a_claim_that_does_not_hold_names_where_it_is_contradicted():
     means = evaluated("gain-over-each-class-il", faa)  # iCaRL's: 10 on average
     assert means["contradicted"] == f"twf over er, {place} 500, class-il, and 1 more on average"
     unsearched = {icarl: "its strength"}
-    undecided = evaluation.evaluate(BY_NAME["first-class-il"], faa, unsearched)
+    undecided = claim_tests.evaluate(BY_NAME["first-class-il"], faa, unsearched)
     assert "contradicted" not in undecided
 
 
@@ -268,7 +268,7 @@ def chance(generator: np.random.Generator, seeds: int) -> dict[CellKey, dict[int
 @pytest.mark.parametrize("name", ["first-class-il", "gain-over-each-class-il", "gain-class-il"])
 def test_of_methods_that_are_alike_a_claim_is_decided_in_five_per_cent_at_most(name, monkeypatch):
     """One negative interval among the thirty of the first claim is there in half the samples."""
-    monkeypatch.setattr(evaluation, "SAMPLES", 2)
+    monkeypatch.setattr(claim_tests, "SAMPLES", 2)
     generator, samples = np.random.default_rng(0), 100
     rows = [evaluated(name, chance(generator, 3)) for _ in range(samples)]
     for verdict in ("holds", "does not hold"):
@@ -291,8 +291,8 @@ def test_a_rival_with_an_untuned_hyperparameter_decides_nothing():
     rival = place._replace(method="derpp-ewc")
     faa = {place: {0: 70.0, 1: 70.1}, rival: {0: 60.0, 1: 60.1}}
     claim = BY_NAME["anchor-below-twf"]
-    assert evaluation.evaluate(claim, faa, {})["verdict"] == "holds"
-    found = evaluation.evaluate(claim, faa, {rival: "its strength"})
+    assert claim_tests.evaluate(claim, faa, {})["verdict"] == "holds"
+    found = claim_tests.evaluate(claim, faa, {rival: "its strength"})
     assert (found["verdict"], found["missing"]) == ("undecided", "a search for its strength")
     assert found["value"] == pytest.approx(10.0)
 

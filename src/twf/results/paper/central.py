@@ -233,7 +233,7 @@ def _row(
         and set(seeds) <= {*contrasts.shared(values, corners)}
     ):
         of_corners = contrasts.stacked(values, corners, seeds)
-        estimate = statistics.layout(of_corners, np.array([keys.get(k, 0.0) for k in corners]))
+        estimate = statistics.two_way(of_corners, np.array([keys.get(k, 0.0) for k in corners]))
         spread = (statistics.residuals(of_corners) ** 2).sum(-1)
         row["uneven"] = float(spread.max() / spread.min()) if spread.min() else float("inf")
         row["model"] = "two-way layout of the corners"

@@ -1,4 +1,4 @@
-"""What the paper claims of its cells, as data. `evaluation` holds them against numbers.
+"""What the paper claims of its cells, as data. `claim_tests` holds them against numbers.
 
 A claim says that each difference of a family is positive, or the mean of some. A `Contest` says
 which: the cells that are like `of`, each minus what differs from it as one of `over` does. The

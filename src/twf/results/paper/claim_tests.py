@@ -2,9 +2,10 @@
 
 A claim says that each mean of a family is positive: of a difference between cells, or of the mean
 of some. Its value is the least of these means. On the paper's numbers, which have no seeds, a claim
-holds where the value is positive. On ours it is evaluated on the seeds that all its cells have
-finished, each mean with the error of `contrasts`, by the 95 % interval of
-`statistics.interval_of_minimum`:
+holds where the value is positive. On ours it is evaluated on the seeds that all cells of the
+differences that have run have finished, each mean with the error of `contrasts`, by the 95 %
+interval of `statistics.interval_of_minimum`: below, the least lower end of a mean; above, the least
+upper end at a level divided by how many there are.
 
     holds            the interval lies above 0, and no difference of the family is missing
     control passes   so it does, and for the claim's control too: something else explains it
@@ -13,6 +14,7 @@ finished, each mean with the error of `contrasts`, by the 95 % interval of
     smaller          undecided, but it lies below the paper's value of these differences
     undecided        anything else: also with a single seed, which has no interval, and where a
                      hyperparameter that the paper does not print has not been searched for
+                     (`search.untuned`)
     not run          no difference has a finished seed in all its cells
 
 So with probability of at most 2.5 % a claim is said to hold that does not, and with at most 2.5 %
