@@ -242,6 +242,14 @@ def test_exported_weights_give_the_same_checkpoint_with_and_without_data(trained
     assert CHECKPOINT.read_bytes() == there
 
 
+def test_an_import_says_where_the_parameters_say_otherwise(trained, tiny_values, capsys):
+    export_weights(reading.check(tiny_values), "origin", SHARED, CPU)
+    for epochs, otherwise in ((10, False), (11, True)):
+        tiny_values["sources"]["origin"]["pretraining"]["epochs"] = epochs
+        import_weights(reading.check(tiny_values), "origin", SHARED, CPU)
+        assert ("sources.origin says otherwise" in capsys.readouterr().out) == otherwise
+
+
 def test_weights_beyond_half_precision_are_not_exported(tiny_inputs, tiny_values):
     loaded = checkpoints.load(CHECKPOINT, NETWORK)
     network = loaded.network()
