@@ -24,7 +24,7 @@ from twf.progress import duration
 
 environment.replace_home()  # Snakemake imports this before it looks for its cache there
 
-RUN = "run"  # the rule whose jobs take the time
+RUN, PRETRAIN = "run", "pretrain"  # the rules whose jobs take the time
 NEW = ": no record"  # how the message of a run ends that was never done
 # Of no use to who waits: Snakemake says them in every call, or again and again.
 NOISE = (
@@ -84,15 +84,19 @@ class LogHandler(LogHandlerBase):
         self.to_do = Counter({rule: count for rule, count in jobs.items() if rule != "total"})
         self.ended.clear()
         others = ", ".join(f"{count} {rule}" for rule, count in self.to_do.items() if rule != RUN)
-        runs = [f"{self.to_do[RUN]} runs"] if self.to_do[RUN] else []
+        count = self.to_do[RUN]
+        runs = [f"{count} run{'s' * (count > 1)}"] if count else []
         self._say("to do: " + "; ".join([*runs, *([f"other jobs: {others}"] if others else [])]))
 
     def _begin(self, job: dict[str, Any]) -> None:
         now = time.monotonic()
         self.begun[job["jobid"]] = (now, job)
+        first = job["rule_name"] == RUN and not self.first_run
         if (text := job["rule_msg"]) and not text.endswith(NEW):
             self._say(f"begun: {text}")  # what is made again, and why
-        if job["rule_name"] == RUN and not self.first_run:
+        elif first or job["rule_name"] == PRETRAIN:
+            self._say(f"begun: {_name(job)}; its log: {' '.join(job['log'] or [])}")
+        if first:
             self.first_run = now
 
     def _end(self, number: int) -> None:
@@ -100,8 +104,7 @@ class LogHandler(LogHandlerBase):
         began, job = self.begun.pop(number, (now, {"rule_name": "", "rule_msg": f"job {number}"}))
         rule = job["rule_name"]
         self.ended[rule] += 1
-        text = (job["rule_msg"] or "").removesuffix(NEW)
-        text = text or " ".join([rule, *map(str, job["wildcards"].values())])
+        text = _name(job)
         took = duration(now - began)
         if rule == RUN:
             done, of = self.ended[RUN], self.to_do[RUN]
@@ -109,6 +112,12 @@ class LogHandler(LogHandlerBase):
             seconds = (now - self.first_run) / done * (of - done)
             took += f"; about {duration(seconds)} left" if done < of else ""
         self._say(f"{text} ({took})")
+
+
+def _name(job: Mapping[str, Any]) -> str:
+    """What a job is, without why it is done."""
+    text = (job["rule_msg"] or "").removesuffix(NEW)
+    return text or " ".join([job["rule_name"], *map(str, job["wildcards"].values())])
 
 
 def _result(logs: list[str] | None) -> str:

@@ -65,6 +65,7 @@ def test_jobs_are_counted_and_each_run_says_its_accuracy_and_the_time_that_is_le
         "Building DAG of jobs...",
         "to do: 4 runs; other jobs: 1 data",
         "data digits (10 s)",
+        f"begun: run a of study demo; its log: {log}",
         "[1/4] run a of study demo: Class-IL 1.00 %, Task-IL 2.00 % (30 s; about 2 min left)",
         "begun: run b of study demo: lr: 0.1 -> 0.2",
         "[2/4] run b of study demo: lr: 0.1 -> 0.2: the record kept from before, "

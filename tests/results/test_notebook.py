@@ -39,6 +39,8 @@ def test_what_is_not_there_is_named(make_plan, recorded):
     recorded(make_plan([0], methods=["er", "derpp"]))
     with pytest.raises(UserError, match="no method 'twf'|unknown method|'twf'"):
         twf.results.load("small").gains("twf", "derpp")
+    with pytest.raises(UserError, match="'er' over itself"):
+        twf.results.load("small").gains("er", "er")
     files.runs_file("small").unlink()
     with pytest.raises(UserError, match="twf collect small"):
         twf.results.load("small")

@@ -61,7 +61,7 @@ def plan(
 ) -> None:
     """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
-    `done`: a record with these parameters is there; `uncommitted changes`: made with files that no
+    `done`: a record with these parameters is there; `by uncommitted code`: made with files that no
     commit has; `diverged`: its loss became infinite. `stale`: it has other parameters, or is of
     another checkpoint or other data than are there, or these say that they were made otherwise than
     params.yaml asks. `unreadable`: it is damaged, or of another version; delete it. `to do`: no

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from twf.errors import lookup
+from twf.errors import UserError, lookup
 from twf.results import contrasts, show
 from twf.results.frame import Results, column, served
 from twf.study.methods import METHODS
@@ -61,7 +61,7 @@ class Frames:
         stands beside each buffer of the other. `n` seeds that both have finished, `gain_mean`, its
         standard error `gain_error` with `gain_freedom` degrees of freedom, and the ends of the 95 %
         interval, `gain_low` and `gain_high`, by `contrasts`.
-        Raises `UserError` where the study has no such method.
+        Raises `UserError` where the study has no such method, or both are the same.
         """
         return self._differences(method, over, "faa")
 
@@ -78,6 +78,8 @@ class Frames:
         names = dict.fromkeys(f"{key.method} {key.variant}".strip() for key in values)
         for name in (method, over):
             lookup("method", names, name, f"study {self._results.plan.study}")
+        if method == over:
+            raise UserError(f"{method!r} over itself: name another method, or a variant")
         (ours, _, our_variant), (theirs, _, variant) = (n.partition(" ") for n in (method, over))
         rows = []
         for key in values:

@@ -24,7 +24,7 @@ from twf.study.params import Params
 # runs have a standard deviation of 1 point: `statistics.seeds_needed`, which would import SciPy.
 SEEDS_FOR_AGREEMENT = 13
 
-UNCOMMITTED = "uncommitted changes"
+UNCOMMITTED = "by uncommitted code"
 
 State = Literal["done", "to do", "stale", "unreadable"]
 COLOURS = {"done": "green", "to do": "yellow", "stale": "red", "unreadable": "red"}
@@ -102,7 +102,8 @@ def run_state(params: Params, run: Run) -> tuple[State, str]:
         return "unreadable", str(error)
     written = record.provenance(row)
     if said := changes(params, run, row["digest"], written):
-        return "stale", inputs.shortened(said)
+        kept = files.replaced_file(run.study, run.id, run.digest).exists()
+        return "stale", inputs.shortened(said) + "; a record of before is kept" * kept
     uncommitted = (written.get("code", {}).get("commit") or "").endswith("+")
     remarks = [row["status"] if row["status"] == "diverged" else "", UNCOMMITTED * uncommitted]
     return "done", ", ".join(filter(None, remarks))
