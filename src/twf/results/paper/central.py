@@ -130,7 +130,7 @@ QUESTIONS = (
     ),
     Question(
         "derpp-both",
-        "DER++ with both over DER++",
+        "DER++ with loss, rate, alpha and beta over DER++",
         {("derpp", "current-replay"): 1, ("derpp", ""): -1},
         {},
         beside="are they enough together?",
@@ -141,6 +141,14 @@ QUESTIONS = (
         {("twf", "all"): 1, ("derpp", "current"): -1},
         {},
         beside="what of TwF's lead the loss does not explain",
+    ),
+    Question(
+        "cl-over-derpp-both",
+        "TwF without propagation ({CL}) over DER++ with its stream loss, rate, alpha and beta",
+        {("twf", "cl"): 1, ("derpp", "current-replay"): -1},
+        {},
+        beside="what is left: one batch of replay, in one pass with new images, labels among those "
+        "seen",
     ),
 )
 
