@@ -56,7 +56,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 MAKE_STUDY = snakemake --cores $(CORES) $(1) || { echo "Not finished: the same command goes on from here." >&2; exit 1; }
 
 demo: setup ## The demo study: data, pretraining, runs, tables and a report, on two CPU cores
-	@echo "Some five minutes on two CPU cores. Runs write to logs/demo/runs/; Ctrl-C stops, and make demo goes on from there."
+	@echo "A few minutes on two CPU cores. Runs write to logs/demo/runs/; Ctrl-C stops, and make demo goes on from there."
 	@$(call MAKE_STUDY,results/demo/report.html)
 	@echo "The report: results/demo/report.html   The tables: results/demo/tables/"
 
