@@ -72,7 +72,7 @@ def test_what_is_done_is_counted_and_listed_where_something_is_to_be_said(
     found = status.of_plan(reading.load(PARAMS), plan)
     status.show(found)
     said = capsys.readouterr().out
-    assert run.id.removesuffix(".s0") not in said and "not listed: 1 runs" in said
+    assert run.id.removesuffix(".s0") not in said and "not listed (see --all): 1" in said
     status.show(found, every=True)
     assert run.id.removesuffix(".s0") in capsys.readouterr().out
     recorded(plan, {run.id: {"status": "diverged", "reason": "nan"}})

@@ -193,7 +193,7 @@ def show(status: dict[str, Any], runs: bool = True, every: bool = False) -> None
     if runs and shown:
         console.print(_runs(shown))
     if runs and len(shown) < len(status["runs"]):
-        console.print(f"done, and not listed: {len(status['runs']) - len(shown)} runs (see --all)")
+        console.print(f"done, and not listed (see --all): {len(status['runs']) - len(shown)}")
     counts = Counter(run["status"] for run in status["runs"].values())
     total = ", ".join(f"{count} {_coloured(state)}" for state, count in counts.items())
     cells = sum(len(cells) for cells in status["tables"].values())
