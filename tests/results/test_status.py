@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from twf.data import store
 from twf.errors import UserError
-from twf.files import PARAMS, checkpoint_file, data_file, record_file, state_file
+from twf.files import PARAMS, checkpoint_file, data_file, record_file, replaced_file, state_file
 from twf.results import statistics, status
 from twf.results.frame import Results
 from twf.results.paper.comparison import MARGIN
@@ -109,6 +109,15 @@ def test_a_stale_run_says_which_parameters_its_record_has(plan, run):
     many = other.model_copy(update={"network": network, "buffer": None})
     _, why = status.run_state(plan.params, many)
     assert why.startswith("buffer: 500 -> none, ") and why.endswith(", 1 more")
+
+
+def test_a_stale_run_says_that_a_record_of_its_parameters_is_kept(plan, run, recorded):
+    recorded(plan, {run.id: {"digest": "of other parameters"}})
+    assert "kept" not in status.run_state(plan.params, run)[1]
+    kept = replaced_file(run.study, run.id, run.digest)
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    assert status.run_state(plan.params, run)[1].endswith("; a record of before is kept")
 
 
 def test_a_parameter_that_did_not_exist_yet_makes_a_record_stale(plan, run, recorded):
