@@ -27,6 +27,7 @@ from twf.jobs import resume
 from twf.jobs.pretraining import pretrain
 from twf.jobs.resume import Keeper, Stopped, keeping
 from twf.jobs.run import execute
+from twf.learning import loop
 from twf.learning.state import flatten
 from twf.results import record
 from twf.study.methods import METHODS
@@ -252,6 +253,29 @@ def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, tiny_run, lasti
     execute(tiny_inputs, planned, CPU)
     assert len(pauses) < 3 + 9  # it did not start over
     assert lasting(recorded(planned)) == whole
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_run_told_to_stop_before_its_first_step_ends_at_once(
+    tiny_inputs, tiny_run, monkeypatch, wrapped
+):
+    """While it evaluates, or where a compiler makes an error of its own of what is raised in it."""
+
+    def told(*_: Any) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+        except Stopped as error:
+            if wrapped:
+                raise RuntimeError from error
+            raise
+
+    planned = tiny_run("er")
+    monkeypatch.setattr(loop, "accuracy_per_task", told)
+    with pytest.raises(Stopped, match="before its first step"):
+        execute(tiny_inputs, planned, CPU)
+    assert not files.state_file("tiny", planned.id).exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.usefixtures("deep")

@@ -68,13 +68,26 @@ def test_offline_nothing_is_sent(server, row, tiny_run, tmp_path):
     assert server.paths == set()
 
 
+def test_where_the_process_of_wandb_does_not_start_the_run_goes_on(row, tiny_run, tmp_path):
+    followed = pickle.dumps(row(tiny_run("er")))
+    impatient = f"from twf.tracking import client\nclient.PATIENCE = 1e-3\n{FOLLOWED}"
+    ended = subprocess.run(
+        [sys.executable, "-c", impatient],
+        input=followed,
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    assert b"warning: tracking is off for this run" in ended.stderr
+
+
 @pytest.fixture
 def init(monkeypatch: pytest.MonkeyPatch, no_key: Path, tmp_path: Path) -> Mock:
     """In place of `wandb.init`; its `return_value` is a run that keeps what it gets."""
     monkeypatch.chdir(tmp_path)
     run = Mock(spec=["define_metric", "log", "summary", "finish"], dir="wandb/run/files")
     init = Mock(return_value=run)
-    monkeypatch.setattr("wandb.setup", Mock())
     monkeypatch.setattr("wandb.init", init)
     return init
 

@@ -223,8 +223,8 @@ def resumable(group: str, name: str, attempt: int) -> Iterator[Path]:
             tried.unlink(missing_ok=True)
     try:
         yield tried
-    except Stopped:
-        print("stopped and saved: the same command goes on from here", file=sys.stderr)
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
         raise typer.Exit(STATUS) from None
     except GpuError:
         raise

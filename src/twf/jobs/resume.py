@@ -30,7 +30,7 @@ STATUS = 128 + signal.SIGTERM  # the exit status of a run that was told to stop
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error
-    """The run was told to stop, and has saved its state."""
+    """The run was told to stop: it has saved its state, or has done no step since it was called."""
 
 
 class Keeper:
@@ -41,6 +41,7 @@ class Keeper:
         self.guard = guard
         self.every = every
         self.stopping = False
+        self.begun = False  # has done a step since it was called
         self.after_step: Callable[[], None] = lambda: None  # called at each pause
         self.spent = 0.0  # seconds that the run took before it was resumed
         self._started = self._saved = time.monotonic()
@@ -79,12 +80,13 @@ class Keeper:
 
     def pause(self, state: Callable[[], Any], now: bool = False) -> None:
         """Between two steps: save `state()` where it is time, and raise `Stopped` if told to."""
+        self.begun = True
         self.after_step()
         if self.stopping or now or time.monotonic() - self._saved >= self.every:
             self.save(state())
             if self.stopping:
                 self.wait()
-                raise Stopped
+                raise Stopped("stopped and saved: the same command goes on from here")
 
     def save(self, state: Any) -> None:
         """Copy the state to the host; a thread writes it while training goes on."""
@@ -123,7 +125,8 @@ class Keeper:
 def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]:
     """A keeper for one run, whose state is saved at `path`; SIGTERM and SIGINT tell it to stop.
 
-    Raises `UserError` where another process is at this run.
+    Before the first step there is nothing to save, and the first evaluation and compilation take
+    long on a CPU: it then stops at once. Raises `UserError` where another process is at this run.
     """
     with locked(path.parent.with_name(f"{path.parent.name}.lock"), "this run", wait=False):
         for left in path.parent.glob(".*.partial"):  # by a process that was killed while it wrote
@@ -132,10 +135,17 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
 
         def stop(*_: Any) -> None:
             keeper.stopping = True
+            if not keeper.begun:
+                raise unbegun
 
+        unbegun = Stopped("stopped before its first step: the same command starts it again")
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield keeper
+        except Exception as error:
+            if keeper.stopping and not keeper.begun:  # as a compiler wraps it
+                raise unbegun from error
+            raise
         finally:
             keeper.wait()
             for number, handler in before.items():

@@ -8,6 +8,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import patch
 
 from twf.errors import UserError, lookup
 from twf.files import atomic
@@ -15,7 +16,7 @@ from twf.study.params import PROTOCOLS, Tracking
 from twf.tracking import view
 from twf.tracking.view import Row
 
-PATIENCE = 120.0  # seconds to wait for the last data to be sent; `wandb sync` can send the rest
+PATIENCE = 120.0  # seconds to wait for W&B to start, and to send the last data; `wandb sync` can
 SENT = "twf-summary.json"  # in the folder of a run that was sent to its end: its summary
 
 Mode = Literal["online", "offline"]
@@ -99,24 +100,27 @@ class WandbRun:
 
         folder().mkdir(parents=True, exist_ok=True)
         self._sent = 0  # rows
-        # else W&B sends word of itself offline too: that follows the process's mode, not the run's
-        wandb.setup(wandb.Settings(mode=mode))
-        self._run: Any = wandb.init(
-            mode=mode,
-            project=view.project(settings, row["study"]),
-            entity=settings.entity,
-            **view.about(row, stale),
-            dir=folder().absolute().parent,
-            settings=wandb.Settings(
-                silent=True,
-                console="off",
-                disable_git=True,  # a remote's address can hold a key; the record has the commit
-                x_disable_stats=True,
-                x_save_requirements=False,  # 0.3 s; constraints.txt of the commit says them
-                finish_timeout=PATIENCE,
-                finish_timeout_raises=True,
-            ),
-        )
+        # W&B's own process takes these from the environment. Without the mode it sends word of
+        # itself offline too. `wandb.setup` takes them as well, but never returns where the process
+        # does not start (W&B 0.31).
+        of_process = {"WANDB_MODE": mode, "WANDB_X_SERVICE_WAIT": str(PATIENCE)}
+        with patch.dict(os.environ, of_process):
+            self._run: Any = wandb.init(
+                mode=mode,
+                project=view.project(settings, row["study"]),
+                entity=settings.entity,
+                **view.about(row, stale),
+                dir=folder().absolute().parent,
+                settings=wandb.Settings(
+                    silent=True,
+                    console="off",
+                    disable_git=True,  # an address can hold a key; the record has the commit
+                    x_disable_stats=True,
+                    x_save_requirements=False,  # 0.3 s; constraints.txt of the commit says them
+                    finish_timeout=PATIENCE,
+                    finish_timeout_raises=True,
+                ),
+            )
         self._run.define_metric("phase")
         for name in ("accuracy", "cka", "nearest_neighbours"):
             self._run.define_metric(f"{name}/*", step_metric="phase")
