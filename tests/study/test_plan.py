@@ -269,13 +269,14 @@ def test_the_digest_changes_with_what_decides_the_result_alone(values, path, val
     assert (digest(values) != before) == decides
 
 
-def test_a_variant_with_another_stream_loss_is_another_run(values):
+@pytest.mark.parametrize("change", [{"current_classes": True}, {"as_twf": ["pass"]}, {"frozen": 4}])
+def test_a_variant_that_learns_in_another_way_is_another_run(values, change):
     main = values["studies"]["tiny"]["experiments"]["main"]
     main |= {"methods": ["derpp"], "variants": {"as-set": {"title": "A"}}}
-    main["variants"]["current"] = {"title": "B", "current_classes": True}
+    main["variants"]["other"] = {"title": "B"} | change
     runs = plan(values).runs
-    as_set, current = (runs[f"split-target.derpp.16.{name}s0"] for name in ("", "current."))
-    assert current.values == as_set.values | {"current_classes": True}
+    as_set, other = (runs[f"split-target.derpp.16.{name}s0"] for name in ("", "other."))
+    assert other.values == as_set.values | change
 
 
 @pytest.mark.parametrize("study", sorted({path.parts[-3] for path in RECORDS}))

@@ -27,6 +27,7 @@ else:
     MethodName = Literal[tuple(METHODS)]
     Switch = Literal[tuple(SWITCHES)]
 # How a training step is executed: see `twf.learning.step`.
+Replay = Literal["batch", "pass", "labels"]  # one batch, in one pass, labels of those seen so far
 Execution = Literal["plain", "compiled", "captured", "compiled-captured"]
 EXECUTIONS: tuple[Execution, ...] = get_args(Execution)
 PROTOCOLS: tuple[Protocol, Protocol] = ("class-il", "task-il")
@@ -233,6 +234,8 @@ class Variant(Strict):
     without_buffer: bool = False  # run it without a buffer too
     pretrained: bool = True  # false: from random weights
     current_classes: bool = False  # its stream loss is over the current task's classes alone
+    as_twf: list[Replay] = Field(default_factory=list)  # what of its replay is as TwF's
+    frozen: Annotated[int, Field(ge=0, le=5)] = 0  # the network's first layers that are not trained
     fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)
     hyperparameters: dict[str, int | float] = Field(default_factory=dict)
 
@@ -240,7 +243,12 @@ class Variant(Strict):
     def changes(self) -> bool:
         """Whether it says anything of how a run learns."""
         return bool(
-            self.fidelity or self.hyperparameters or self.current_classes or not self.pretrained
+            self.fidelity
+            or self.hyperparameters
+            or self.current_classes
+            or self.as_twf
+            or self.frozen
+            or not self.pretrained
         )
 
 

@@ -25,6 +25,7 @@ from twf.study.params import (
     Params,
     Precision,
     Protocol,
+    Replay,
     Search,
     Variant,
 )
@@ -59,6 +60,8 @@ class Run(Strict):
     seed: int
     # Later additions have a default, at which `values` leaves them out: digests in records stay.
     current_classes: bool = False  # the stream loss is over the current task's classes alone
+    as_twf: tuple[Replay, ...] = ()  # what of DER++'s replay is as TwF's
+    frozen: int = 0  # so many of the network's five layers, from the first, are not trained
 
     @model_validator(mode="before")
     @classmethod
@@ -472,4 +475,6 @@ def _run(
         held_out=None,
         seed=0,
         current_classes=variant.current_classes,
+        as_twf=tuple(sorted(set(variant.as_twf))),
+        frozen=variant.frozen,
     )

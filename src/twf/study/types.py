@@ -76,7 +76,8 @@ class MethodInfo:
     hyperparameters: type[Hyperparameters] = Hyperparameters
     rehearsal: bool = False  # it has a buffer
     without_buffer: bool = False  # it can also learn without one
-    current_classes: bool = False  # its stream loss can be over the current task's classes alone
+    as_twf: bool = False  # its stream loss and its replay can be TwF's
+    all_gradients: bool = False  # it needs each parameter's: no layer can be frozen
     at_once: bool = False  # all tasks are one, as an upper bound
     source_data: bool = False  # it needs the source's images while it learns
     not_printed: str | None = None  # a hyperparameter whose value the paper does not print

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -86,6 +87,13 @@ class Method(ABC, Generic[H]):
         each = self.learner.classes_per_task
         first = self.task * each
         return F.cross_entropy(logits[:, first : first + each], labels - first)
+
+    def among_seen(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy over the classes of tasks so far; `logits` are `[B, classes]`."""
+        seen = (self.task + 1) * self.learner.classes_per_task
+        # masked and not cut off, so that a compiled step is the same in the last task
+        unseen = torch.arange(self.learner.classes, device=labels.device) >= seen
+        return F.cross_entropy(logits.masked_fill(unseen, -torch.inf), labels)
 
     def phases(self, tasks: list[Task]) -> list[Task]:
         """What is trained one after another."""

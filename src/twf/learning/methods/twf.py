@@ -58,7 +58,6 @@ class Twf(Rehearsal[TwfHyperparameters]):
 
     def loss(self, batch: Batch) -> Step:
         learner, stream = self.learner, len(batch.images)
-        seen = (self.task + 1) * learner.classes_per_task
         images, labels = batch.images, batch.labels
         replay = None if self.reservoir.empty else self.reservoir.draw(learner.batch_size)
         if replay is not None:
@@ -74,10 +73,7 @@ class Twf(Rehearsal[TwfHyperparameters]):
         if replay is not None:
             error = F.mse_loss(replayed, replay["logits"])
             terms["replay_logits"] = self.hyperparameters.alpha * error
-            # masked and not cut off, so that a compiled step is the same in the last task
-            unseen = torch.arange(learner.classes, device=labels.device) >= seen
-            among_seen = replayed.masked_fill(unseen, -torch.inf)
-            error = F.cross_entropy(among_seen, replay["labels"])
+            error = self.among_seen(replayed, replay["labels"])
             terms["replay_labels"] = self.hyperparameters.beta * error
 
         store = {"images": batch.images, "labels": batch.labels, "logits": logits.detach()}

@@ -18,5 +18,5 @@ METHOD = MethodInfo(
     hyperparameters=DerppHyperparameters,
     rehearsal=True,
     without_buffer=True,
-    current_classes=True,
+    as_twf=True,
 )

@@ -19,6 +19,7 @@ METHOD = MethodInfo(
     hyperparameters=DerppEwcHyperparameters,
     rehearsal=True,
     without_buffer=True,
+    all_gradients=True,
     source_data=True,
     not_printed="lambda_ewc",
 )

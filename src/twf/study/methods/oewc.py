@@ -16,6 +16,7 @@ METHOD = MethodInfo(
     title="oEWC",
     order=30,
     hyperparameters=OewcHyperparameters,
+    all_gradients=True,
     switches={
         "F15": Deviation(
             "oEWC's Fisher information",
