@@ -196,10 +196,10 @@ def table_of_the_plan() -> str:
     rows: dict[str, dict[str, str]] = {}
     for width, study in widths.items():
         for row in central.of_results(runs_of(study)).to_dict("records"):
-            if row["question"] in ("over-derpp", "over-er-ace"):
-                continue  # asked of the main tables
+            if row["question"] in ("over-derpp", "over-er-ace") or not row["n"]:
+                continue  # asked of the main tables, or without a record
             ends = ("low", "high") if np.isnan(row["welch_low"]) else ("welch_low", "welch_high")
-            found = row["said"] if row["n"] > 1 else "one seed" if row["n"] else "—"
+            found = row["said"] if row["n"] > 1 else "one seed"
             texts = rows.setdefault(row["statement"], {"Question": row["statement"]})
             texts[width] = show.estimate(row["mean"], *(row[end] for end in ends))
             texts[f"Found at {width.lower()}"] = found

@@ -135,6 +135,30 @@ QUESTIONS = (
         {},
         beside="are they enough together?",
     ),
+    *(
+        Question(
+            f"derpp-{part}",
+            f"DER++ with loss, rate, alpha, beta and {of} over the same without the last",
+            {("derpp", part): 1, ("derpp", "current-replay"): -1},
+            {},
+            beside="one of three parts in which it then differs from TwF without propagation",
+        )
+        for part, of in {
+            "batch": "one replay batch",
+            "pass": "one forward pass",
+            "labels": "labels among the classes seen",
+        }.items()
+    ),
+    *(
+        Question(
+            f"cl-frozen-{layers}",
+            f"TwF without propagation ({{CL}}), all but {left} frozen, over the same with none",
+            {("twf", f"cl-frozen-{layers}"): 1, ("twf", "cl"): -1},
+            {},
+            beside="near 0, there is little for preserved features to gain",
+        )
+        for layers, left in {4: "the last stage", 5: "the classifier"}.items()
+    ),
     Question(
         "over-derpp-stream",
         "TwF over DER++ with the code's stream loss",
