@@ -1,8 +1,10 @@
 """The cells of a study's tables, and the tables in the shape of the paper's Tables 1-3.
 
 `of_tables` gives a row for each cell, its means over finished runs alone; `layout` the same as
-text, from which the Markdown, LaTeX and HTML templates are filled. A record's accuracies become
-scores in `frame.SCORES`, these become means and spreads in `means`, and those text in `_entry`.
+text, from which the Markdown, LaTeX and HTML templates are filled. A record's `accuracy_PROTOCOL`
+becomes scores in `frame.SCORES`, these become means and spreads in `means`, and those text in
+`_entry`; the paper's numbers are of `printed`, and what is untuned of `search`. One table is made
+of its runs' records, all of a study of those that `twf collect` has joined.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 What counts as finished is decided here. Tables, figures, comparison, claims, searches and the
 report all ask `Results`; a run that is missing, diverged or stale is counted, and never averaged.
-Planned seeds are `study.plan`'s, and `status.changes` says what is stale; a mean's n is that of
-`cells.means`, a difference's that of `contrasts.shared`.
+Planned seeds are `study.plan`'s, and `status.changes` says what is stale. A mean's n is how many
+seeds are `finished` (`cells.means`), a difference's how many its cells share (`contrasts.shared`).
 
 In every frame `buffer` is 0 without one, and `variant` is empty for a method as it is; the files of
 tables have null there (`show.write`), those of figures do not.
@@ -195,7 +195,7 @@ def column(name: str, protocol: Protocol) -> str:
 def _row(plan: Plan, run: Run, row: dict[str, Any] | None) -> dict[str, Any]:
     """A run's row: what is planned, and the columns of `record.SCHEMA`, null where it is missing.
 
-    It is `stale` as `status.run_state` says.
+    It is `stale` where `status.changes` has something.
     """
     recorded = row or dict.fromkeys(record.SCHEMA.names)
     recorded.pop("run")  # the index

@@ -1,4 +1,4 @@
-"""The paper's claims as tests: on the paper's own numbers, and on a study's.
+"""The paper's claims as tests, by `evaluate`: on the paper's own numbers, and on a study's.
 
 A claim says that each mean of a family is positive: of a difference between cells, or of the mean
 of some. Its value is the least of these means. On the paper's numbers, which have no seeds, a claim
@@ -7,7 +7,7 @@ differences that have run have finished, each mean with the error of `contrasts`
 interval of `statistics.interval_of_minimum`: below, the least lower end of a mean; above, the least
 upper end at a level divided by how many there are.
 
-    holds            the interval lies above 0, and no difference of the family is missing
+    holds            the interval lies above 0, and none of the family is missing or untuned
     control passes   so it does, and for the claim's control too: something else explains it
     does not hold    it lies below 0, and (where means are of several) none of theirs is missing;
                      `contradicted` are the means below 0, by `statistics.below_zero`

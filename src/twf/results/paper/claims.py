@@ -1,11 +1,11 @@
-"""What the paper claims of its cells, as data. `claim_tests` holds them against numbers.
+"""What the paper claims of its cells, as data. `claim_tests.evaluate` gives the verdicts.
 
-A claim says that each difference of a family is positive, or the mean of some. A `Contest` says
-which: the cells that are like `of`, each minus what differs from it as one of `over` does. The
-statements are those of the paper's section on forgetting of the pretraining, of its results and of
-its ablations, in this order. Where it names no protocol, a claim is of Class-IL, on which it says
-it focuses, or of both, or there is one of each. Remarks that no difference puts into numbers are
-left out: "competitive", "satisfactory", "less sensitive to the task at hand".
+A claim says that each difference of a family is positive, or the mean of some: `Claim.family`. A
+`Contest` says which: the cells that are like `of`, each minus what differs from it as one of `over`
+does. The statements are those of the paper's section on forgetting of the pretraining, of its
+results and of its ablations, in this order. Where it names no protocol, a claim is of Class-IL, on
+which it says it focuses, or of both, or there is one of each. Remarks that no difference puts into
+numbers are left out: "competitive", "satisfactory", "less sensitive to the task at hand".
 """
 
 from __future__ import annotations

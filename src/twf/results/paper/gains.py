@@ -143,7 +143,7 @@ def text_rows(
 
 
 def model(table: Table) -> str:
-    """What the intervals of a table's gains are."""
+    """In words, what the intervals of a table's gains are: `contrasts.estimates` decides."""
     if table.variants:
         return "Student's 95 % interval of the differences by seed"
     return "Welch's 95 % interval"
