@@ -42,6 +42,13 @@ def test_a_job_sees_its_own_gpu_alone(two_gpus, monkeypatch, name) -> None:
     assert slots.held() == B
 
 
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize("threads", [3, 1])
+def test_a_job_computes_with_its_own_number_of_threads(threads) -> None:
+    devices.device_for("cpu", threads=threads)
+    assert torch.get_num_threads() == threads
+
+
 def test_a_deterministic_job_says_so_to_pytorch(two_gpus, monkeypatch) -> None:
     told = []
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")

@@ -412,7 +412,15 @@ def test_params_are_read_as_dvc_writes_them(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1e-05", 1e-05), ("1E5", 1e5), ("1.5e5", 1.5e5), (".5", 0.5), ("010", 10), ("0x1f", 31)],
+    [
+        ("1e-05", 1e-05),
+        ("1E5", 1e5),
+        ("1.5e5", 1.5e5),
+        (".5", 0.5),
+        ("010", 10),
+        ("0o17", 15),
+        ("0x1f", 31),
+    ],
 )
 def test_numbers_are_those_of_yaml_1_2(text, value):
     assert yaml.load(f"[{text}]", Loader=reading.UniqueKeyLoader) == [value]
