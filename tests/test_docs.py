@@ -245,6 +245,37 @@ def test_the_plan_is_answered_by_its_records_in_git(recorded):
     assert set(answers.loc[["stream", "stream-alone"], "said"]) == {"an effect"}
 
 
+def table_of_rates() -> str:
+    """The held-out accuracy of each rate on Split CIFAR-100, by arm."""
+    arms = {
+        "TwF, F6 published": ("corners-w16-search", "twf"),
+        "CL, F6 published": ("corners-w16-cl-search", "twf"),
+        "TwF, F6 paper": ("corners-w16-f6-search", "twf"),
+        "CL, F6 paper": ("corners-w16-cl-f6-search", "twf"),
+        "DER++": ("corners-w16-search", "derpp"),
+        "ER": ("corners-w16-er-search", "er"),
+        "ER-ACE": ("corners-w16-er-search", "er-ace"),
+    }
+    rows = []
+    for title, (study, method) in arms.items():
+        results = runs_of(study)
+        (searched,) = (cell for cell in results.plan.search if cell.method == method)
+        found = {}  # by rate: the trials of a grid, from the lowest
+        for trial in searched.trials:
+            (name,) = trial.runs.values()
+            done = name in results.finished.index
+            faa = results.scores.loc[(name, "class-il"), "faa"] if done else np.nan
+            found[trial.hyperparameters.lr] = faa
+        texts = ["—" if faa != faa else f"{faa:.2f}" for faa in found.values()]
+        names = ("1/3", "1", "3", "9")
+        rows.append({"arm": title} | dict(zip(names, texts, strict=True)))
+    return show.markdown_table(rows)
+
+
+def test_the_table_of_rates_is_that_of_the_trials_in_git(recorded):
+    assert table_of_rates() in (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("study", ["corners-5", "corners-w16"])
 def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded, study):
     runs = runs_of(study)
