@@ -190,21 +190,25 @@ def test_the_probes_in_the_findings_are_those_of_the_records_in_git(recorded):
     assert said in text
 
 
+PLANNED = {
+    "Split CIFAR-10, width 16": "corners-w16",
+    "Split CIFAR-10, width 64": "corners-5",
+}
+
+
 def table_of_the_plan() -> str:
-    """What the plan asks, at both widths; Welch's intervals where the variances are uneven."""
-    widths = {"Width 16": "corners-w16", "Width 64": "corners-5"}
+    """What the plan asks, by setting; Welch's intervals where the variances are uneven."""
     rows: dict[str, dict[str, str]] = {}
-    for width, study in widths.items():
+    for setting, study in PLANNED.items():
         for row in central.of_results(runs_of(study)).to_dict("records"):
             if row["question"] in ("over-derpp", "over-er-ace") or not row["n"]:
                 continue  # asked of the main tables, or without a record
             ends = ("low", "high") if np.isnan(row["welch_low"]) else ("welch_low", "welch_high")
-            found = row["said"] if row["n"] > 1 else "one seed"
-            texts = rows.setdefault(row["statement"], {"Question": row["statement"]})
-            texts[width] = show.estimate(row["mean"], *(row[end] for end in ends))
-            texts[f"Found at {width.lower()}"] = found
-    empty = {name: "—" for width in widths for name in (width, f"Found at {width.lower()}")}
-    return show.markdown_table([texts | empty | texts for texts in rows.values()])
+            found = show.estimate(row["mean"], *(row[end] for end in ends))
+            said = row["said"] if row["n"] > 1 else "one seed"
+            rows.setdefault(row["statement"], {})[setting] = f"{found}: {said}"
+    empty = dict.fromkeys(PLANNED, "—")
+    return show.markdown_table([{"Question": name} | empty | of for name, of in rows.items()])
 
 
 def test_the_table_of_the_plan_is_that_of_its_records_in_git(recorded):
