@@ -249,31 +249,39 @@ def test_the_plan_is_answered_by_its_records_in_git(recorded):
     assert set(answers.loc[["stream", "stream-alone"], "said"]) == {"an effect"}
 
 
+ARMS = {  # on Split CIFAR-100: the study that tried rates, the method, and its run at the best
+    "TwF, F6 published": ("corners-w16-search", "twf", "twf.500"),
+    "CL, F6 published": ("corners-w16-cl-search", "twf", "twf.500.cl"),
+    "TwF, F6 paper": ("corners-w16-f6-search", "twf", "twf.500.f6"),
+    "CL, F6 paper": ("corners-w16-cl-f6-search", "twf", "twf.500.cl-f6"),
+    "DER++": ("corners-w16-search", "derpp", "derpp.500"),
+    "ER": ("corners-w16-er-search", "er", None),
+    "ER-ACE": ("corners-w16-er-search", "er-ace", None),
+}
+
+
+def held_out(study: str, method: str) -> dict[float, float]:
+    """The held-out Class-IL accuracy of each rate that a study tried of a method; nan without."""
+    results = runs_of(study)
+    (searched,) = (cell for cell in results.plan.search if cell.method == method)
+    runs = {of.hyperparameters.lr: (of.runs[0], "class-il") for of in searched.trials}
+    return dict(zip(runs, results.scores["faa"].reindex(list(runs.values())), strict=True))
+
+
 def table_of_rates() -> str:
-    """The held-out accuracy of each rate on Split CIFAR-100, by arm."""
-    arms = {
-        "TwF, F6 published": ("corners-w16-search", "twf"),
-        "CL, F6 published": ("corners-w16-cl-search", "twf"),
-        "TwF, F6 paper": ("corners-w16-f6-search", "twf"),
-        "CL, F6 paper": ("corners-w16-cl-f6-search", "twf"),
-        "DER++": ("corners-w16-search", "derpp"),
-        "ER": ("corners-w16-er-search", "er"),
-        "ER-ACE": ("corners-w16-er-search", "er-ace"),
-    }
     rows = []
-    for title, (study, method) in arms.items():
-        results = runs_of(study)
-        (searched,) = (cell for cell in results.plan.search if cell.method == method)
-        found = {}  # by rate: the trials of a grid, from the lowest
-        for trial in searched.trials:
-            (name,) = trial.runs.values()
-            done = name in results.finished.index
-            faa = results.scores.loc[(name, "class-il"), "faa"] if done else np.nan
-            found[trial.hyperparameters.lr] = faa
-        texts = ["—" if faa != faa else f"{faa:.2f}" for faa in found.values()]
-        names = ("1/3", "1", "3", "9")
-        rows.append({"arm": title} | dict(zip(names, texts, strict=True)))
+    for title, (study, method, _) in ARMS.items():
+        texts = [f"{faa:.2f}" if faa == faa else "—" for faa in held_out(study, method).values()]
+        rows.append({"arm": title} | dict(zip(("1/3", "1", "3", "9"), texts, strict=True)))
     return show.markdown_table(rows)
+
+
+def test_each_arm_on_split_cifar100_runs_at_the_best_of_its_rates(recorded):
+    runs = runs_of("corners-w16-cifar100").plan.runs
+    for study, method, run in ARMS.values():
+        if run is not None:
+            found = held_out(study, method)
+            assert runs[f"split-cifar100.{run}.s0"].hyperparameters.lr == max(found, key=found.get)
 
 
 def test_the_table_of_rates_is_that_of_the_trials_in_git(recorded):
