@@ -192,6 +192,7 @@ def test_the_probes_in_the_findings_are_those_of_the_records_in_git(recorded):
 
 PLANNED = {
     "Split CIFAR-10, width 16": "corners-w16",
+    "Split CIFAR-100, width 16": "corners-w16-cifar100",
     "Split CIFAR-10, width 64": "corners-5",
 }
 
@@ -204,10 +205,11 @@ def table_of_the_plan() -> str:
             if row["question"] in ("over-derpp", "over-er-ace") or not row["n"]:
                 continue  # asked of the main tables, or without a record
             ends = ("low", "high") if np.isnan(row["welch_low"]) else ("welch_low", "welch_high")
-            found = show.estimate(row["mean"], *(row[end] for end in ends))
+            estimate = show.estimate(row["mean"], *(row[end] for end in ends))
             said = row["said"] if row["n"] > 1 else "one seed"
-            rows.setdefault(row["statement"], {})[setting] = f"{found}: {said}"
-    empty = dict.fromkeys(PLANNED, "—")
+            rows.setdefault(row["statement"], {})[setting] = f"{estimate}: {said}"
+    found = {setting for of in rows.values() for setting in of}
+    empty = {setting: "—" for setting in PLANNED if setting in found}
     return show.markdown_table([{"Question": name} | empty | of for name, of in rows.items()])
 
 
@@ -288,7 +290,7 @@ def test_the_table_of_rates_is_that_of_the_trials_in_git(recorded):
     assert table_of_rates() in (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("study", ["corners-5", "corners-w16"])
+@pytest.mark.parametrize("study", PLANNED.values())
 def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded, study):
     runs = runs_of(study)
     page = (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
@@ -304,7 +306,8 @@ def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded, study)
         "DER++ with both": "derpp.500.current-replay",
     }
     for title, cell in cells.items():
-        names = [f"split-cifar10.{cell}.s{seed}" for seed in (0, 1, 2)]
+        (benchmark,) = runs.runs["benchmark"].unique()
+        names = [f"{benchmark}.{cell}.s{seed}" for seed in (0, 1, 2)]
         if not runs.finished.index.intersection(names).size:
             continue
         said = [
@@ -354,11 +357,11 @@ def both_protocols(results: Results) -> dict[CellKey, Mapping[int, float]]:
 def intervals(folder, overnight) -> set[tuple[int, float, float]]:
     """Those of all differences between two cells, or of what was probed of them, and of claims.
 
-    Claims also on one benchmark alone. Cells also of the studies `overnight-longer`,
-    `corners-5` and `corners-w16`. Each interval with the decimals it is rounded to.
+    Claims also on one benchmark alone. Cells also of the studies `overnight-longer` and of the
+    plan. Each interval with the decimals it is rounded to.
     """
     with contextlib.chdir(folder):
-        others = {name: runs_of(name) for name in ("overnight-longer", "corners-5", "corners-w16")}
+        others = {name: runs_of(name) for name in ("overnight-longer", *PLANNED.values())}
     values: dict[Any, Mapping[int, float]] = dict(claim_tests.values_of(overnight))
     of_cells = {key: of_key for key, of_key in values.items() if not key.layer}
     claimed = [values] + [
@@ -376,7 +379,7 @@ def intervals(folder, overnight) -> set[tuple[int, float, float]]:
         alike = key[6:] if key.layer else (key.benchmark, key.protocol)
         groups[alike][key] = of_key
     found = [(row.get("low"), row.get("high")) for row in evaluated]
-    for study in ("corners-w16", "corners-5"):
+    for study in PLANNED.values():
         of_plan = central.of_results(others[study])
         of_plan = of_plan[of_plan["n"] > 1]
         found += of_plan[["low", "high"]].itertuples(index=False)
