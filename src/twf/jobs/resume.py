@@ -138,7 +138,9 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
             if not keeper.begun:
                 raise unbegun
 
-        unbegun = Stopped("stopped before its first step: the same command starts it again")
+        unbegun = Stopped(
+            "stopped before it did a step: the same command begins where this one did"
+        )
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield keeper

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 else:
     MethodName = Literal[tuple(METHODS)]
     Switch = Literal[tuple(SWITCHES)]
-# How a training step is executed: see `twf.learning.step`.
 Replay = Literal["batch", "pass", "labels"]  # one batch, in one pass, labels of those seen so far
+# How a training step is executed: see `twf.learning.step`.
 Execution = Literal["plain", "compiled", "captured", "compiled-captured"]
 EXECUTIONS: tuple[Execution, ...] = get_args(Execution)
 PROTOCOLS: tuple[Protocol, Protocol] = ("class-il", "task-il")

@@ -16,7 +16,8 @@ from twf.study.params import PROTOCOLS, Tracking
 from twf.tracking import view
 from twf.tracking.view import Row
 
-PATIENCE = 120.0  # seconds to wait for W&B to start, and to send the last data; `wandb sync` can
+# Seconds to wait for W&B to start, and to send the last data; `wandb sync` can send the rest.
+PATIENCE = 120.0
 SENT = "twf-summary.json"  # in the folder of a run that was sent to its end: its summary
 
 Mode = Literal["online", "offline"]

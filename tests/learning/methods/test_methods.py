@@ -42,6 +42,7 @@ def method(tiny_run, tiny_dataset, tiny_source, tiny_checkpoint) -> Callable[...
         flip: bool = True,
         fidelity: dict[str, str] | None = None,
         buffer: int | None = BUFFER,
+        of_run: dict[str, Any] | None = None,
         **changes: float,
     ) -> Any:
         run = tiny_run(
@@ -54,6 +55,7 @@ def method(tiny_run, tiny_dataset, tiny_source, tiny_checkpoint) -> Callable[...
             augmentation=Augmentation(padding=padding, flip=flip, mean=[0.5] * 3, std=[0.25] * 3),
             fidelity=dict.fromkeys(METHODS[name].switches, "published") | (fidelity or {}),
             hyperparameters=changes,
+            **(of_run or {}),
         )
         source = tiny_source if METHODS[name].source_data else None
         learner = loop.make_learner(run, tiny_dataset, source, tiny_checkpoint.tensors, CPU)
@@ -127,8 +129,7 @@ def test_a_method_that_can_learn_without_a_buffer_replays_nothing(method, name):
 
 @pytest.mark.parametrize("current", [True, False])
 def test_a_stream_loss_over_the_current_classes_leaves_the_others_alone(method, current):
-    made = method("derpp", buffer=None)
-    made.learner.current_classes = current
+    made = method("derpp", buffer=None, of_run={"current_classes": current})
     task = begin(made, 1)
     weights = made.learner.network.classifier.weight
     before = weights.detach().clone()
@@ -140,9 +141,8 @@ def test_a_stream_loss_over_the_current_classes_leaves_the_others_alone(method, 
 
 @pytest.mark.parametrize("name", [name for name, of in METHODS.items() if not of.all_gradients])
 def test_frozen_layers_stay_as_they_are_and_the_others_learn(method, name):
-    made = method(name)
+    made = method(name, of_run={"frozen": 3})
     network = made.learner.network
-    network.freeze(3)
     before = {key: value.clone() for key, value in network.state_dict().items()}
     learn(made, range(2))
     after = network.state_dict()
@@ -160,9 +160,9 @@ def test_derpp_with_all_of_twfs_loss_and_replay_is_twf_without_propagation(metho
     """To the last bit; and not without one of the four."""
     weights = {"lr": 0.03, "alpha": 0.3, "beta": 0.9}
     off = dict.fromkeys(("lambda_fp", "lambda_fp_replay", "lambda_diversity"), 0.0)
-    derpp, twf = method("derpp", **weights), method("twf", **weights, **off)
-    derpp.learner.current_classes = left_out != "current"
-    derpp.learner.as_twf = [part for part in PARTS if part != left_out]
+    parts = tuple(part for part in PARTS if part != left_out)
+    as_twf = {"current_classes": left_out != "current", "as_twf": parts}
+    derpp, twf = method("derpp", of_run=as_twf, **weights), method("twf", **weights, **off)
     for made in (derpp, twf):
         learn(made, range(2))
     ends = [parameters_of(made.learner.network) for made in (derpp, twf)]
