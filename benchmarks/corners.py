@@ -23,8 +23,13 @@ from twf.study import expand, reading
 
 DRAWING = Path("docs/corners.svg")
 PARITY = Path("benchmarks/results/parity.jsonl")
-STUDIES = ("overnight", "corners-w16", "overnight-longer", "corners-5")  # those with such cells
-PLANNED = "corners-w16"  # of the scale of `overnight`, in one precision, by docs/plan.md
+STUDIES = (  # those with such cells
+    "overnight",
+    "corners-w16",
+    "corners-w16-cifar100",
+    "overnight-longer",
+    "corners-5",
+)
 TITLE = [
     "What propagation and the stream loss add to final average accuracy in Class-IL, buffer 500 "
     "(authors' code: 200)",
@@ -47,7 +52,7 @@ def measured() -> pd.DataFrame:
             if "cl" in table.variants and table.benchmark not in seen:
                 seen.add(table.benchmark)
                 one = frames.corners(results, table)
-                if study == PLANNED:
+                if params.studies[study].precision == "fp32":  # else as `overnight`
                     one["setting"] += ",\nfloat32"
                 found.append(one)
     whole = pd.concat(found, ignore_index=True)

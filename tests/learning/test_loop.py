@@ -148,6 +148,20 @@ def test_the_classifier_is_fresh_and_the_rest_is_the_checkpoint(
     assert not torch.equal(weights[0], weights[2])
 
 
+def test_a_probed_run_learns_the_same_and_says_how_open_its_gates_are(train, whole, tiny_run):
+    probed = {"probes": True, "source_data": "origin"}
+    probed["source_augmentation"] = tiny_run("derpp-pretraining").source_augmentation
+    outcomes = {name: train(name, **probed) for name in ("twf", "er")}
+    for name, outcome in outcomes.items():
+        assert outcome.history == whole(name).history
+        assert outcome.accuracy_class_il == whole(name).accuracy_class_il
+        assert len(outcome.cka) == len(outcome.accuracy_class_il) + 1
+    opened = torch.tensor(outcomes["twf"].gates_open)
+    assert opened.shape == (3, 5)  # before training and after each task, of each layer
+    assert ((opened > 0) & (opened < 100)).all() and not opened[0].equal(opened[2])
+    assert outcomes["er"].gates_open == []
+
+
 def test_training_leaves_the_checkpoint_as_it_was(train, tiny_checkpoint):
     before = {name: tensor.clone() for name, tensor in tiny_checkpoint.tensors.items()}
     train("finetune")

@@ -66,6 +66,7 @@ def row_of(plan: Plan, run_id: str, level: float = 80.0, **columns: Any) -> dict
         "initial_task_il": [50.0] * run.tasks,
         "cka": [],
         "nearest_neighbours": [],
+        "gates_open": [],
         "status": "finished",
         "reason": None,
         "accuracy_class_il": matrix,

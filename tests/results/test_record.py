@@ -77,6 +77,17 @@ def test_a_record_with_other_columns_is_refused(plan, change, named):
     assert named in gather(plan)[DONE]
 
 
+def test_a_record_from_before_a_later_column_is_read_with_it_empty(plan):
+    path = record_file("small", DONE)
+    now = record.read(path)
+    assert changed(lambda table: table.drop_columns(list(record.LATER))) == path
+    assert record.read(path) == now and now["gates_open"].to_pylist() == [[]]
+    for columns in (["gates_open", "digest"], ["digest"]):
+        assert record.read(path, columns) == now.select(columns)
+    gather(plan)
+    assert DONE in set(record.read_collected("small")["run"].to_pylist())
+
+
 @pytest.mark.parametrize("version", ["1", "3", "2.0", "", "next"])
 def test_another_version_is_refused_whatever_its_columns(plan, version):
     with pytest.raises(UserError, match=f"record version {version}, this"):

@@ -106,6 +106,7 @@ def row(before: Callable[[Run], Row]) -> Callable[..., Row]:
             "accuracy_task_il": [[95.0, 50.0], [85.0, 90.0]][:phases],
             "cka": [],
             "nearest_neighbours": [],
+            "gates_open": [],
             "history": history,
             "seconds": 12.34,
             "peak_memory_mib": 100.0,

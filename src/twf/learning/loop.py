@@ -18,7 +18,7 @@ from twf.learning.evaluation.accuracy import Logits, accuracy_per_task, to_devic
 from twf.learning.evaluation.similarity import Probe
 from twf.learning.learner import Learner, SourceData
 from twf.learning.methods import make
-from twf.learning.methods.base import Task
+from twf.learning.methods.base import Method, Task
 from twf.learning.models.resnet import ResNet, fresh_classifier
 from twf.learning.randomness import Generators, seeded
 from twf.learning.sgd import batches
@@ -65,6 +65,7 @@ class Outcome:
     history: list[dict[str, Any]] = field(default_factory=list)
     cka: list[list[float]] = field(default_factory=list)
     nearest_neighbours: list[list[float]] = field(default_factory=list)
+    gates_open: list[list[float]] = field(default_factory=list)
     reason: str | None = None  # why the run diverged
 
     @property
@@ -123,7 +124,9 @@ def train(
     if run.probes:
         assert source_dataset is not None
         assert learner.source is not None
-        probe = Probe(learner.network, learner.augment, test_images, learner.source, source_dataset)
+        tasks = test_labels // learner.classes_per_task
+        about_source = learner.source, source_dataset
+        probe = Probe(learner.network, learner.augment, test_images, tasks, *about_source)
 
     place, outcome = Place(), Outcome()
 
@@ -138,7 +141,7 @@ def train(
         advance(place.phase * run.epochs + place.epoch, "resumed", place.step)
     else:
         outcome.initial_class_il, outcome.initial_task_il = evaluate(initial_logits(learner))
-        _probe(probe, learner, outcome)
+        _probe(probe, method, outcome, run.tasks)
     while place.phase < len(phases):
         task = phases[place.phase]
         if not place.begun:
@@ -164,7 +167,7 @@ def train(
         class_il, task_il = evaluate(method.logits)
         outcome.accuracy_class_il.append(class_il)
         outcome.accuracy_task_il.append(task_il)
-        _probe(probe, learner, outcome)
+        _probe(probe, method, outcome, place.phase + 1)
         tracker.update(vars(outcome))
         place = Place(phase=place.phase + 1)
         keeper.pause(state, now=place.phase < len(phases))
@@ -176,12 +179,15 @@ def initial_logits(learner: Learner) -> Logits:
     return lambda images: learner.network(images)[:, : learner.classes]
 
 
-def _probe(probe: Probe | None, learner: Learner, outcome: Outcome) -> None:
+def _probe(probe: Probe | None, method: Method[Any], outcome: Outcome, seen: int) -> None:
     """Add what is left of the initialization to the outcome, where the run follows it."""
-    if probe is not None:
-        learner.network.eval()
-        outcome.cka.append(probe.cka(learner.network))
-        outcome.nearest_neighbours.append(probe.nearest_neighbours(learner.network))
+    if probe is None:
+        return
+    network = method.learner.network.eval()
+    outcome.cka.append(probe.cka(network))
+    outcome.nearest_neighbours.append(probe.nearest_neighbours(network))
+    if (gates := probe.gates_open(method.open_gates, seen)) is not None:
+        outcome.gates_open.append(gates)
 
 
 def make_learner(

@@ -13,10 +13,15 @@ import pyarrow.parquet as pq
 from twf.errors import UserError
 from twf.files import atomic, runs_file
 
-VERSION = 2  # of the schema below; raised by each change of it
+VERSION = 2  # of the schema below; raised by each change of it but for a new column of `LATER`
+LATER = ("gates_open",)  # columns that older records do not have, and that are then read as empty
 
 LAYERS = ("stem", "Layer 1", "Layer 2", "Layer 3", "Layer 4")
-PROBED = {"cka": LAYERS, "nearest_neighbours": LAYERS[-2:]}  # the layers of each column
+PROBED = {  # the layers of each column
+    "cka": LAYERS,
+    "nearest_neighbours": LAYERS[-2:],
+    "gates_open": LAYERS,
+}
 
 _matrix = pa.list_(pa.list_(pa.float64()))
 _epoch = pa.struct(
@@ -50,6 +55,7 @@ SCHEMA = pa.schema(
         # before training and after each phase, where the run is probed; empty elsewhere
         ("cka", _matrix),  # of each layer with the initial network, from 0 to 1
         ("nearest_neighbours", _matrix),  # per cent on the source over Layers 3 and 4
+        ("gates_open", _matrix),  # per cent of each layer's gates, of methods that have them
         ("history", pa.list_(_epoch)),
         ("seconds", pa.float64()),  # the whole run, start-up excluded
         ("peak_memory_mib", pa.float64()),  # of the device on CUDA, of the process on CPU
@@ -84,11 +90,21 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
                     f"{path} {problem}; delete it and run again, or use the version of twf that "
                     "wrote it"
                 )
-            return file.read(columns)
+            return _with_later(file, columns or SCHEMA.names)
     except FileNotFoundError:
         raise UserError(f"no {path}: `twf plan STUDY` says what makes it") from None
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
+
+
+def _with_later(file: pq.ParquetFile, columns: list[str]) -> pa.Table:
+    there = file.schema_arrow.names
+    table = file.read([name for name in columns if name in there])
+    for name in columns:
+        if name not in there:
+            empty = pa.array([[]] * len(table), SCHEMA.field(name).type)
+            table = table.append_column(SCHEMA.field(name), empty)
+    return table.select(columns)
 
 
 def _differs(schema: pa.Schema) -> str | None:
@@ -96,7 +112,8 @@ def _differs(schema: pa.Schema) -> str | None:
     version = (schema.metadata or {}).get(b"twf_record_version", b"none").decode(errors="replace")
     if version != str(VERSION):
         return f"has record version {version}, this code reads {VERSION}"
-    if schema.equals(SCHEMA):
+    earlier = pa.schema([f for f in SCHEMA if f.name not in LATER or f.name in schema.names])
+    if schema.equals(earlier):
         return None
     ours, theirs = ({field.name: field.type for field in each} for each in (SCHEMA, schema))
     names = sorted(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n))

@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from twf.errors import UserError, lookup
 from twf.files import atomic
+from twf.results.record import PROBED
 from twf.study.params import PROTOCOLS, Tracking
 from twf.tracking import view
 from twf.tracking.view import Row
@@ -123,7 +124,7 @@ class WandbRun:
                 ),
             )
         self._run.define_metric("phase")
-        for name in ("accuracy", "cka", "nearest_neighbours"):
+        for name in ("accuracy", *PROBED):
             self._run.define_metric(f"{name}/*", step_metric="phase")
 
     def update(self, row: Row) -> None:

@@ -104,7 +104,7 @@ def _phase(row: Row, phase: int) -> dict[str, float]:
         seen = accuracies if at_once else accuracies[: phase + 1]
         values[f"accuracy/{protocol}/seen"] = sum(seen) / len(seen)
         values |= {f"accuracy/{protocol}/task-{i}": a for i, a in enumerate(accuracies)}
-    for probe in ("cka", "nearest_neighbours"):
+    for probe in record.PROBED:
         if row[probe]:  # whose first entry is from before training
             values |= {f"{probe}/{i}": value for i, value in enumerate(row[probe][phase + 1])}
     return values

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
@@ -45,6 +47,21 @@ def test_nearest_neighbours_are_sklearns():
 def test_few_neighbours_are_all_of_them():
     bank, labels = torch.eye(3), torch.tensor([0, 1, 1])
     assert nearest_neighbour_accuracy(bank, labels, bank, torch.tensor([1, 1, 1])) == 100.0
+
+
+def test_gates_are_those_of_the_images_of_tasks_seen():
+    probe = Probe.__new__(Probe)
+    probe.images = torch.zeros(300, 3, 4, 4, dtype=torch.uint8)
+    probe.tasks = torch.arange(300) % 3
+    probe.augment = SimpleNamespace(normalise=lambda images: images)
+
+    def shares(images: torch.Tensor, tasks: torch.Tensor) -> torch.Tensor:
+        assert len(images) == len(tasks)
+        return torch.stack([tasks / 4, 1 - tasks / 4], dim=1)
+
+    opened = [probe.gates_open(shares, seen) for seen in (1, 2, 3)]
+    assert opened == [[0.0, 100.0], [12.5, 87.5], [25.0, 75.0]]
+    assert probe.gates_open(lambda *_: None, 3) is None
 
 
 def test_the_nearest_neighbours_are_over_layers_3_and_4(monkeypatch):

@@ -443,13 +443,26 @@ def test_twf_replays_each_images_own_stored_gates_moved_with_it(twf, monkeypatch
 
 @torch.no_grad()
 def likeliest_slowly(twf: Any, image: Tensor, task: int) -> list[np.ndarray]:
-    """The likeliest gates of one unaugmented image at the size they are stored at."""
+    """The likeliest gates of one unaugmented image."""
     normalised = (image[None].float() / 255 - 0.5) / 0.25
     layers = twf.propagation.sibling.layers(normalised)
     first, second, positions = twf.propagation.gates.attention.logits(layers, torch.tensor([task]))
     factors = (by_layer(logit, positions, layers) for logit in (first, second))
-    gates = [(one[0] >= other[0]).numpy() for one, other in zip(*factors, strict=True)]
-    return [gate[:, ::2, ::2] if gate.shape[-1] >= 16 else gate for gate in gates]
+    return [(one[0] >= other[0]).numpy() for one, other in zip(*factors, strict=True)]
+
+
+def test_open_gates_are_the_likeliest_ones_of_each_images_task(twf):
+    learn(twf, range(2))
+    images, tasks = task_of(1).images[:6], torch.tensor([0, 1, 0, 1, 1, 0])
+    before = [module.training for module in twf.propagation.modules()]
+    shares = twf.open_gates(twf.learner.augment.normalise(images), tasks)
+    assert [module.training for module in twf.propagation.modules()] == before
+    twf.propagation.eval()
+    for image, task, found in zip(images, tasks.tolist(), shares, strict=True):
+        expected = [gate.mean() for gate in likeliest_slowly(twf, image, task)]
+        # one by one or in a batch, logits differ by rounding: a gate or two of a layer
+        np.testing.assert_allclose(found, expected, atol=0.01)
+    assert shares.std(dim=0).max() > 0.02, "else images and tasks would not be told apart"
 
 
 @pytest.mark.parametrize("last", [0, 1, 2])
@@ -482,7 +495,9 @@ def test_at_a_tasks_end_twf_stores_recomputed_gates_astray(twf, last):
         assert current, "a chunk without images of the task would prove little"
         for row in rows:
             chosen = images[current[row % len(current)]]
-            expected = pack_slowly(likeliest_slowly(twf, chosen, last))
+            gates = likeliest_slowly(twf, chosen, last)
+            stored = [gate[:, ::2, ::2] if gate.shape[-1] >= 16 else gate for gate in gates]
+            expected = pack_slowly(stored)
             wrong_bits += int(np.unpackbits(after[row].numpy() ^ expected).sum())
     # one by one or in a batch, logits differ by rounding, and so may a gate between two of a size
     assert wrong_bits <= 3

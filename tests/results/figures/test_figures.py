@@ -81,6 +81,7 @@ PROBED = {
     "cka": [[1.0] * 5, [0.9, 0.8, 0.7, 0.6, 0.5]],
     "nearest_neighbours": [[60.0, 70.0], [50.0, 55.0]],
 }
+GATED = PROBED | {"gates_open": [[40.0] * 5, [50.0, 60.0, 70.0, 80.0, 90.0]]}
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ def all_of(recorded) -> Callable[[Plan], Results]:
         levels = [90.0 - 7 * t - run.seed for t in range(run.tasks)]
         accuracy = matrix(*levels)[-run.phases :]
         both = dict.fromkeys(("accuracy_class_il", "accuracy_task_il"), accuracy)
-        return both | (PROBED if run.probes else {})
+        return both | ((GATED if run.method == "twf" else PROBED) if run.probes else {})
 
     return lambda plan: recorded(plan, {name: columns(run) for name, run in plan.runs.items()})
 
@@ -137,6 +138,7 @@ EXPERIMENTS = {
         },
     },
     "probes": {"methods": ["er"], "probes": True, "variants": STARTS},
+    "gates": {"methods": ["er", "twf"], "probes": True, "variants": STARTS},
     "shares": OF_SHARES | {"variants": SHARES},
 }
 

@@ -1,7 +1,8 @@
-"""How much of the initialization is left: linear CKA, and a k-nearest-neighbour classifier."""
+"""What is left of the initialization: linear CKA, nearest neighbours; and how open gates are."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 
 import torch
@@ -14,7 +15,7 @@ from twf.learning.evaluation.accuracy import BATCH, to_device
 from twf.learning.learner import SourceData
 from twf.learning.models.resnet import ResNet
 
-CKA_IMAGES = 1000  # at most, of the benchmark's test images
+PROBE_IMAGES = 1000  # at most, of the benchmark's test images
 NEIGHBOURS = 20
 
 
@@ -60,8 +61,9 @@ def layer_features(network: ResNet, augment: Augment, images: Tensor, pool: bool
 class Probe:
     """Follows how a network forgets its initialization.
 
-    CKA is on the first `CKA_IMAGES` test images of the benchmark in an order drawn once; the
-    nearest neighbours are the source's training images, the queries its test images.
+    CKA and gates are of the first `PROBE_IMAGES` test images of the benchmark, uint8
+    `[N, 3, H, W]` of `tasks` (int64 `[N]`), in an order drawn once; the nearest neighbours are the
+    source's training images, the queries its test images.
     """
 
     def __init__(
@@ -69,11 +71,13 @@ class Probe:
         initial: ResNet,
         augment: Augment,
         images: Tensor,
+        tasks: Tensor,
         source: SourceData,
         source_dataset: Dataset,
     ) -> None:
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
-        self.images = images[order[:CKA_IMAGES].to(images.device)]
+        drawn = order[:PROBE_IMAGES].to(images.device)
+        self.images, self.tasks = images[drawn], tasks[drawn]
         self.augment = augment
         self.initial = layer_features(deepcopy(initial).eval(), augment, self.images, pool=False)
         self.source = source
@@ -85,6 +89,21 @@ class Probe:
         now = layer_features(network, self.augment, self.images, pool=False)
         pairs = zip(self.initial, now, strict=True)
         return [linear_cka(then, later).item() for then, later in pairs]
+
+    @torch.no_grad()
+    def gates_open(
+        self, open_gates: Callable[[Tensor, Tensor], Tensor | None], seen: int
+    ) -> list[float] | None:
+        """Per cent of each layer's gates that are open, by the method's `open_gates`.
+
+        For images of the first `seen` tasks. None where there are no gates.
+        """
+        of_seen = self.tasks < seen
+        images, tasks = self.augment.normalise(self.images[of_seen]), self.tasks[of_seen]
+        pairs = zip(images.split(BATCH), tasks.split(BATCH), strict=True)
+        shares = [open_gates(*pair) for pair in pairs]
+        there = [share for share in shares if share is not None]
+        return (100 * torch.cat(there).double().mean(dim=0)).tolist() if there else None
 
     def nearest_neighbours(self, network: ResNet) -> list[float]:
         """Accuracy on the source by nearest neighbours over Layer 3 and over Layer 4, per cent."""

@@ -122,6 +122,13 @@ class Method(ABC, Generic[H]):
     def end_task(self, task: Task) -> None:
         """After a task's last step."""
 
+    def open_gates(self, images: Tensor, tasks: Tensor) -> Tensor | None:
+        """Which share of each layer's gates is open, `[N, L]`; None where there are none.
+
+        For normalised images of `tasks` (int64 `[N]`), without noise.
+        """
+        return None
+
     def logits(self, images: Tensor) -> Tensor:
         """Logits `[N, classes]` of normalised images, in evaluation mode."""
         logits: Tensor = self.learner.network(images)

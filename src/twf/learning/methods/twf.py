@@ -100,6 +100,12 @@ class Twf(Rehearsal[TwfHyperparameters]):
         stream_loss = self.among_current if self.published("F6") else F.cross_entropy
         return stream_loss(logits, labels)
 
+    def open_gates(self, images: Tensor, tasks: Tensor) -> Tensor | None:
+        if self.propagation is None:
+            return None
+        gates = self.propagation.likeliest(images, tasks)
+        return torch.stack([gate.flatten(1).double().mean(dim=1) for gate in gates], dim=1)
+
     def end_task(self, task: Task) -> None:
         if self.propagation is not None and self.published("F2") and not self.reservoir.empty:
             filled, rows = int(self.reservoir.filled), self.reservoir.rows

@@ -78,17 +78,26 @@ class Propagation(nn.Module):
         of the current task, the likeliest gates of the (i mod n)-th go to row i, whatever its task.
         `masks`: uint8 `[n, bytes]`, `images`: normalised, without augmentation.
         """
-        modes = [(module, module.training) for module in (self.sibling, self.gates)]
-        self.eval()
         of_current = (task == current).cpu()  # what the host asks of the device, once
         for start in range(0, len(masks) // size * size, size):
             chunk = slice(start, start + size)
             own = of_current[chunk].nonzero()[:, 0].to(masks.device)
             if len(own):
-                teacher = self.teach(images[chunk])  # all, so that the shape is always the same
-                likeliest = self.gates.likeliest(teacher, task[chunk])
+                # all, so that the shape is always the same
+                likeliest = self.likeliest(images[chunk], task[chunk])
                 packed = self.packer.pack([gates.to_stored_size(gate) for gate in likeliest])
                 rows = own[torch.arange(start, start + size, device=masks.device) % len(own)]
                 masks[chunk] = packed[rows]
+
+    @torch.no_grad()
+    def likeliest(self, images: Tensor, task: Tensor) -> list[Tensor]:
+        """The gates without noise, bool `[N, C_l, H_l, W_l]`, in evaluation mode.
+
+        For normalised images of `task` (int64 `[N]`).
+        """
+        modes = [(module, module.training) for module in (self.sibling, self.gates)]
+        self.eval()
+        found = self.gates.likeliest(self.teach(images), task)
         for module, training in modes:
             module.train(training)
+        return found

@@ -169,13 +169,15 @@ def weights(frame: pd.DataFrame) -> Figure:
 
 
 def initialization(frame: pd.DataFrame) -> Figure:
-    """CKA beside k-NN accuracy, over the tasks, a line per layer; a row per row of the table."""
+    """What was probed, over the tasks, a line per layer; a row per row of the table."""
     cells = dict(list(frame.groupby(["label", "buffer"], sort=False)))
     names = {
         "cka": "CKA with the network\nbefore training",
         "nearest_neighbours": "k-NN accuracy, %",
+        "gates_open": "open gates, %",
     }
-    figure, axes = style.panels(list(cells), list(names), 1.35, sharex=True, sharey="col")
+    there = [name for name in names if name in set(frame["quantity"])]
+    figure, axes = style.panels(list(cells), there, 1.35, sharex=True, sharey="col")
     looks = {
         layer: {"color": colour, "marker": marker, "linestyle": line}
         for layer, colour, marker, line in zip(

@@ -104,8 +104,9 @@ def differences(results: Results, table: Table) -> pd.DataFrame:
 def initialization(results: Results, table: Table) -> pd.DataFrame:
     """What is left of the initialization after `tasks` tasks, 0 before training, by `layer`.
 
-    `quantity` is `cka`, from 0 to 1, with the network before training, or `nearest_neighbours`, the
-    accuracy on the source's images in per cent. Of the cells whose runs were probed.
+    `quantity` is `cka`, from 0 to 1, with the network before training, `nearest_neighbours`, the
+    accuracy on the source's images in per cent, or `gates_open`, in per cent. Of the cells whose
+    runs were probed.
     """
     rows = _members(results, table).drop_duplicates("run")  # one run serves both protocols
     probed = results.runs[list(PROBED)]

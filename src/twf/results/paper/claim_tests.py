@@ -248,7 +248,7 @@ def _probed(results: Results, cell: CellKey, of_cell: Mapping[int, str]) -> Valu
     }
     return learned | {
         cell._replace(quantity=quantity, layer=layer, tasks=done): {
-            seed: row[quantity][done][i] for seed, row in rows.items()
+            seed: row[quantity][done][i] for seed, row in rows.items() if len(row[quantity])
         }
         for quantity, layers in PROBED.items()
         for i, layer in enumerate(layers)
