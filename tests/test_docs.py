@@ -234,15 +234,16 @@ def test_the_plan_is_answered_at_the_papers_width_by_its_records_in_git(recorded
     assert f"(their ratio is {answers['uneven'].max():.0f})" in page
 
 
-def test_the_plan_is_answered_by_its_records_in_git(recorded):
+@pytest.mark.parametrize("study", ["corners-w16", "corners-w16-cifar100"])
+def test_the_plan_is_answered_by_its_records_in_git(recorded, study):
     """By the plan's rule; the intervals are held to them with all others in sentences."""
-    answers = central.of_results(runs_of("corners-w16")).set_index("question")
+    answers = central.of_results(runs_of(study)).set_index("question")
     decides = answers.loc["propagation-f6"]
     found = statistics.Estimate(decides["mean"], decides["error"], decides["freedom"])
     low, high = map(float, found.ends(0.9))
     text = " ".join((PROJECT / "docs/measured.md").read_text(encoding="utf-8").split())
     text = text.replace("\N{MINUS SIGN}", "-")
-    assert f"90 % interval of G(paper), which decides, is {low:.2f} to {high:.2f};" in text
+    assert f"90 % interval of G(paper), which decides, is {low:.2f} to {high:.2f}" in text
     propagation = [
         (row.said, row.size) for row in answers.loc[["propagation", "propagation-f6"]].itertuples()
     ]
