@@ -90,6 +90,7 @@ def row_of(run: Run, generator: np.random.Generator) -> dict[str, Any]:
         "accuracy_task_il": matrix,
         "cka": probed,
         "nearest_neighbours": [row[:2] for row in probed],
+        "gates_open": [],
         "history": history,
         "seconds": 3600.0,
         "peak_memory_mib": 2000.0,
