@@ -75,6 +75,7 @@ for words in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_a_command_in_a_locale_of_ascii_writes_utf_8_and_says_what_it_can(tiny_inputs) -> None:
     """The signs of a title are in the table; where the terminal has none, it shows others."""
     files.PRINTED.parent.mkdir(exist_ok=True)

@@ -59,6 +59,7 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     wandb.teardown()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_environment")
 def test_a_miniature_run_and_its_report_have_no_key(tiny_inputs, twf, tmp_path) -> None:
     """Of what is right, and of what fails: a record is torn, and a run is not there."""

@@ -54,6 +54,7 @@ def socket_of(server: Process) -> Path:
     return Path(f"/proc/{server.pid}/cwd") / SOCKET
 
 
+@pytest.mark.slow
 def test_a_warm_run_leaves_the_record_and_the_log_of_a_cold_one(server) -> None:
     """As does a run by itself, where the server that it was told of is not there."""
     columns = ("accuracy_class_il", "accuracy_task_il", "digest", "status")
@@ -126,6 +127,7 @@ def test_a_client_told_to_stop_lets_its_run_be_saved(client, number) -> None:
     assert files.state_file("tiny", RUN).exists()
 
 
+@pytest.mark.slow
 def test_the_server_ends_with_its_owner(tiny_inputs: Params) -> None:
     code = "import time; from pathlib import Path; from twf.engines import warm\n"
     code += f"print(warm.start(Path('{SOCKET}')).pid, flush=True); time.sleep(600)"

@@ -106,6 +106,7 @@ print((most() - held) / images.nbytes, len(loaded.train_images))
 """
 
 
+@pytest.mark.slow
 def test_saving_and_loading_hold_no_second_copy_of_the_images(tmp_path):
     """287 MiB of images; each step may take a tenth of it."""
     path = tmp_path / "large.safetensors"

@@ -54,6 +54,7 @@ def test_another_pin_makes_another_environment(checkout: Path, name: str) -> Non
     assert environment_file(checkout).read_text() != before
 
 
+@pytest.mark.slow
 def test_jobs_run_in_the_environment_that_conda_makes(
     tiny_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

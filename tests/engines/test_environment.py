@@ -124,6 +124,7 @@ def test_snakemake_works_with_a_home_that_cannot_be_written(
     assert "data 1" in said and "dry-run" in said
 
 
+@pytest.mark.slow
 def test_snakemake_names_what_another_folder_lacks_and_the_projects(here: Path) -> None:
     def refused(folder: Path, *words: str) -> None:
         said = plan(folder, *words)

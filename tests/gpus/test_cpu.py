@@ -31,6 +31,7 @@ print(faults())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the allocator is not glibc's")
 def test_memory_that_was_freed_is_kept_for_the_next_step():
     """Whether glibc returns memory by itself depends on what else lies in the heap.

@@ -73,6 +73,7 @@ def test_the_examples_of_the_documentation(monkeypatch, tmp_path, recorded, caps
     plt.close("all")
 
 
+@pytest.mark.slow
 def test_the_notebook_of_the_examples_runs_on_the_records_in_git(monkeypatch, tmp_path):
     notebook = json.loads((PROJECT / "examples/records.ipynb").read_text(encoding="utf-8"))
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]

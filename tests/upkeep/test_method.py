@@ -60,6 +60,7 @@ TESTS = (
 )
 
 
+@pytest.mark.slow
 def test_a_new_method_passes_the_tests_of_every_method_at_once(copy):
     before = (copy / "params.yaml").read_text().splitlines()
     said = call("twf", "new", "method", "twf-mine", "--like", "twf", "--title", "TwF, mine")
