@@ -355,11 +355,11 @@ def both_protocols(results: Results) -> dict[CellKey, Mapping[int, float]]:
 
 
 @pytest.fixture(scope="module")
-def intervals(folder, overnight) -> set[tuple[int, float, float]]:
+def intervals(folder, overnight) -> set[tuple[int, float, float, float]]:
     """Those of all differences between two cells, or of what was probed of them, and of claims.
 
     Claims also on one benchmark alone. Cells also of the studies `overnight-longer` and of the
-    plan. Each interval with the decimals it is rounded to.
+    plan. Each with the decimals it is rounded to: the size of its mean, and its ends.
     """
     with contextlib.chdir(folder):
         others = {name: runs_of(name) for name in ("overnight-longer", *PLANNED.values())}
@@ -379,20 +379,22 @@ def intervals(folder, overnight) -> set[tuple[int, float, float]]:
     for key, of_key in values.items():
         alike = key[6:] if key.layer else (key.benchmark, key.protocol)
         groups[alike][key] = of_key
-    found = [(row.get("low"), row.get("high")) for row in evaluated]
+    found = [(row.get("value"), row.get("low"), row.get("high")) for row in evaluated]
     for study in PLANNED.values():
         of_plan = central.of_results(others[study])
         of_plan = of_plan[of_plan["n"] > 1]
-        found += of_plan[["low", "high"]].itertuples(index=False)
-        found += of_plan[["welch_low", "welch_high"]].dropna().itertuples(index=False)
+        for ends in (["low", "high"], ["welch_low", "welch_high"]):
+            found += of_plan[["mean", *ends]].dropna().itertuples(index=False)
     for group in groups.values():
         for one, other in permutations(group, 2):
+            if one.buffer and other.buffer and one.buffer != other.buffer:
+                continue
             if group[one].keys() & group[other].keys():
                 gain = contrasts.difference(group, one, other)
-                found.append((gain.low, gain.high))
+                found.append((gain.mean, gain.low, gain.high))
     return {
-        (decimals, round(low, decimals), round(high, decimals))
-        for low, high in found
+        (decimals, *(round(of, decimals) for of in (abs(mean), low, high)))
+        for mean, low, high in found
         if low is not None
         for decimals in range(4)
     }
@@ -410,9 +412,8 @@ def test_each_interval_in_sentences_is_one_of_the_records_in_git_behind_its_mean
         decimals = len(found[1].partition(".")[2])
         low, high = float(found[1]), float(found[2])
         said = text[max(found.start() - 90, 0) : found.start(1)]
-        numbers = map(float, re.findall(r"(?<![\w.])[-+]?\d+(?:\.\d+)?", said))
-        off = [abs(abs(mean) - abs(low + high) / 2) for mean in numbers][-2:]
-        if (decimals, low, high) not in intervals or min(off) > 1.01 * 10**-decimals:
+        means = re.findall(r"(?<![\w.])[-+]?\d+(?:\.\d+)?", said)[-2:]
+        if not {(decimals, abs(float(mean)), low, high) for mean in means} & intervals:
             wrong.append(said + found[0])
     assert not wrong
 
