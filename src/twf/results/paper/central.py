@@ -135,6 +135,13 @@ QUESTIONS = (
         {},
         beside="are they enough together?",
     ),
+    Question(
+        "derpp-stream-at-rate",
+        "The code's stream loss in DER++ with TwF's rate, alpha and beta",
+        {("derpp", "current-replay"): 1, ("derpp", "replay"): -1},
+        {},
+        beside="the loss alone, both with one rate and weights",
+    ),
     *(
         Question(
             f"derpp-{part}",
