@@ -305,6 +305,13 @@ def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded, study)
         "DER++ with the code's stream loss": "derpp.500.current",
         "DER++ with TwF's rate and weights": "derpp.500.replay",
         "DER++ with both": "derpp.500.current-replay",
+        "DER++ with both, and one replay batch": "derpp.500.batch",
+        "DER++ with both, and one forward pass": "derpp.500.pass",
+        "DER++ with both, and labels among the classes seen": "derpp.500.labels",
+        "CL, all but the last stage frozen": "twf.500.cl-frozen-4",
+        "CL, all but the classifier frozen": "twf.500.cl-frozen-5",
+        "TwF, λ_FP times 10": "twf.500.x10",
+        "TwF, λ_FP times 30": "twf.500.x30",
     }
     for title, cell in cells.items():
         (benchmark,) = runs.runs["benchmark"].unique()
