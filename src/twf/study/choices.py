@@ -62,6 +62,12 @@ CHOICES = (
         _runs(benchmark="split-cub200", method="co2l", buffer=1000),
     ),
     Choice(
+        "classes among which TwF's replayed labels compete",
+        "no restriction is given",
+        "those seen so far, as in the published code",
+        _runs(method="twf"),
+    ),
+    Choice(
         "strength of the EWC anchor",
         "not given",
         "ours: untuned where no search has chosen it",

@@ -82,7 +82,7 @@ QUESTIONS = (
     ),
     Question(
         "interaction",
-        "Propagation's gain with the paper's stream loss over that with the code's",
+        "Interaction: propagation's gain with the paper's stream loss minus that with the code's",
         {("twf", "f6"): 1, ("twf", "cl-f6"): -1, ("twf", "all"): -1, ("twf", "cl"): 1},
         {},
         beside="above 0, the code's loss takes the place of propagation",
@@ -115,6 +115,12 @@ QUESTIONS = (
         beside="far from the paper's, it suggests that its row {CL} had another loss",
     ),
     Question(
+        "cl-over-er-ace",
+        "TwF without propagation ({CL}), with the code's stream loss, over ER-ACE",
+        {("twf", "cl"): 1, ("er-ace", ""): -1},
+        beside="both have a restricted stream loss, and neither has propagation",
+    ),
+    Question(
         "derpp-stream",
         "DER++ with the code's stream loss over DER++",
         {("derpp", "current"): 1, ("derpp", ""): -1},
@@ -130,7 +136,7 @@ QUESTIONS = (
     ),
     Question(
         "derpp-both",
-        "DER++ with loss, rate, alpha and beta over DER++",
+        "DER++ with the code's stream loss and TwF's rate, alpha and beta over DER++",
         {("derpp", "current-replay"): 1, ("derpp", ""): -1},
         {},
         beside="are they enough together?",
@@ -145,21 +151,21 @@ QUESTIONS = (
     *(
         Question(
             f"derpp-{part}",
-            f"DER++ with loss, rate, alpha, beta and {of} over the same without the last",
+            f"{of} in DER++ with the code's stream loss and TwF's rate, alpha and beta",
             {("derpp", part): 1, ("derpp", "current-replay"): -1},
             {},
             beside="one of three parts in which it then differs from TwF without propagation",
         )
         for part, of in {
-            "batch": "one replay batch",
-            "pass": "one forward pass",
-            "labels": "labels among the classes seen",
+            "batch": "One replay batch",
+            "pass": "One forward pass",
+            "labels": "Labels among the classes seen",
         }.items()
     ),
     *(
         Question(
             f"cl-frozen-{layers}",
-            f"TwF without propagation ({{CL}}), all but {left} frozen, over the same with none",
+            f"{{CL}} with all but {left} frozen over {{CL}}",
             {("twf", f"cl-frozen-{layers}"): 1, ("twf", "cl"): -1},
             {},
             beside="near 0, there is little for preserved features to gain",
@@ -175,7 +181,7 @@ QUESTIONS = (
     ),
     Question(
         "cl-over-derpp-both",
-        "TwF without propagation ({CL}) over DER++ with its stream loss, rate, alpha and beta",
+        "{CL} over DER++ with the code's stream loss and TwF's rate, alpha and beta",
         {("twf", "cl"): 1, ("derpp", "current-replay"): -1},
         {},
         beside="what is left: one batch of replay, in one pass with new images, labels among those "
