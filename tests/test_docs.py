@@ -312,6 +312,7 @@ def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded, study)
         "CL, all but the classifier frozen": "twf.500.cl-frozen-5",
         "TwF, λ_FP times 10": "twf.500.x10",
         "TwF, λ_FP times 30": "twf.500.x30",
+        "TwF, λ_FP times 100": "twf.500.x100",
     }
     for title, cell in cells.items():
         (benchmark,) = runs.runs["benchmark"].unique()

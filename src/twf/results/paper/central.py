@@ -80,6 +80,16 @@ QUESTIONS = (
         _PRINTED_GAIN,
         beside="which loss the paper's row {CL} had is not known",
     ),
+    *(
+        Question(
+            f"propagation-x{times}",
+            f"Propagation with λ_FP times {times}, with the code's stream loss",
+            {("twf", f"x{times}"): 1, ("twf", "cl"): -1},
+            _PRINTED_GAIN,
+            beside="the paper's λ_FP was chosen for 50 epochs per task",
+        )
+        for times in (10, 30, 100)
+    ),
     Question(
         "interaction",
         "Interaction: propagation's gain with the paper's stream loss minus that with the code's",
