@@ -263,11 +263,11 @@ ARMS = {  # on Split CIFAR-100: the study that tried rates, the method, and its 
 }
 
 
-def held_out(study: str, method: str) -> dict[float, float]:
-    """The held-out Class-IL accuracy of each rate that a study tried of a method; nan without."""
+def held_out(study: str, method: str, tried: str = "lr") -> dict[float, float]:
+    """The held-out Class-IL accuracy of each value that a study tried of a method; nan without."""
     results = runs_of(study)
     (searched,) = (cell for cell in results.plan.search if cell.method == method)
-    runs = {of.hyperparameters.lr: (of.runs[0], "class-il") for of in searched.trials}
+    runs = {getattr(of.hyperparameters, tried): (of.runs[0], "class-il") for of in searched.trials}
     return dict(zip(runs, results.scores["faa"].reindex(list(runs.values())), strict=True))
 
 
@@ -285,6 +285,16 @@ def test_each_arm_on_split_cifar100_runs_at_the_best_of_its_rates(recorded):
         if run is not None:
             found = held_out(study, method)
             assert runs[f"split-cifar100.{run}.s0"].hyperparameters.lr == max(found, key=found.get)
+
+
+def test_the_weights_of_propagation_tried_are_those_of_the_trials_in_git(recorded):
+    as_set = max(held_out("corners-w16-search", "twf").values())  # at the best rate
+    ten, thirty, hundred = held_out("corners-w16-weights-search", "twf", "lambda_fp").values()
+    text = " ".join((PROJECT / "docs/measured.md").read_text(encoding="utf-8").split())
+    assert (
+        f"{as_set:.2f} as set, {ten:.2f} times 10, {thirty:.2f} times 30 and {hundred:.2f} times "
+        "100" in text
+    )
 
 
 def test_the_table_of_rates_is_that_of_the_trials_in_git(recorded):
