@@ -15,7 +15,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
-from benchmarks import corners
+from benchmarks import corners, floors
 from numpy.typing import NDArray
 from project import PROJECT, kept
 
@@ -453,11 +453,11 @@ def test_the_figures_of_the_findings_are_those_of_the_records_in_git(recorded, d
 
 
 @same_matplotlib
-def test_the_figure_of_the_corners_is_that_of_the_records_in_git(monkeypatch):
-    """Else: `python -m benchmarks.corners`."""
+@pytest.mark.parametrize("module", [corners, floors])
+def test_a_figure_over_several_files_is_that_of_what_is_in_git(module, monkeypatch):
+    """Else: `python -m benchmarks.corners`, or `benchmarks.floors`."""
     monkeypatch.chdir(PROJECT)
-    drawn = (PROJECT / "docs" / "corners.svg").read_bytes()
-    assert without_ids(corners.drawn()) == without_ids(drawn)
+    assert without_ids(module.drawn()) == without_ids((PROJECT / module.DRAWING).read_bytes())
 
 
 def without_ids(svg: bytes) -> bytes:
