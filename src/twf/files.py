@@ -49,7 +49,7 @@ SEARCH = (  # every trial, the best of each cell, to read and as input of anothe
 REPLACED = "replaced/{study}/{run}/{digest}.parquet"  # records that were, as a cache
 STATE = "states/{study}/{run}/state.safetensors"  # of an unfinished run; no output of a rule
 
-TABLES_VERSION = 4  # of the columns of tables; raised by each change, so that they are made anew
+TABLES_VERSION = 5  # of the columns of tables; raised by each change, so that they are made anew
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
 COMPARISON_FORMATS = ("parquet", "csv", "md")  # of central questions, claims and gains too
 FIGURE_FORMATS = ("svg", "csv")  # the last has the data drawn

@@ -35,6 +35,15 @@ def test_records_that_are_stale_are_said_to_be(make_plan, recorded, capsys):
     assert said in capsys.readouterr().err
 
 
+def test_a_method_without_a_buffer_stands_beside_each_of_the_others(make_plan, recorded):
+    plan = make_plan([0, 1], methods=["oewc", "er"], buffers=[200, 500], protocols=["class-il"])
+    recorded(plan, {run: 70.0 if ".er." in run else 50.0 for run in plan.runs})
+    found = twf.results.load("small")
+    for gains, mean in ((found.gains("er", "oewc"), 20.0), (found.gains("oewc", "er"), -20.0)):
+        assert list(gains["buffer"]) == [200, 500]
+        assert list(gains["gain_mean"]) == [mean, mean]
+
+
 def test_what_is_not_there_is_named(make_plan, recorded):
     recorded(make_plan([0], methods=["er", "derpp"]))
     with pytest.raises(UserError, match="no method 'twf'|unknown method|'twf'"):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from hostile import Elements
@@ -287,8 +288,37 @@ def test_a_cell_that_the_plan_has_no_more_is_not_shown(make_plan, recorded):
     results = recorded(make_plan([0], methods=["er", "derpp"]))
     made(results)
     fewer = recorded(make_plan([0], methods=["derpp"]))
-    with pytest.raises(UserError, match="other records than are collected: `twf table small`"):
+    with pytest.raises(UserError, match="other records or tables than now: `twf table small`"):
         report.write(reading.load(PARAMS), fewer)
+
+
+def test_differences_of_another_baseline_are_not_shown(make_plan, recorded):
+    """The records and tables are the same."""
+    made(recorded(make_plan([0], methods=["er", "derpp"], baseline="derpp")))
+    other = recorded(make_plan([0], methods=["er", "derpp"], baseline="er"))
+    with pytest.raises(UserError, match="other records or tables than now: `twf compare small`"):
+        report.write(reading.load(PARAMS), other)
+
+
+def test_of_a_study_reduced_in_part_the_other_numbers_are_counted():
+    verdicts = ["reduced", "higher", "equivalent", "not run"]
+    compared = pd.DataFrame({"verdict": verdicts, "faa_std": [0.1, 2.0, 2.0, None]})
+    said = report.agreement(compared, pd.DataFrame({"group": [], "verdict": []}))
+    assert said[0].startswith("Of the 4 numbers that the paper prints, 1 have been measured at red")
+    assert said[1].endswith(" prints, 2 have been measured at its own scale.")
+    assert said[2].startswith("In agreement: 1,") and "standard deviation of 2.00" in said[5]
+
+
+def test_seeds_of_other_networks_are_said(make_plan, recorded):
+    plan = make_plan([0, 1], methods=["er"], buffers=[500])
+    was = recorded(plan).runs["provenance"].iloc[0]
+    others = {
+        run: {"provenance": json.dumps(was | {"inputs": {"checkpoint_sha256": sha}})}
+        for run, sha in zip(plan.runs, ("aa", "bb"), strict=True)
+    }
+    name = "Images or pretrained networks differ within"
+    assert provenance.facts(recorded(plan, others))[name] == "split-cifar10 from cifar100"
+    assert name not in provenance.facts(recorded(plan))
 
 
 def test_what_a_reader_must_know_of_a_studys_numbers_is_beside_them(make_plan, recorded):

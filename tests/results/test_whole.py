@@ -184,7 +184,8 @@ def make() -> dict[str, str]:
         if path.suffix in (".csv", ".json", ".tex", ".yaml")
         or path.name in ("gains.md", "central.md", "main.split-cifar10.md")
     }
-    ours = comparison.COMPARED.read("small").query("study == 'small'")
+    ours = comparison.COMPARED.read(results.plan).query("study == 'small'")
+    ours["precisions"] = ours["precisions"].map(" ".join)
     made["comparison.csv"] = ours.drop(columns=["command"]).explode("devices").explode("runs")
     for figure in figures.planned(plan):
         made[f"{figure.name}.csv"] = figure.kind.frame(results, figure.table)
@@ -201,8 +202,8 @@ def make() -> dict[str, str]:
     for section in provenance.sections(params, results)[1:]:
         name = section.title.replace(",", "").replace(" ", "-").lower()
         made[f"statement-{name}.csv"] = pd.DataFrame(section.rows)
-    claims = claim_tests.COMPARED.read("small")
-    said = report.agreement(comparison.COMPARED.read("small"), claims)
+    claims = claim_tests.COMPARED.read(results.plan)
+    said = report.agreement(comparison.COMPARED.read(results.plan), claims)
     made["said.json"] = json.dumps([provenance.facts(results), said], indent=1)
     return {
         name: of if isinstance(of, str) else of.to_csv(index=False) for name, of in made.items()
@@ -257,10 +258,10 @@ def test_files_hold_the_same_rows_and_types_and_are_read_back(written, folder, m
                 check_dtype=False,
             )
         assert flat["buffer"].fillna(1).all() if "buffer" in flat else True  # 0 is null in a file
-        again = cells.of_results(results) if part is cells else part.COMPARED.read("small")
+        again = cells.of_results(results) if part is cells else part.COMPARED.read(results.plan)
         assert not again.get("buffer", frame.iloc[:, 0]).isna().any()
     for part in (central, claim_tests):
-        shown = show.markdown_table(part.text_rows(part.COMPARED.read("small")))
+        shown = show.markdown_table(part.text_rows(part.COMPARED.read(results.plan)))
         assert shown in part.COMPARED.file("small", "md").read_text()
     for table in results.plan.tables:
         made = {path.name for path in Path("results/small/tables").glob(f"{table}.*")}

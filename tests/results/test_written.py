@@ -23,14 +23,14 @@ def test_what_is_missing_torn_or_of_something_else_is_named_with_its_remedy(writ
     path = gains.COMPARED.file("small", "parquet")
     whole = pq.read_table(path)
     for change, said in (
-        (lambda: recorded(written.plan), "is of other records than are collected"),
+        (lambda: recorded(written.plan), "is of other records or tables than now"),
         (lambda: pq.write_table(whole.drop_columns(["n"]), path), "another version"),
         (lambda: path.write_bytes(b"PAR1"), "cannot be read"),
         (path.unlink, "no "),
     ):
         change()
         with pytest.raises(UserError, match=f"{said}.*: `twf compare small` makes it"):
-            gains.COMPARED.read("small")
+            gains.COMPARED.read(written.plan)
 
 
 def test_text_becomes_markdown_and_latex_on_one_line():
@@ -48,3 +48,10 @@ def test_numbers_of_a_markdown_table_are_to_the_right():
     assert show.numeric(rows) == {"0", "1", "2"}
     lines = show.markdown_table([{"a": "1", "c": show.Markdown("`d|e`")}]).splitlines()
     assert lines == ["| a | c |", "| ---: | :--- |", r"| 1 | `d\|e` |"]
+
+
+def test_an_end_that_rounds_to_zero_keeps_its_side():
+    assert show.interval(-0.003, 4.97, "+") == "-0.00 to +4.97"
+    assert show.interval(0.003, 4.97, "+") == "+0.00 to +4.97"
+    assert show.interval(-0.0, 0.0, "+") == "+0.00 to +0.00"
+    assert show.interval(float("nan"), 1.0) == "—"

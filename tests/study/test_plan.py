@@ -137,6 +137,28 @@ def test_experiments_share_the_runs_that_both_need(values):
     assert cells[0].runs == {0: "split-target.er.16.s0", 1: "split-target.er.16.s1"}
 
 
+def test_two_runs_of_one_name_and_seed_are_refused(values):
+    """Else a mean would be over both, or over the first."""
+    values["sources"]["narrow"] = values["sources"]["origin"]
+    main = experiments(values)["main"]
+    experiments(values)["wide"] = main | {"source": "origin"}
+    plan(values)
+    values["studies"]["tiny"]["scale"] = {"split-target": {"source": "narrow", "epochs": 1}}
+    with pytest.raises(UserError, match=r"er.* on split-target is .* in main and .* in wide"):
+        plan(values)
+
+
+def test_a_variant_of_one_name_cannot_change_something_in_one_experiment_alone(values):
+    main = experiments(values)["main"] | {"methods": ["er"]}
+    experiments(values)["one"] = main | {"variants": {"high": {"title": "as set"}}}
+    changed = {"title": "higher", "hyperparameters": {"lr": 0.7}}
+    experiments(values)["two"] = main | {"variants": {"higher": changed}}
+    plan(values)
+    experiments(values)["two"] = main | {"variants": {"high": changed}}
+    with pytest.raises(UserError, match="in one and .* in two"):
+        plan(values)
+
+
 def test_another_source_is_in_the_identifier_and_the_benchmarks_own_is_not(values):
     values["sources"]["other"] = values["sources"]["origin"]
     main = experiments(values).pop("main")

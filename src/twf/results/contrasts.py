@@ -14,7 +14,9 @@ experiment's variants would have more degrees of freedom, but their variances di
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +51,37 @@ def of_cells(results: Results, score: str = "faa") -> dict[CellKey, dict[int, fl
     """One of `frame.SCORES` of each cell of a study by seed, of its finished runs."""
     cells = results.by_place.groupby(PLACE, sort=False)
     return {key_at(place): by_seed(members, score) for place, members in cells}
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What has to be said of a difference that its number does not show."""
+
+    # By cell: seed, status and precision of its runs
+    runs: Mapping[CellKey, Sequence[tuple[int, str, str | None]]] = field(default_factory=dict)
+
+    @classmethod
+    def of_results(cls, results: Results) -> Marks:
+        """Those of the cells of a study."""
+        cells = results.by_place.groupby(PLACE, sort=False)[["seed", "status", "precision"]]
+        return cls({key_at(p): list(of.itertuples(index=False, name=None)) for p, of in cells})
+
+    def diverged(self, keys: Iterable[CellKey]) -> int:
+        """How many runs of some cells diverged: a verdict that needs one of them is undecided."""
+        return sum(status == "diverged" for _, status, _ in self._of(keys))
+
+    def precisions(self, keys: Iterable[CellKey], seeds: Iterable[int]) -> list[str]:
+        """Those of the cells' runs of some seeds: several where they differ."""
+        used = set(seeds)
+        found = {of for seed, _, of in self._of(keys) if seed in used}
+        return sorted(of for of in found if isinstance(of, str))
+
+    def _of(self, keys: Iterable[CellKey]) -> Iterator[tuple[int, str, str | None]]:
+        cells = dict.fromkeys(key_at(key[: len(PLACE)]) for key in keys)
+        return chain.from_iterable(self.runs.get(cell, ()) for cell in cells)
+
+
+UNMARKED = Marks()
 
 
 def by_seed(members: pd.DataFrame, score: str = "faa") -> dict[int, float]:

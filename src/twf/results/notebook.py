@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import product
 
 import pandas as pd
 
@@ -56,9 +57,9 @@ class Frames:
     def gains(self, method: str, over: str) -> pd.DataFrame:
         """A method's final average accuracy minus another's, in points.
 
-        Methods as `er`, or `twf cl` for a variant. A row for each benchmark, source, buffer of the
-        first and protocol, where both are, also in different tables; a method without a buffer
-        stands beside each buffer of the other. `n` seeds that both have finished, `gain_mean`, its
+        Methods as `er`, or `twf cl` for a variant. A row for each benchmark, source, buffer and
+        protocol, where both are, also in different tables; a method without a buffer stands beside
+        each buffer of the other. `n` seeds that both have finished, `gain_mean`, its
         standard error `gain_error` with `gain_freedom` degrees of freedom, and the ends of the 95 %
         interval, `gain_low` and `gain_high`, by `contrasts`.
         Raises `UserError` where the study has no such method, or both are the same.
@@ -81,14 +82,15 @@ class Frames:
         if method == over:
             raise UserError(f"{method!r} over itself: name another method, or a variant")
         (ours, _, our_variant), (theirs, _, variant) = (n.partition(" ") for n in (method, over))
+        across = not (METHODS[ours].rehearsal and METHODS[theirs].rehearsal)
         rows = []
-        for key in values:
-            if (key.method, key.variant) == (ours, our_variant):
-                buffer = key.buffer if METHODS[theirs].rehearsal else 0
-                other = key._replace(method=theirs, variant=variant, buffer=buffer)
-                if other in values:
-                    place = {n: getattr(key, n) for n in _GAINED}
-                    rows.append(place | contrasts.difference(values, key, other).gain)
+        for key, other in product(values, values):
+            alike = key._replace(method=theirs, variant=variant, buffer=other.buffer) == other
+            named = (key.method, key.variant) == (ours, our_variant)
+            if named and alike and (across or key.buffer == other.buffer):
+                place = {name: getattr(key, name) for name in _GAINED}
+                place["buffer"] = key.buffer or other.buffer
+                rows.append(place | contrasts.difference(values, key, other).gain)
         gained = [f"gain_{name}" for name in contrasts.Contrast._fields[1:]]
         return pd.DataFrame(rows, columns=[*_GAINED, *gained, "n"])
 

@@ -38,13 +38,23 @@ def facts(results: Results) -> dict[str, str]:
     hashes = recorded["provenance"].map(lambda of: str(of["code"].get("method_hash")))
     per_method = hashes.groupby(recorded["method"]).nunique()
     mixed = [METHODS[method].title for method in METHODS if per_method.get(method, 0) > 1]
+    inputs: dict[tuple[str, str], set[str]] = defaultdict(set)  # by where, and what of them
+    for row in show.rows(recorded):
+        for name, value in row["provenance"].get("inputs", {}).items():
+            inputs[f"{row['benchmark']} from {row['source']}", name].add(value)
+    differ = {
+        "Code differs within": ", ".join(mixed),
+        "Images or pretrained networks differ within": ", ".join(
+            sorted({where for (where, _), values in inputs.items() if len(values) > 1})
+        ),
+    }
     return {
         "Runs": f"{len(runs)} planned: "
         + ", ".join(f"{counts[state]} {state}" for state in STATUSES if state in counts),
         "Seeds": ", ".join(map(str, sorted(set(runs["seed"])))),
         "Time of the runs": "; ".join(f"{of:.2f} hours on {name}" for name, of in hours.items())
         or "—",
-    } | ({"Code differs within": ", ".join(mixed)} if mixed else {})
+    } | {what: within for what, within in differ.items() if within}
 
 
 def sections(params: Params, results: Results) -> list[Section]:

@@ -52,7 +52,7 @@ def write(params: Params, results: Results) -> None:
     plan, study = results.plan, results.plan.study
     written = cells.of_results(results)
     compared, answers, claims, gained, ranked = (
-        part.COMPARED.read(study) for part in (comparison, central, claim_tests, gains, order)
+        part.COMPARED.read(plan) for part in (comparison, central, claim_tests, gains, order)
     )
     agreed = agreement(compared, claims)
     told = provenance.write(params, results, agreed)
@@ -136,13 +136,17 @@ def agreement(compared: pd.DataFrame, claims: pd.DataFrame) -> list[str]:
     if not measured:
         none = f"None of the {len(compared)} numbers that the paper prints has been measured yet."
         return [none, *of_claims]
+    at_scale = []
     if counts["reduced"]:
-        at_scale = (
+        at_scale = [
             f"Of the {len(compared)} numbers that the paper prints, {counts['reduced']} have been "
             "measured at reduced scale, where a difference says nothing of the paper's number."
-        )
-        return [at_scale, *of_claims]
-    spreads, seeds = compared["faa_std"].dropna(), []
+        ]
+    at_its_own = measured - counts["reduced"]
+    if not at_its_own:
+        return [*at_scale, *of_claims]
+    spreads = compared.loc[compared["verdict"] != "reduced", "faa_std"].dropna()
+    seeds = []
     if len(spreads):  # a cell has two seeds
         seeds = [
             f"With a standard deviation of {median(spreads):.2f} points, the median of these "
@@ -151,13 +155,16 @@ def agreement(compared: pd.DataFrame, claims: pd.DataFrame) -> list[str]:
             "paper's number."
         ]
     return [
-        f"Of the {len(compared)} numbers that the paper prints, {measured} have been measured.",
+        *at_scale,
+        f"Of the {len(compared)} numbers that the paper prints, {at_its_own} have been measured"
+        + " at its own scale" * bool(at_scale)
+        + ".",
         f"In agreement: {counts['equivalent']}, where the 95 % interval of our mean lies within "
         f"{MARGIN:g} points of the paper's number.",
         f"Not in agreement: {counts['higher'] + counts['lower']}, ours higher in "
         f"{counts['higher']} and lower in {counts['lower']}.",
-        f"Undecided: {counts['undecided']}, as the interval is too wide, or there is none with a "
-        "single seed.",
+        f"Undecided: {counts['undecided']}, as the interval is too wide, there is none with a "
+        "single seed, or a run diverged.",
         *seeds,
         *of_claims,
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -40,8 +42,12 @@ def number(value: float | None, sign: str = "") -> str:
 
 
 def interval(low: float | None, high: float | None, sign: str = "") -> str:
-    """An interval as text; a dash where there is none."""
-    return "—" if pd.isna(low) else f"{number(low, sign)} to {number(high, sign)}"
+    """An interval as text; a dash where there is none.
+
+    An end that is rounded to 0 keeps its sign, as a verdict may depend on it.
+    """
+    ends = (low, high)
+    return "—" if pd.isna(low) else " to ".join(f"{end or 0.0:{sign}.2f}" for end in ends)
 
 
 def freedom(value: float) -> str:
@@ -56,6 +62,16 @@ def estimate(value: float | None, low: float | None, high: float | None, remark:
     """
     ends = "" if pd.isna(low) else f" ({interval(low, high, '+')}{remark})"
     return number(value, "+") + ends
+
+
+def mixed(precisions: Sequence[str]) -> str:
+    """What follows a number of runs that differ in precision; nothing where they do not."""
+    return f" {MIXED}" if len(precisions) > 1 else ""
+
+
+def diverged(runs: int) -> str:
+    """What follows a number of seeds where some runs diverged."""
+    return f", {runs} diverged" if runs else ""
 
 
 def in_parentheses(value: float | None) -> str:
@@ -120,7 +136,7 @@ def read(path: Path, schema: pa.Schema, remedy: str, records: str) -> pd.DataFra
     if not table.schema.equals(schema):
         raise UserError(f"{path} is of another version of this software: {remedy} makes it anew")
     if (table.schema.metadata or {}).get(b"twf_records", b"").decode() != records:
-        raise UserError(f"{path} is of other records than are collected: {remedy} makes it anew")
+        raise UserError(f"{path} is of other records or tables than now: {remedy} makes it anew")
     frame = table.to_pandas()
     texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
     frame[texts] = frame[texts].astype(object).fillna("")
@@ -147,15 +163,21 @@ class Compared(NamedTuple):
     def write(self, plan: Plan, frame: pd.DataFrame, page: Sequence[Section] | None) -> None:
         """Write the frame of a plan's study, and its page, if it has one."""
         file = partial(self.file, plan.study)
-        write(frame, self.schema, file, sha256(runs_file(plan.study)))
+        write(frame, self.schema, file, _compared(plan))
         if page is not None:
             note = f"Study {plan.study}. {self.note} {plan.note or ''}"
             write_page(file("md"), note, page)
 
-    def read(self, study: str) -> pd.DataFrame:
-        """What `write` has written; `UserError` where that is missing or of other records."""
-        remedy = f"`twf compare {study}`"
-        return read(self.file(study, "parquet"), self.schema, remedy, sha256(runs_file(study)))
+    def read(self, plan: Plan) -> pd.DataFrame:
+        """What `write` has written; `UserError` where that is missing, or of another plan."""
+        remedy = f"`twf compare {plan.study}`"
+        return read(self.file(plan.study, "parquet"), self.schema, remedy, _compared(plan))
+
+
+def _compared(plan: Plan) -> str:
+    """Tells a study's collected records and tables, as planned, from others: a SHA-256."""
+    texts = [sha256(runs_file(plan.study)), *(of.model_dump_json() for of in plan.tables.values())]
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
 # Text
@@ -170,8 +192,8 @@ _TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textascii
 _TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
 _TEX |= {"±": r"$\pm$", "—": "---"}
 
-# What is shown as a number: 3; -0.5; 70.00 (1.20); 1.00 to 2.00; 2/3, 1 diverged
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(/\d+)?( [(\[].*| to .*|, \d+ diverged)?")
+# What is shown as a number: 3; -0.5; 70.00 (1.20); 1.00 to 2.00; 2/3, 1 diverged; 1.00 †
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?(/\d+)?( [(\[].*| to .*|, \d+ diverged| †)?")
 
 
 def escape_tex(text: str) -> str:

@@ -357,6 +357,7 @@ def expand(params: Params, study_name: str) -> Plan:
                     forgetting=params.switches(study_name)["F8"],
                 )
                 tables[table.name] = table
+    _require_one_run(study_name, tables.values())
     runs = {i: _with_probes(params, r) if i in probed else r for i, r in runs.items()}
     return Plan(
         params=params,
@@ -367,6 +368,28 @@ def expand(params: Params, study_name: str) -> Plan:
         tables=tables,
         search=search,
     )
+
+
+def _require_one_run(study: str, tables: Iterable[Table]) -> None:
+    """Raise `UserError` where two cells of one name have different runs of a seed.
+
+    A variant that changes nothing is the method as it is too.
+    """
+    made: dict[tuple[Any, ...], tuple[str, str]] = {}
+    for table in tables:
+        of_table = (table.benchmark, table.paper_source)
+        for cell in table.cells:
+            for variant in {cell.variant, None} if cell.unchanged else {cell.variant}:
+                for seed, run in cell.runs.items():
+                    place = (*of_table, cell.method, variant, cell.buffer, cell.protocol, seed)
+                    before, other = made.setdefault(place, (table.experiment, run))
+                    if other != run:
+                        raise UserError(
+                            f"studies.{study}.experiments: {cell.name} on {table.benchmark} is "
+                            f"{other} in {before} and {run} in {table.experiment}, so that a mean "
+                            "would mix them: name a variant for what differs, or make another "
+                            "study of one experiment"
+                        )
 
 
 def _with_seed(params: Params, run: Run, seed: int) -> Run:

@@ -22,6 +22,13 @@ from twf.study.methods import METHODS
 
 ER = "split-cifar10.er.500"
 ONE = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"]}
+OFF = {"lambda_fp": 0.0, "lambda_fp_replay": 0.0, "lambda_diversity": 0.0}
+CORNERS = {
+    "all": {"title": "all"},
+    "cl": {"title": "CL", "hyperparameters": OFF},
+    "f6": {"title": "F6", "fidelity": {"F6": "paper"}},
+    "cl-f6": {"title": "CL, F6", "hyperparameters": OFF, "fidelity": {"F6": "paper"}},
+}
 STARTS = {
     "pretrained": {"title": "from pretraining"},
     "scratch": {"title": "from scratch", "pretrained": False},
@@ -75,6 +82,9 @@ def test_a_variant_whose_only_run_diverged_has_a_row_without_a_mean(make_plan, r
     runs = recorded(plan, {f"{name}.s0": 60.0, f"{name}.f7.s0": {"status": "diverged"}})
     (row,) = frame_of("differences", runs).to_dict("records")
     assert (row["title"], row["n"], row["diverged"]) == ("F7", 0, 1)
+    plan = make_plan([0, 1], **ONE | {"methods": ["twf"]}, variants=variants)
+    some = {f"{name}.s0": 60.0, f"{name}.f7.s0": {"status": "diverged"}, f"{name}.f7.s1": 50.0}
+    assert frame_of("differences", recorded(plan, some)).empty  # no seed is common, one finished
 
 
 PROBED = {
@@ -236,6 +246,34 @@ def test_without_any_finished_run_the_list_is_empty(make_plan, recorded):
     assert figures.write(runs) == names(runs.plan)
     assert list(files()) == ["index.csv"]
     assert len(pd.read_csv(figure_index("small"))) == 0
+
+
+def test_weights_leave_out_what_changes_anything_else(make_plan, recorded):
+    variants = {
+        "all": {"title": "all"},
+        "x10": {"title": "times 10", "hyperparameters": {"lambda_fp": 0.05}},
+        "cl": {"title": "CL", "hyperparameters": OFF},
+        "frozen": {"title": "frozen", "hyperparameters": OFF, "frozen": 4},
+        "scratch": {"title": "scratch", "pretrained": False},
+    }
+    plan = make_plan([0, 1], methods=["twf"], variants=variants, buffers=[500])
+    other = {run: 30.0 for run in plan.runs if "frozen" in run or "scratch" in run}
+    frame = frame_of("weights", recorded(plan, dict.fromkeys(plan.runs, 70.0) | other))
+    of = frame[frame["factor"].isin([0.0, 1.0])]
+    assert list(of["n"]) == [2, 2] and list(of["mean"]) == [70.0, 70.0]
+
+
+def test_the_corners_of_a_table_are_those_of_its_buffer(make_plan, recorded):
+    plan = make_plan([0, 1], methods=["twf"], variants=CORNERS, buffers=[200, 500])
+    larger = {run: 90.0 for run in plan.runs if ".500." in run and "cl" not in run}
+    results = recorded(plan, dict.fromkeys(plan.runs, 70.0) | larger)
+    (table,) = plan.tables.values()
+    only = table.model_copy(update={"cells": [of for of in table.cells if of.buffer == 500]})
+    for one, buffer, gain in ((table, 200, 0.0), (only, 500, 20.0)):
+        frame = figures.KINDS["corners"].frame(results, one)
+        propagation = frame[frame["quantity"] == "propagation"]
+        assert set(propagation["buffer"]) == {buffer}
+        assert propagation["mean"].iloc[0] == pytest.approx(gain)
 
 
 def test_weights_are_of_variants_with_several_beside_the_method_as_it_is(make_plan):

@@ -8,6 +8,7 @@ from project import PROJECT
 from scipy import stats
 
 from twf.results import statistics
+from twf.results.contrasts import Marks
 from twf.results.paper import central
 from twf.results.printed import CellKey
 
@@ -27,6 +28,28 @@ def test_welchs_interval_stands_beside_a_layout_of_unequal_variances(monkeypatch
     assert (row["welch_low"], row["welch_high"]) == pytest.approx(tuple(welch))
     texts = central.text_rows(frame.reset_index())
     assert "Welch's" in next(of["Interval"] for of in texts if "over" not in of["Question"])
+
+
+def test_where_a_run_diverged_nothing_is_decided(monkeypatch):
+    monkeypatch.chdir(PROJECT)
+    values = {PLACE: dict.fromkeys(range(4), 75.0), PLACE._replace(method="derpp"): {}}
+    values[PLACE._replace(method="derpp")] = {0: 60.0, 1: 60.2, 2: 60.1}
+    runs = {key: [(seed, "finished", "fp32") for seed in of] for key, of in values.items()}
+    (whole,) = central.answers(values, Marks(runs)).to_dict("records")
+    assert (whole["said"], whole["size"]) == ("an effect", "above the paper's")
+    runs[PLACE._replace(method="derpp")] += [(3, "diverged", "fp32")]
+    (row,) = (frame := central.answers(values, Marks(runs))).to_dict("records")
+    assert (row["n"], row["n_diverged"], row["said"], row["size"]) == (3, 1, "undecided", "")
+    assert central.text_rows(frame)[0]["Seeds"] == "3, 1 diverged"
+
+
+def test_a_difference_between_precisions_is_marked(monkeypatch):
+    monkeypatch.chdir(PROJECT)
+    values = {PLACE: {0: 75.0, 1: 75.2}, PLACE._replace(method="derpp"): {0: 60.0, 1: 60.2}}
+    runs = {key: [(s, "finished", "fp32") for s in of] for key, of in values.items()}
+    assert "†" not in central.text_rows(central.answers(values, Marks(runs)))[0]["Ours"]
+    runs[PLACE] = [(0, "finished", "bf16"), (1, "finished", "bf16")]
+    assert central.text_rows(central.answers(values, Marks(runs)))[0]["Ours"].endswith(") †")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from project import PROJECT
 from scipy.stats import binomtest, nct, t
 
 from twf import study
+from twf.results.contrasts import Marks
 from twf.results.frame import Results
 from twf.results.paper import claim_tests
 from twf.results.paper.claims import CLAIMS, REHEARSAL, Difference, Keys
@@ -315,5 +316,28 @@ def test_a_claim_that_its_control_passes_too_is_said_so():
         key = place._replace(method="twf", variant=variant)
         values[key] = {seed: level + seed / 10 for seed in range(3)}
     assert evaluated("fp-without-buffer", values)["verdict"] == "control passes"
+    values[key] = {0: 49.0}  # of which nobody can say whether it passes
+    assert evaluated("fp-without-buffer", values)["verdict"] == "undecided"
     values[key] = dict.fromkeys(range(3), 19.0)
     assert evaluated("fp-without-buffer", values)["verdict"] == "holds"
+    other = {of._replace(benchmark="split-cifar100"): seeds for of, seeds in values.items()}
+    values |= other | {key._replace(benchmark="split-cifar100"): {}}
+    found = evaluated("fp-without-buffer", values)
+    assert (found["verdict"], "control" in found["missing"]) == ("undecided", True)
+
+
+def test_a_difference_with_a_run_that_diverged_is_missing():
+    faa = measured(twf=[90.0, 91.0, 92.0], derpp=[60.0, 60.1])
+    runs = {key: [(seed, "finished", "fp32") for seed in of] for key, of in faa.items()}
+    derpp = next(key for key in faa if key.method == "derpp")
+
+    def found(name: str) -> tuple[str, str | None]:
+        row = claim_tests.evaluate(BY_NAME[name], faa, {}, Marks(runs))
+        return row["verdict"], row["missing"]
+
+    assert found("first-class-il")[0] == found("gain-class-il")[0] == "holds"
+    runs[derpp].append((2, "diverged", "fp32"))
+    assert found("first-class-il") == ("undecided", "1 differences; runs that diverged: 1")
+    assert found("gain-class-il") == ("undecided", "runs that diverged: 1")
+    faa[derpp._replace(method="icarl")] = {0: 99.0, 1: 99.1, 2: 99.2}  # below another one
+    assert found("first-class-il") == ("does not hold", None)

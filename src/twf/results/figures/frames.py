@@ -79,10 +79,14 @@ def differences(results: Results, table: Table) -> pd.DataFrame:
     method as params.yaml has it; `n` is the number of seeds that finished both.
     `title` is the method's or the variant's, `over` a heading that says what is subtracted; `paper`
     is the same of the paper's numbers.
-    A variant whose runs all diverged has n = 0.
+    A variant whose runs all diverged has n = 0, and says in `diverged` how many; 0 elsewhere.
     """
     frame = cells.of_tables(results, [table])
-    gained = gains.of_tables(results, frame).merge(frame[["cell", "n_diverged"]], on="cell")
+    whole = frame["n_diverged"] == frame["n_planned"]
+    all_diverged = frame[["cell", "n_diverged"]].assign(
+        n_diverged=frame["n_diverged"].where(whole, 0)
+    )
+    gained = gains.of_tables(results, frame).merge(all_diverged, on="cell")
     base = frame.set_index("cell")["n"]
     gained = gained[gained["over_cell"].map(base).fillna(0).astype(int) > 0]
     gained = gained[(gained["n"] > 0) | (bool(table.variants) & (gained["n_diverged"] > 0))]
@@ -143,6 +147,8 @@ def shares(results: Results, table: Table) -> pd.DataFrame:
 def corners(results: Results, table: Table) -> pd.DataFrame:
     """What propagation and the stream loss add in Class-IL, in points: `central`'s rows of both.
 
+    With the table's smallest buffer.
+
     `benchmark` is its title, `quantity` is `propagation` or `stream`, `condition` the other one's
     state; `setting` says the network's width and the epochs per task, `compute` is what settings
     are ordered by: epochs times the square of the width. Intervals are Welch's where `central` has
@@ -151,7 +157,7 @@ def corners(results: Results, table: Table) -> pd.DataFrame:
     """
     run = results.plan.runs[next(iter(table.cells[0].runs.values()))]
     width, epochs = run.network.width, run.epochs
-    answers = central.of_results(results)
+    answers = central.of_results(results, min(filter(None, table.buffers)))
     here = (answers["benchmark"] == table.benchmark) & (answers["source"] == table.paper_source)
     answers = answers[here & answers["question"].isin(QUANTITIES)]
     answers = answers.assign(
@@ -210,8 +216,10 @@ def _series(run: Run, base: Run) -> tuple[str, float] | None:
     """Which of the `weights` a run has, and the factor; None where it differs in more."""
     of, as_set = run.hyperparameters.model_dump(), base.hyperparameters.model_dump()
     parts = ("lambda_fp", "lambda_fp_replay", "lambda_diversity")
-    without = dict.fromkeys(parts, 0)
-    if run.fidelity != base.fidelity or of | without != as_set | without:
+    weighed = base.hyperparameters.model_copy(update={name: of[name] for name in parts})
+    may_differ = ("seed", "source", "probes", "source_data", "source_augmentation")
+    alike = {name: getattr(run, name) for name in may_differ} | {"hyperparameters": weighed}
+    if base.model_copy(update=alike).parameters != run.parameters:
         return None
     factor = round(of["lambda_fp"] / as_set["lambda_fp"], 6) if as_set["lambda_fp"] else 1.0
     others = [(of[name], as_set[name]) for name in parts[1:]]

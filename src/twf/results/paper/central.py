@@ -6,7 +6,7 @@ is said of it follows docs/plan.md, by two intervals of the same estimate:
     no effect                   the 90 % interval lies within 1 point of 0: two one-sided tests
     an effect                   the 95 % interval excludes 0
     an effect, below a point    both
-    undecided                   neither, or one seed
+    undecided                   neither, or one seed, or a run of its cells diverged
 
 and, of the paper's number: the 95 % interval lies below it, contains it, or lies above it.
 
@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from twf.files import central_file
 from twf.results import contrasts, show, statistics
-from twf.results.contrasts import Values
+from twf.results.contrasts import UNMARKED, Marks, Values
 from twf.results.frame import Results
 from twf.results.printed import CellKey, printed_keys
 from twf.results.show import TextRow, number
@@ -209,6 +209,8 @@ SCHEMA = pa.schema(
         ("buffer", pa.int64()),
         ("printed", pa.float64()),  # the paper's difference; null where it prints none
         ("n", pa.int64()),  # seeds that all its cells have finished
+        ("n_diverged", pa.int64()),  # runs of its cells
+        ("precisions", pa.list_(pa.string())),  # of its runs: several where they differ
         ("mean", pa.float64()),  # in points of final average accuracy in Class-IL
         ("error", pa.float64()),
         ("freedom", pa.float64()),
@@ -229,16 +231,23 @@ COMPARED = show.Compared(
     "Differences of final average accuracy in Class-IL with the smallest buffer, in points, with "
     "95 % intervals (not corrected for how many there are), their model and degrees of freedom "
     "(df). No effect: the 90 % interval lies within a point of 0. An effect: the 95 % interval "
-    "excludes 0.",
+    "excludes 0. Undecided: neither, or one seed, or a run of its cells diverged. "
+    f"{show.MIXED}: of runs that differ in precision.",
 )
 
 
-def of_results(results: Results) -> pd.DataFrame:
-    """A row of `SCHEMA` for each question and place whose cells are planned."""
-    return answers(contrasts.of_cells(results))
+def of_results(results: Results, buffer: int | None = None) -> pd.DataFrame:
+    """A row of `SCHEMA` for each question and place whose cells are planned.
+
+    With the smallest buffer, or another one.
+    """
+    values = contrasts.of_cells(results)
+    if buffer is not None:
+        values = {key: of for key, of in values.items() if key.buffer in (0, buffer)}
+    return answers(values, Marks.of_results(results))
 
 
-def answers(values: Values) -> pd.DataFrame:
+def answers(values: Values, marks: Marks = UNMARKED) -> pd.DataFrame:
     """The same, of the values of cells."""
     printed = printed_keys()
     places = dict.fromkeys(
@@ -252,7 +261,7 @@ def answers(values: Values) -> pd.DataFrame:
         for place in able:
             others = [p.buffer for p in able if p._replace(buffer=place.buffer) == place]
             if place.buffer == min(others):
-                rows.append(_row(question, place, values, printed))
+                rows.append(_row(question, place, values, printed, marks))
     return pd.DataFrame(rows, columns=SCHEMA.names)
 
 
@@ -261,7 +270,11 @@ def _key(place: CellKey, term: tuple[str, str]) -> CellKey:
 
 
 def _row(
-    question: Question, place: CellKey, values: Values, printed: Mapping[CellKey, float]
+    question: Question,
+    place: CellKey,
+    values: Values,
+    printed: Mapping[CellKey, float],
+    marks: Marks,
 ) -> dict[str, Any]:
     keys = {_key(place, term): float(weight) for term, weight in question.of.items()}
     terms = question.of if question.printed is None else question.printed
@@ -275,14 +288,14 @@ def _row(
         "welch_low": float("nan"),
     }
     row |= {name: getattr(place, name) for name in ("benchmark", "source", "buffer")}
-    found = contrasts.contrast(values, keys)
+    found, seeds = contrasts.contrast(values, keys), contrasts.shared(values, keys)
+    row |= {"n_diverged": marks.diverged(keys), "precisions": marks.precisions(keys, seeds)}
     row |= found._asdict() | {"said": "undecided" if found.n else "none finished"}
     if not found.n:
         return row
     row["model"] = "Student's, by seed" if len({of.method for of in keys}) == 1 else "Welch's"
     estimate = Estimate(found.mean, found.error, found.freedom)
     corners = [_key(place, ("twf", name)) for name in CORNERS]
-    seeds = contrasts.shared(values, keys)
     if (
         set(keys) <= set(corners)
         and found.n > 1
@@ -301,7 +314,7 @@ def _row(
             row["welch_low"], row["welch_high"] = map(float, welch.ends())
         row |= {name: float(value) for name, value in estimate._asdict().items()}
         row["low"], row["high"] = map(float, estimate.ends())
-    if found.n > 1:
+    if found.n > 1 and not row["n_diverged"]:
         row |= {"said": effect(estimate), "size": size(estimate, row["printed"])}
     return row
 
@@ -365,10 +378,10 @@ def _text_row(row: Any) -> TextRow:
         "Question": row["statement"],
         "Benchmark": row["benchmark"],
         "Paper": number(row["printed"], "+"),
-        "Ours": show.estimate(row["mean"], row["low"], row["high"]),
+        "Ours": show.estimate(row["mean"], row["low"], row["high"]) + show.mixed(row["precisions"]),
         "Found": row["said"],
         "Beside the paper's": row["size"] or "—",
         "Interval": model or "—",
-        "Seeds": str(row["n"]),
+        "Seeds": f"{row['n']}" + show.diverged(row["n_diverged"]),
         "Caveat": row["beside"],
     }

@@ -7,8 +7,10 @@ differences that have run have finished, each mean with the error of `contrasts`
 interval of `statistics.interval_of_minimum`: below, the least lower end of a mean; above, the least
 upper end at a level divided by how many there are.
 
-    holds            the interval lies above 0, and none of the family is missing or untuned
-    control passes   so it does, and for the claim's control too: something else explains it
+    holds            the interval lies above 0, and none of the family is missing or untuned; a
+                     difference with a cell of which a run diverged is missing
+    control passes   so it does, and for the claim's control too: something else explains it;
+                     without all of the control, `undecided`
     does not hold    it lies below 0, and (where means are of several) none of theirs is missing;
                      `contradicted` are the means below 0, by `statistics.below_zero`
     smaller          undecided, but it lies below the paper's value of these differences
@@ -36,7 +38,7 @@ from numpy.typing import NDArray
 
 from twf.files import claims_file
 from twf.results import contrasts, search, show, statistics
-from twf.results.contrasts import Values
+from twf.results.contrasts import UNMARKED, Marks, Values
 from twf.results.frame import Results, column
 from twf.results.paper.claims import CLAIMS, Claim, Difference, in_words
 from twf.results.printed import PLACE, CellKey, key_at, printed_keys
@@ -69,6 +71,7 @@ SCHEMA = pa.schema(
         ("n_cells", pa.int64()),  # that the differences are between
         ("n_cells_run", pa.int64()),
         ("n_seeds", pa.int64()),  # that all cells of the differences run have in common
+        ("precisions", pa.list_(pa.string())),  # of their runs of these: several where they differ
         ("verdict", pa.string()),
         ("contradicted", pa.string()),  # the means below 0 of one that does not hold; else null
         ("missing", pa.string()),  # for a verdict; null where there is nothing
@@ -85,7 +88,7 @@ COMPARED = show.Compared(
     "below 0 by Holm's procedure; in at most 2.5 % of cases, one of those named is not. Power: how "
     "often it would be found to hold with these seeds, if each mean were 1 or 2 standard "
     "deviations of a cell's runs. FAA and k-NN accuracy are in percentage points, CKA is from 0 "
-    "to 1.",
+    f"to 1. {show.MIXED}: of runs that differ in precision.",
 )
 
 
@@ -103,13 +106,16 @@ def weights(family: Sequence[Sequence[Difference]]) -> tuple[NDArray[np.float64]
     return means, list(place)
 
 
-def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> dict[str, Any]:
+def evaluate(
+    claim: Claim, values: Values, untuned: Mapping[CellKey, str], marks: Marks = UNMARKED
+) -> dict[str, Any]:
     """A claim on measured values: the columns of `SCHEMA` without the printed ones.
 
     `untuned` are hyperparameters that nobody has searched for, by cell.
     """
     family = claim.family(values.keys())
-    run = [[d for d in group if _seeds([d], values)] for group in family]
+    able = [[d for d in group if not marks.diverged(_keys([d]))] for group in family]
+    run = [[d for d in group if _seeds([d], values)] for group in able]
     differences, done = list(chain(*family)), list(chain(*run))
     seeds = _seeds(done, values) if done else []
     row: dict[str, Any] = {
@@ -119,7 +125,12 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> di
         "n_cells": len(_cells(differences)),
         "n_cells_run": len(_cells(done)),
         "n_seeds": len(seeds),
+        "precisions": marks.precisions(_keys(done), seeds),
     }
+    diverged = marks.diverged(_keys(differences))
+    of_diverged = [f"runs that diverged: {diverged}"] if diverged else []
+    if not done and diverged:
+        return row | {"verdict": "undecided", "missing": of_diverged[0]}
     if not done:
         needed = "all runs" if family else "no such cell in this study"
         return row | {"verdict": "not run", "missing": needed}
@@ -128,6 +139,7 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> di
         *([f"{len(differences) - len(done)} differences"] if len(done) < len(differences) else []),
         *(["a second seed in all cells"] if len(seeds) < 2 else []),
         *(f"a search for {name}" for name in sorted(names)),
+        *of_diverged,
     ]
     row |= {"verdict": "undecided", "missing": "; ".join(missing) or None}
     if not seeds:
@@ -145,7 +157,7 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> di
     row |= {f"power_{effect}": float(np.mean(chance + effect > 0)) for effect in EFFECTS}
     whole = all(len(group) == len(ran) for group, ran in zip(family, run, strict=True) if ran)
     if not names and low > 0 and len(done) == len(differences):
-        row["verdict"] = "control passes" if _control_passes(claim, values) else "holds"
+        row["verdict"], row["missing"] = _beside_control(claim, values, marks)
     elif not names and high < 0 and whole:
         below = statistics.below_zero(estimate, planned=len(family))
         against = compress((group for group in run if group), below)
@@ -158,13 +170,19 @@ def evaluate(claim: Claim, values: Values, untuned: Mapping[CellKey, str]) -> di
     return row
 
 
-def _control_passes(claim: Claim, values: Values) -> bool:
-    """Whether the claim's control has its interval above 0."""
-    family = [of for of in claim.family(values.keys(), control=True) if _seeds(of, values)]
+def _beside_control(claim: Claim, values: Values, marks: Marks) -> tuple[str, str | None]:
+    """The verdict on a claim whose own interval lies above 0, and what is missing of its control.
+
+    The claim holds where the study has no such cell as the control's.
+    """
+    family = claim.family(values.keys(), control=True)
     if not family:
-        return False
+        return "holds", "its control: no such cell in this study" if claim.control else None
+    differences = list(chain(*family))
+    if marks.diverged(_keys(differences)) or len(_seeds(differences, values)) < 2:
+        return "undecided", "two seeds of all of its control, none of which diverged"
     low, _ = statistics.interval_of_minimum(_estimates(family, values), len(family))
-    return bool(low > 0)
+    return ("control passes" if low > 0 else "holds"), None
 
 
 def _estimates(family: Sequence[Sequence[Difference]], values: Values) -> Estimate:
@@ -259,11 +277,12 @@ def _probed(results: Results, cell: CellKey, of_cell: Mapping[int, str]) -> Valu
 def evaluate_all(results: Results) -> pd.DataFrame:
     """A row of `SCHEMA` for each of `CLAIMS`."""
     values, untuned, printed = values_of(results), search.untuned(results), printed_keys()
+    marks = Marks.of_results(results)
     rows = [
         {name: getattr(claim, name) for name in ("group", "statement", "unit")}
         | {"claim": claim.name}
         | on_printed(claim, printed)
-        | evaluate(claim, values, untuned)
+        | evaluate(claim, values, untuned, marks)
         for claim in CLAIMS
     ]
     return pd.DataFrame(rows, columns=SCHEMA.names)
@@ -286,7 +305,7 @@ def _text_row(row: Any) -> TextRow:
     return {
         "Claim": row["statement"],
         "Verdict": row["verdict"],
-        "Ours": number(row["value"], "+"),
+        "Ours": number(row["value"], "+") + show.mixed(row["precisions"]),
         "95 % interval": _interval(row),
         "Unit": row["unit"],
         "Paper's numbers": f"{row['printed_verdict']}, {printed}".removesuffix(", —"),

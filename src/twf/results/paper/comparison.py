@@ -45,7 +45,7 @@ SCHEMA = pa.schema(
         *map(cells.SCHEMA.field, PLACE),  # the variant is of Table 4; null elsewhere
         # All in per cent; null where there is none.
         *map(cells.SCHEMA.field, ("printed_faa", "printed_ff")),
-        *map(cells.SCHEMA.field, ("n", "n_planned", "n_diverged")),
+        *map(cells.SCHEMA.field, ("n", "n_planned", "n_diverged", "precisions")),
         *map(cells.SCHEMA.field, ("faa_mean", "faa_std", "faa_low", "faa_high")),
         *map(cells.SCHEMA.field, ("ff_mean", "ff_low", "ff_high")),
         ("faa_difference", pa.float64()),  # ours minus the paper's
@@ -64,8 +64,9 @@ COMPARED = show.Compared(
     "The paper's numbers beside ours: final average accuracy (FAA), final forgetting in "
     "parentheses, in per cent; Student's 95 % interval of our mean. The verdict is on FAA: "
     f"equivalent where the interval lies within {MARGIN:g} points of the paper's number, higher or "
-    "lower where it lies entirely above or below these, undecided otherwise or with a single seed, "
-    "and reduced where the study scales the benchmark down.",
+    "lower where it lies entirely above or below these, undecided otherwise, with a single seed or "
+    "where a run diverged, and reduced where the study scales the benchmark down. "
+    f"{show.MIXED}: of runs that differ in precision.",
 )
 
 
@@ -75,7 +76,7 @@ def verdict(row: Any) -> str:
         return "not run"
     if row["reduced"]:  # a difference is to be expected
         return "reduced"
-    if pd.isna(row["faa_low"]):  # one seed, or all runs diverged
+    if row["n_diverged"] or pd.isna(row["faa_low"]):  # or one seed
         return "undecided"
     low, high = (row[end] - row["printed_faa"] for end in ("faa_low", "faa_high"))
     if max(abs(low), abs(high)) <= MARGIN:
@@ -106,7 +107,8 @@ def compare(params: Params, results: Results) -> pd.DataFrame:
     others = pd.DataFrame([elsewhere.get(key, ("", [])) for key in keys], columns=["study", "runs"])
     for name in others:
         frame[name] = frame[name].combine_first(others[name])
-    frame["devices"] = cells.lists(frame["devices"])
+    for name in ("devices", "precisions"):
+        frame[name] = cells.lists(frame[name])
     frame["n_planned"] = frame["runs"].map(len)
     frame[["n", "n_diverged"]] = frame[["n", "n_diverged"]].fillna(0).astype(int)
     frame["faa_difference"] = frame["faa_mean"] - frame["printed_faa"]
@@ -176,9 +178,10 @@ def _text_row(row: Any) -> TextRow:
         "Protocol": PROTOCOL_TITLES[row["protocol"]],
         "Buffer": str(row["buffer"] or "—"),
         "Paper": f"{number(row['printed_faa'])} {beside['printed_ff']}".rstrip(),
-        "Ours": f"{number(row['faa_mean'])} {beside['ff_mean']}".rstrip(),
+        "Ours": f"{number(row['faa_mean'])} {beside['ff_mean']}".rstrip()
+        + show.mixed(row["precisions"]),
         "Interval": show.interval(row["faa_low"], row["faa_high"]),
-        "n": f"{row['n']}/{row['n_planned']}",
+        "n": f"{row['n']}/{row['n_planned']}" + show.diverged(row["n_diverged"]),
         "Difference": number(row["faa_difference"], "+"),
         "Verdict": row["verdict"],
         "GPU hours": number(row["gpu_hours"]),

@@ -27,7 +27,7 @@ _PLACE = ["table", "benchmark", "source", "method", "variant", "buffer", "protoc
 
 SCHEMA = pa.schema(
     [
-        *map(cells.SCHEMA.field, _PLACE),  # of the cell that gains
+        *map(cells.SCHEMA.field, _PLACE),  # of the cell that gains; without buffer, the other's
         ("over_method", pa.string()),  # of the other one
         ("over_variant", pa.string()),
         ("n", pa.int64()),  # seeds that both have finished
@@ -63,7 +63,7 @@ def pairs(table: Table) -> list[tuple[Cell, Cell]]:
             if (other if table.baseline else cell).method == one
             and cell.method != other.method
             and cell.protocol == other.protocol
-            and other.buffer in (None, cell.buffer)
+            and (cell.buffer == other.buffer or None in (cell.buffer, other.buffer))
         ]
     bases = {
         (cell.method, cell.buffer, cell.protocol): cell
@@ -92,6 +92,7 @@ def of_tables(results: Results, written: pd.DataFrame) -> pd.DataFrame:
             printed = of["printed_faa"] - below["printed_faa"] if beside else float("nan")
             rows.append(
                 {name: of[name] for name in [*_PLACE, "cell"]}
+                | {"buffer": of["buffer"] or below["buffer"]}
                 | {f"over_{name}": below[name] for name in ("cell", "method", "variant")}
                 | contrasts.difference(values, one, over).gain
                 | {"n_planned": len(cell.runs.keys() & other.runs.keys())}
