@@ -197,6 +197,29 @@ PLANNED = {
 }
 
 
+def test_the_shares_of_propagation_in_the_loss_are_those_of_the_records_in_git(recorded):
+    """Of its distance alone, and with mask replay and diversity, over the epochs of three seeds."""
+    text = " ".join((PROJECT / "docs/findings.md").read_text(encoding="utf-8").split())
+    for study, benchmark in (
+        ("overnight", "split-cifar10"),
+        ("overnight", "split-cifar100"),
+        ("corners-5", "split-cifar10"),
+    ):
+        runs = runs_of(study).finished
+        epochs = [
+            (entry["loss"], dict(entry["terms"]))
+            for seed in range(3)
+            for entry in runs.loc[f"{benchmark}.twf.500.s{seed}", "history"]
+        ]
+        for terms in (["distance"], ["distance", "mask_replay", "diversity"]):
+            of = [100 * sum(found[name] for name in terms) / loss for loss, found in epochs]
+            assert re.search(rf"\b{min(of):.1f} to {max(of):.1f} %", text), (
+                study,
+                benchmark,
+                terms,
+            )
+
+
 def table_of_the_plan() -> str:
     """What the plan asks, by setting; Welch's intervals where the variances are uneven."""
     rows: dict[str, dict[str, str]] = {}
