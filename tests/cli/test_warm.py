@@ -139,3 +139,23 @@ def test_the_server_ends_with_its_owner(tiny_inputs: Params) -> None:
     owner.wait()
     until(lambda: not SOCKET.exists(), "the server's last act")
     until(lambda: not status.exists() or status.read_text().split()[2] == "Z", "its end")
+
+
+CHANGED = """
+from pathlib import Path
+from twf.cli import warm
+states = iter([{}, {"a.py": (1, 1)}])
+warm._code = lambda: next(states)
+warm.serve(Path("warm.socket"))
+"""
+
+
+@pytest.mark.slow
+def test_a_server_ends_where_the_code_has_changed(tiny_inputs: Params) -> None:
+    """What it has imported is not what a record would name: commands work by themselves."""
+    server = subprocess.Popen([sys.executable, "-c", CHANGED], stdin=subprocess.PIPE)
+    until(SOCKET.exists, "the server")
+    words, environment = [*TWF, "run", "tiny", RUN], os.environ | {warm.VARIABLE: str(SOCKET)}
+    subprocess.run(words, env=environment, check=True, capture_output=True)
+    assert files.record_file("tiny", RUN).exists()
+    assert server.wait(60) == 0 and not SOCKET.exists()

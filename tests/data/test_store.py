@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
+from twf.data.inputs import header
 from twf.data.store import VERSION, DataArrays, Split, load, save
 from twf.errors import UserError
 
@@ -137,4 +138,18 @@ def test_another_version_names_the_remedy(tmp_path, metadata):
     path = tmp_path / "toy.safetensors"
     save_file({"train_images": np.zeros(1)}, path, metadata)
     with pytest.raises(UserError, match=r"toy\.safetensors .*version.*`twf data prepare toy`"):
+        load(path)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("part", ["images", "labels"])
+def test_a_changed_byte_of_the_data_names_the_remedy(tmp_path, arrays, split, part):
+    path = tmp_path / "toy.safetensors"
+    save(path, "toy", arrays)
+    content = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(content[:8], "little")
+    first, _ = header(path)[f"{split}_{part}"]["data_offsets"]
+    content[start + first] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"damaged: its {split} images.*`twf data prepare toy`"):
         load(path)

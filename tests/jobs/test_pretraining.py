@@ -85,6 +85,16 @@ def test_pretraining_learns_and_records_how_well(tiny_inputs, tiny_values, capsy
     assert about["test_accuracy"] > 80  # of 3 classes: 33 by chance
 
 
+def test_a_checkpoint_names_the_code_that_its_training_began_with(
+    tiny_inputs, tiny_values, monkeypatch
+):
+    """A commit may come meanwhile."""
+    commits = iter("abcdefgh")
+    origin = {"version": "0.1.0", "method_hash": "00"}
+    monkeypatch.setattr(pretraining, "code_origin", lambda *_: origin | {"commit": next(commits)})
+    assert train_source(tiny_values).about["code"]["commit"] == "a"
+
+
 def test_the_recipe_decides_the_network(tiny_inputs, tiny_values):
     first = checkpoints.load(CHECKPOINT, NETWORK).tensors  # as it was made for all tests
     torch.manual_seed(12345)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from twf import files
-from twf.jobs import replaced
+from twf.jobs import checkpoints, replaced
 from twf.jobs import run as running
 from twf.jobs.run import execute
 from twf.results import record
@@ -43,6 +43,29 @@ def runs(tiny_run) -> list[Run]:
     return [tiny_run("finetune", epochs=1, hyperparameters={"lr": rate}) for rate in rates]
 
 
+def kept_of(run: Run) -> Path:
+    """The record with a run's parameters that is kept."""
+    (path,) = files.replaced_file("tiny", run.id, "x").parent.glob(f"{run.digest}*")
+    return path
+
+
+def test_a_network_put_back_trains_nothing(tiny_inputs, runs, begun):
+    """The record from the other one is kept, though its parameters are the same."""
+    run, checkpoint = runs[0], files.checkpoint_file("origin")
+    execute(tiny_inputs, run, CPU)
+    was, network = files.record_file("tiny", run.id).read_bytes(), checkpoint.read_bytes()
+    loaded = checkpoints.load(checkpoint, run.network)
+    other = loaded.network()
+    torch.nn.init.zeros_(other.conv1.weight)
+    checkpoints.save(checkpoint, other, loaded.about)
+    execute(tiny_inputs, run, CPU)
+    assert kept_of(run).read_bytes() == was
+    checkpoint.write_bytes(network)
+    execute(tiny_inputs, run, CPU)
+    assert files.record_file("tiny", run.id).read_bytes() == was
+    assert begun == [run, run]
+
+
 def test_a_hyperparameter_put_back_trains_nothing(tiny_inputs, runs, begun, capsys):
     """Its record is the one that was replaced, with a time of now; and so back again."""
     first, second, *_ = runs
@@ -51,7 +74,7 @@ def test_a_hyperparameter_put_back_trains_nothing(tiny_inputs, runs, begun, caps
     was = path.read_bytes()
     capsys.readouterr()
     execute(tiny_inputs, second, CPU)
-    kept = files.replaced_file("tiny", first.id, first.digest)
+    kept = kept_of(first)
     said = capsys.readouterr().out
     assert kept.read_bytes() == was and str(kept) in said and "twf clean" in said
     last = said.splitlines()[-1]
@@ -72,7 +95,7 @@ def test_a_record_that_is_not_what_would_be_made_now_is_not_taken(
     first, second, *_ = runs
     execute(tiny_inputs, first, CPU)
     execute(tiny_inputs, second, CPU)
-    kept = files.replaced_file("tiny", first.id, first.digest)
+    kept = kept_of(first)
     if changed == "damaged":
         kept.write_bytes(b"PAR1")
     elif changed == "digest":  # a record of other parameters under this one's name
@@ -82,9 +105,7 @@ def test_a_record_that_is_not_what_would_be_made_now_is_not_taken(
         monkeypatch.setattr(running, "code_origin", lambda *_: made_by)
     else:
         (row,) = record.read(kept).to_pylist()
-        row["provenance"] = row["provenance"].replace(
-            '"checkpoint_sha256": "', '"checkpoint_sha256": "0'
-        )
+        row["provenance"] = row["provenance"].replace('"network_sha256": "', '"network_sha256": "0')
         record.write(kept, row)
     execute(tiny_inputs, first, CPU)
     assert begun == [first, second, first]
@@ -104,7 +125,7 @@ def test_no_more_than_a_few_of_a_run_are_kept_and_clean_removes_them(
     for run in runs:
         execute(tiny_inputs, run, CPU)
     folder = files.replaced_file("tiny", runs[0].id, "x").parent
-    assert {path.stem for path in folder.iterdir()} == {run.digest for run in runs[1:3]}
+    assert set(folder.iterdir()) == {kept_of(run) for run in runs[1:3]}
     assert Path("replaced/tiny") in clean.find()
     clean.remove(clean.find())
     assert not folder.exists() and files.record_file("tiny", runs[0].id).exists()

@@ -144,6 +144,17 @@ def test_a_state_that_cannot_be_written_leaves_the_last_one(saved, monkeypatch, 
     assert os.listdir(saved.parent) == [saved.name]
 
 
+def test_who_stops_a_run_that_cannot_be_saved_is_told(saved, monkeypatch):
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(resume, "save_file", full)
+    keeper = Keeper(saved, GUARD, math.inf)
+    keeper.stopping = True
+    with pytest.raises(Stopped, match=r"stopped, but not saved \(.*No space left on device\)"):
+        keeper.pause(lambda: {"a": torch.zeros(3)})
+
+
 def test_what_a_state_cannot_hold_is_refused():
     with pytest.raises(TypeError, match="Generator"):
         flatten({"a": [torch.Generator()]}, {})
@@ -339,4 +350,5 @@ def test_a_saved_state_names_all_that_the_result_depends_on(tiny_inputs, tiny_ru
     with safe_open(files.state_file("tiny", planned.id), framework="pt") as file:
         guard = json.loads(file.metadata()["state"])["guard"]
     depends = {"parameters", "code", "inputs", "versions", "device", "execution", "precision"}
-    assert guard.keys() == depends
+    assert guard.keys() == depends | {"threads", "deterministic"}
+    assert guard["threads"] == torch.get_num_threads()

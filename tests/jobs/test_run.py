@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import re
@@ -17,10 +16,12 @@ from twf.data import store
 from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.jobs.run import execute
-from twf.results import record
+from twf.learning import loop
+from twf.results import record, status
 from twf.study import Run
 from twf.study.methods import METHODS
 from twf.study.params import Params
+from twf.tracking.live import LiveTracker
 
 CPU = torch.device("cpu")
 
@@ -78,8 +79,8 @@ def test_a_run_writes_a_record_that_reads_back(tiny_inputs, tiny_run, method):
     assert found["parameters"] == json.loads(run.parameters)
     assert found["code"].keys() == {"version", "commit", "method_hash"}
     assert len(found["code"]["method_hash"]) == 64
-    checkpoint = files.checkpoint_file("origin").read_bytes()
-    assert found["inputs"]["checkpoint_sha256"] == hashlib.sha256(checkpoint).hexdigest()
+    tensors = checkpoints.load(files.checkpoint_file("origin"), tiny_run(method).network).tensors
+    assert found["inputs"]["network_sha256"] == checkpoints.digest("", tensors)
     assert len(found["inputs"]["train_fingerprint"]) == 64
     assert found["inputs"]["train_fingerprint"] != found["inputs"]["test_fingerprint"]
     assert found["versions"].keys() == {"python", "torch", "numpy"}
@@ -159,8 +160,42 @@ def test_runs_start_from_their_sources_checkpoint(tiny_inputs, tiny_run):
     checkpoints.save(path, network, checkpoint.about)
     after = execute_and_read(tiny_inputs, run)
     assert before["history"][0]["loss"] != after["history"][0]["loss"]
-    inputs = [record.provenance(row)["inputs"]["checkpoint_sha256"] for row in (before, after)]
+    inputs = [record.provenance(row)["inputs"]["network_sha256"] for row in (before, after)]
     assert inputs[0] != inputs[1]
+
+
+def test_a_run_killed_while_it_is_reported_goes_on_from_its_end(tiny_inputs, tiny_run, monkeypatch):
+    """Snakemake then puts a stale record back, over the one that was written."""
+    run = tiny_run("finetune")
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LiveTracker, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            execute_and_read(tiny_inputs, run)
+    path = files.record_file("tiny", run.id)
+    written = record.read(path, ["accuracy_class_il"])
+    path.unlink()
+    monkeypatch.setattr(loop, "_epoch", killed)
+    assert files.state_file("tiny", run.id).exists()
+    assert (
+        execute_and_read(tiny_inputs, run)["accuracy_class_il"]
+        == written.to_pylist()[0]["accuracy_class_il"]
+    )
+
+
+def test_a_record_says_which_images_of_the_source_were_replayed(tiny_inputs, tiny_run):
+    run = tiny_run("derpp-pretraining")
+    made_from = record.provenance(execute_and_read(tiny_inputs, run))["inputs"]
+    source = store.load(files.data_file(run.source_data))
+    assert made_from["source_train_fingerprint"] == source.train_fingerprint
+    assert status.run_state(tiny_inputs, run)[0] == "done"
+    path = files.data_file(run.source_data)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(source.train_fingerprint.encode(), b"0" * 64))
+    assert f"another {path}" in status.unfit_inputs(tiny_inputs, run, made_from)
 
 
 def test_a_run_of_a_search_does_not_see_the_test_set(tiny_inputs, tiny_run):

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from twf.data import store
+from twf.data import inputs, store
 from twf.errors import UserError
 from twf.files import PARAMS, checkpoint_file, data_file, record_file, replaced_file, state_file
+from twf.jobs import checkpoints
+from twf.learning.models.resnet import ResNet
 from twf.results import statistics, status
 from twf.results.frame import Results
 from twf.results.paper.comparison import MARGIN
@@ -139,6 +141,20 @@ def test_a_record_from_another_checkpoint_is_stale_and_a_checkpoint_not_there_sa
     assert status.run_state(plan.params, run) == ("stale", f"another {path}")
     path.unlink()
     assert status.run_state(plan.params, run) == ("done", "")
+
+
+def test_a_network_trained_again_with_the_same_result_is_the_same(plan, run, made_with):
+    """Its file says another time, and maybe another commit."""
+    path = checkpoint_file(run.source)
+    path.parent.mkdir()
+    network = ResNet(run.network, 3)
+    checkpoints.save(path, network, {"network": run.network.model_dump(), "seconds": 1.0})
+    made_with(inputs={"network_sha256": inputs.tensors_sha256(path)})
+    checkpoints.save(path, network, {"network": run.network.model_dump(), "seconds": 2.0})
+    assert status.run_state(plan.params, run) == ("done", "")
+    network.classifier.bias.data.add_(1)
+    checkpoints.save(path, network, {"network": run.network.model_dump(), "seconds": 1.0})
+    assert status.run_state(plan.params, run) == ("stale", f"another {path}")
 
 
 def test_a_record_from_other_data_is_neither_done_nor_collected_nor_averaged(plan, run, made_with):

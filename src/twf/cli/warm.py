@@ -17,15 +17,20 @@ import pandas  # noqa: F401 - wandb's tables ask for it
 import torch
 import wandb.sdk.launch.inputs.internal  # noqa: F401 - each of its runs asks for it, half a second
 
+import twf
 import twf.jobs.run
-import twf.results.report  # noqa: F401
+import twf.results.report
 from twf.cli import commands
-from twf.engines.warm import LENGTH
+from twf.engines.warm import LENGTH, READY
 from twf.jobs.code import LOOP, code_hash
 
 
 def serve(path: Path) -> None:
-    """Fork for each client that connects to `path`, until standard input ends."""
+    """Fork for each client that connects to `path`, until standard input ends or the code changes.
+
+    A record would else name a commit whose code has not run.
+    """
+    imported = _code()
     torch.set_num_threads(1)  # threads would not survive a fork
     code_hash(LOOP)  # of what was imported here, and not again in each fork
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a fork: it tells its client
@@ -36,11 +41,21 @@ def serve(path: Path) -> None:
         listener.listen()
         while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
             client, _ = listener.accept()
+            if _code() != imported:
+                client.close()
+                break
+            client.send(READY)
             if os.fork() == 0:
                 listener.close()
                 _work(client)
             client.close()
     path.unlink(missing_ok=True)
+
+
+def _code() -> dict[str, tuple[int, int]]:
+    """The time and size of each file of the package."""
+    stats = {str(path): path.stat() for path in Path(twf.__file__).parent.rglob("*.py")}
+    return {path: (at.st_mtime_ns, at.st_size) for path, at in stats.items()}
 
 
 def _work(client: socket.socket) -> None:

@@ -6,6 +6,7 @@ of an older version of twf says less. No tensor is read, and no torch is needed 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -141,7 +142,10 @@ def about_network(path: Path) -> dict[str, Any] | None:
 
 
 def header(path: Path) -> dict[str, Any]:
-    """The header of a safetensors file; empty where there is none. No tensor is read."""
+    """The header of a safetensors file; empty where there is none. No tensor is read.
+
+    Raises `UserError` where this user may not read the file.
+    """
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -150,6 +154,8 @@ def header(path: Path) -> dict[str, Any]:
             found = json.loads(file.read(length))
     except (FileNotFoundError, ValueError):
         return {}
+    except PermissionError as error:
+        raise UserError(f"{path}: {error.strerror}: let this user read it") from None
     return found if isinstance(found, dict) else {}
 
 
@@ -182,6 +188,31 @@ def sha256(path: Path) -> str:
 @cache
 def _sha256(path: Path, time: int, size: int) -> str:
     return files.sha256(path)
+
+
+def tensors_sha256(path: Path) -> str:
+    """SHA-256 of a safetensors file's tensors, by name, without what the header says of them.
+
+    So a network that is trained again with the same result is the same network, whenever that was.
+    Computed once, as `sha256`. Raises `UserError` where the file cannot be read.
+    """
+    at = path.stat()
+    return _tensors_sha256(path.absolute(), at.st_mtime_ns, at.st_size)
+
+
+@cache
+def _tensors_sha256(path: Path, time: int, size: int) -> str:
+    places = header(path)
+    places.pop("__metadata__", None)
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        start = 8 + int.from_bytes(file.read(8), "little")
+        for name in sorted(places):
+            first, end = places[name]["data_offsets"]
+            file.seek(start + first)
+            found.update(name.encode())
+            found.update(file.read(end - first))
+    return found.hexdigest()
 
 
 def _unsaid(written: Mapping[str, Any], planned: Mapping[str, Any]) -> set[str]:

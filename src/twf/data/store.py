@@ -7,11 +7,11 @@ from. Preparing data imports no torch; only `load` does.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from twf.data.inputs import MADE_OF
+from twf.data.inputs import MADE_OF, header
 from twf.errors import UserError
 from twf.files import atomic
 
@@ -47,7 +47,7 @@ class Split:
     def digests(self) -> list[bytes]:
         """The SHA-256 of each label (2 little-endian bytes) and its image (RGB, row after row)."""
         return [
-            hashlib.sha256(label.tobytes() + image.tobytes()).digest()
+            sha256(label.tobytes() + image.tobytes()).digest()
             for image, label in zip(self.images, self.labels.astype("<u2"), strict=True)
         ]
 
@@ -59,7 +59,7 @@ class Split:
     @property
     def fingerprint(self) -> str:
         """The SHA-256 of the sorted digests in hexadecimal: the same for every order of images."""
-        return hashlib.sha256(b"".join(sorted(self.digests))).hexdigest()
+        return sha256(b"".join(sorted(self.digests))).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def save(
 def load(path: Path) -> Dataset:
     """Open a prepared data set, memory-mapped.
 
-    Raises `UserError` where the file is missing, cut short, or of another version.
+    Raises `UserError` where the file is missing, damaged, or of another version.
     """
     remedy = f"`twf data prepare {path.stem}` makes it anew"
     try:
@@ -141,7 +141,7 @@ def load(path: Path) -> Dataset:
                 raise UserError(
                     f"{path} has data version {version}, this code reads {VERSION}; {remedy}"
                 )
-            return Dataset(
+            dataset = Dataset(
                 classes=json.loads(metadata["classes"]),
                 train_images=file.get_tensor("train_images"),
                 train_labels=file.get_tensor("train_labels"),
@@ -152,3 +152,24 @@ def load(path: Path) -> Dataset:
             )
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); {remedy}") from None
+    for name in ("train", "test"):
+        if _fingerprint(path, name) != getattr(dataset, f"{name}_fingerprint"):
+            raise UserError(f"{path} is damaged: its {name} images are not those written; {remedy}")
+    return dataset
+
+
+def _fingerprint(path: Path, name: str) -> str:
+    """`Split.fingerprint` of what a file holds, an image in memory at a time."""
+    places = header(path)
+    (labels, _), (images, end) = (
+        places[f"{name}_{of}"]["data_offsets"] for of in ("labels", "images")
+    )
+    count = places[f"{name}_labels"]["shape"][0]
+    with path.open("rb") as file:
+        start = 8 + int.from_bytes(file.read(8), "little")
+        file.seek(start + labels)
+        written = np.frombuffer(file.read(8 * count), "<i8").astype("<u2")
+        file.seek(start + images)
+        size = (end - images) // max(count, 1)
+        found = sorted(sha256(of.tobytes() + file.read(size)).digest() for of in written)
+    return sha256(b"".join(found)).hexdigest()

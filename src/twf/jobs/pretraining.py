@@ -15,7 +15,7 @@ from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.jobs.arithmetic import set_arithmetic
 from twf.jobs.code import PRETRAINING
-from twf.jobs.provenance import code_origin, device_and_versions
+from twf.jobs.provenance import arithmetic_units, code_origin, device_and_versions
 from twf.jobs.resume import keeping
 from twf.jobs.weights import read_network
 from twf.learning.augmentation import Augment
@@ -53,12 +53,13 @@ def pretrain(
             f"{recipe.batch_size}; lower sources.{name}.pretraining.batch_size"
         )
     precision = set_arithmetic(recipe.precision, execution, device)
+    made_by = code_origin(PRETRAINING)
     guard = {
         "source": source.model_dump(),
         "augmentation": params.datasets[source.data].augmentation.model_dump(),
         "data": dataset.train_fingerprint,
-        "code": code_origin(PRETRAINING)["method_hash"],
-        "device": device.type,
+        "code": made_by["method_hash"],
+        **arithmetic_units(device),
         "execution": execution,
         "precision": precision,
     } | device_and_versions(device)["versions"]
@@ -83,7 +84,7 @@ def pretrain(
             "precision": precision,
             "test_accuracy": _test_accuracy(params, source.data, network, dataset, device),
             "seconds": keeper.seconds,
-            "code": code_origin(PRETRAINING),
+            "code": made_by,
             **device_and_versions(device),
         }
         checkpoints.save(files.checkpoint_file(name), network, about)

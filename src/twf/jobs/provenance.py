@@ -49,6 +49,12 @@ def device_name(device: torch.device) -> str:
     return cpu.cpu_name(torch.get_num_threads())
 
 
+def arithmetic_units(device: torch.device) -> dict[str, Any]:
+    """The kind of device, and a CPU's threads: sums over more threads have other last bits."""
+    threads = torch.get_num_threads() if device.type == "cpu" else None
+    return {"device": device.type, "threads": threads}
+
+
 def code_origin(*roots: str) -> dict[str, str | None]:
     """The package's version, the git commit it was run from, and the hash of what `roots` use."""
     return {"version": twf.__version__, "commit": commit(), "method_hash": code_hash(*roots)}

@@ -1,11 +1,13 @@
 """Records that others replaced, kept for a while: a hyperparameter put back costs no training.
 
-They lie in a folder that git ignores, by the digest of their parameters. What they say of
-themselves decides, as it does of each record: they say what they were made from, and by which code.
+They lie in a folder that git ignores, by the digests of their parameters and of their inputs. What
+they say of themselves decides, as it does of each record: what they were made from, by which code.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,20 +20,22 @@ from twf.study import Run
 KEPT = 5  # of a run
 
 
-def keep(run: Run) -> Path | None:
-    """Keep a run's record, which is to be replaced, if it has other parameters; say where.
+def keep(run: Run, made_from: Mapping[str, str]) -> Path | None:
+    """Keep a run's record if what replaces it has other parameters, or is `made_from` other inputs.
+
+    Says where it is kept.
 
     At most `KEPT` of a run: the oldest go. Where it cannot be kept, a warning says why: the record
     that replaces it matters more.
     """
     path = files.record_file(run.study, run.id)
     try:
-        (row,) = record.read(path, ["digest"]).to_pylist()
+        (row,) = record.read(path, ["digest", "provenance"]).to_pylist()
     except (FileNotFoundError, UserError):  # nothing, or nothing that can be read
         return None
-    if row["digest"] == run.digest:
+    kept = _place(run, row["digest"], record.provenance(row).get("inputs", {}))
+    if kept == _place(run, run.digest, made_from):
         return None
-    kept = files.replaced_file(run.study, run.id, row["digest"])
     try:
         _write(kept, path.read_bytes())
         found = kept.parent.glob("[!.]*.parquet")  # without what a killed process left
@@ -50,7 +54,7 @@ def take(run: Run, made_by: str | None, origin: Mapping[str, Any]) -> dict[str, 
     It must have been made by the code `made_by`, a hash, and be of the `origin` that a record would
     have now: the same data, checkpoint, versions and arithmetic. The one that it replaces is kept.
     """
-    kept = files.replaced_file(run.study, run.id, run.digest)
+    kept = _place(run, run.digest, origin["inputs"])
     try:
         (row,) = record.read(kept).to_pylist()
     except (FileNotFoundError, UserError):
@@ -60,10 +64,15 @@ def take(run: Run, made_by: str | None, origin: Mapping[str, Any]) -> dict[str, 
     if row["digest"] != run.digest or by_others or not origin.items() <= provenance.items():
         return None
     content = kept.read_bytes()  # which `keep` may remove as the oldest
-    keep(run)
+    keep(run, origin["inputs"])
     _write(files.record_file(run.study, run.id), content)
     kept.unlink(missing_ok=True)
     return row
+
+
+def _place(run: Run, digest: str, made_from: Mapping[str, str]) -> Path:
+    inputs = hashlib.sha256(json.dumps(dict(made_from), sort_keys=True).encode()).hexdigest()
+    return files.replaced_file(run.study, run.id, f"{digest}-{inputs[:16]}")
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -30,7 +30,7 @@ STATUS = 128 + signal.SIGTERM  # the exit status of a run that was told to stop
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error
-    """The run was told to stop: it has saved its state, or has done no step since it was called."""
+    """The run was told to stop: its words say whether its state is saved."""
 
 
 class Keeper:
@@ -46,6 +46,7 @@ class Keeper:
         self.spent = 0.0  # seconds that the run took before it was resumed
         self._started = self._saved = time.monotonic()
         self._writer: threading.Thread | None = None
+        self._failure = ""  # of the last time that it was to be saved
 
     @property
     def seconds(self) -> float:
@@ -86,7 +87,12 @@ class Keeper:
             self.save(state())
             if self.stopping:
                 self.wait()
-                raise Stopped("stopped and saved: the same command goes on from here")
+                raise Stopped(
+                    f"stopped, but not saved ({self._failure}): the same command goes on from what "
+                    "was saved before, if anything was"
+                    if self._failure
+                    else "stopped and saved: the same command goes on from here"
+                )
 
     def save(self, state: Any) -> None:
         """Copy the state to the host; a thread writes it while training goes on."""
@@ -99,6 +105,7 @@ class Keeper:
 
     def _write(self, text: str, tensors: Tensors) -> None:
         metadata = {"state": text, "sha256": digest(text, tensors)}
+        self._failure = ""
         try:
             with atomic(self.path) as partial:
                 save_file(tensors, partial, metadata)
@@ -106,6 +113,7 @@ class Keeper:
                     os.fsync(file.fileno())
         except (OSError, SafetensorError, UserError) as error:
             # the run matters more; what was saved before is still there
+            self._failure = str(error)
             with contextlib.suppress(OSError):  # the log may lie on the same full disk
                 print(f"warning: {self.path} was not saved: {error}", file=sys.stderr, flush=True)
 

@@ -20,7 +20,7 @@ from twf.gpus import cpu
 from twf.jobs import checkpoints, replaced
 from twf.jobs.arithmetic import set_arithmetic
 from twf.jobs.code import LOOP, method_module
-from twf.jobs.provenance import code_origin, device_and_versions, device_name
+from twf.jobs.provenance import arithmetic_units, code_origin, device_and_versions, device_name
 from twf.jobs.resume import keeping
 from twf.learning import loop, tasks
 from twf.learning.evaluation.metrics import final_average_accuracy
@@ -60,22 +60,30 @@ def execute(
     started = datetime.now(UTC)
     machine = device_and_versions(device)
     made_by = code_origin(LOOP, method_module(run.method))
+    made_from = {
+        "network_sha256": inputs.tensors_sha256(files.checkpoint_file(run.source)),
+        "train_fingerprint": dataset.train_fingerprint,
+        "test_fingerprint": dataset.test_fingerprint,
+    }
+    if source is not None:
+        made_from |= {
+            "source_train_fingerprint": source.train_fingerprint,
+            "source_test_fingerprint": source.test_fingerprint,
+        }
     origin = {
-        "inputs": {
-            "checkpoint_sha256": checkpoint.sha256,
-            "train_fingerprint": dataset.train_fingerprint,
-            "test_fingerprint": dataset.test_fingerprint,
-        },
+        "inputs": made_from,
         "versions": machine["versions"],
         "execution": execution,
         "precision": set_arithmetic(run.precision, execution, device),
     }
-    guard = origin | {"parameters": run.digest, "device": device.type}
+    deterministic = device.type == "cpu" or torch.are_deterministic_algorithms_enabled()
+    guard = origin | {"parameters": run.digest, "deterministic": deterministic}
+    guard |= arithmetic_units(device)
     guard["code"] = made_by["method_hash"]  # a commit that changes none of it keeps the state
     provenance = origin | {
         "code": made_by,
         "gpu": machine["gpu"],
-        "deterministic": device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
+        "deterministic": deterministic,
     }
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -113,16 +121,16 @@ def execute(
             measured = {"seconds": keeper.seconds, "peak_memory_mib": peak_memory_mib(device)}
             row = before | vars(outcome) | {"status": outcome.status} | measured
             keeper.wait()  # the record is then newer than the state
-            kept = replaced.keep(run)
+            kept = replaced.keep(run, made_from)
             record.write(path, row)
-            keeper.forget()
             tracker.finish(row)
+        keeper.forget()  # last: what is killed before it goes on from the last task's end
     with contextlib.suppress(OSError):  # a full disk costs the log a line, not the record
         if kept is not None:
             print(
-                f"the record before it, with other parameters, is kept: {kept}\n"
-                f"(at most {replaced.KEPT} of a run; with its parameters back in params.yaml it is "
-                "taken again; `twf clean` removes it)"
+                f"the record before it, of other parameters or inputs, is kept: {kept}\n"
+                f"(at most {replaced.KEPT} of a run; once these are as they were, it is taken "
+                "again; `twf clean` removes it)"
             )
         print(f"{path}: {_ending(row)}", flush=True)
 

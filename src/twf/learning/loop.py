@@ -170,7 +170,7 @@ def train(
         _probe(probe, method, outcome, place.phase + 1)
         tracker.update(vars(outcome))
         place = Place(phase=place.phase + 1)
-        keeper.pause(state, now=place.phase < len(phases))
+        keeper.pause(state, now=True)
     return outcome
 
 

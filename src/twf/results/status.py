@@ -102,7 +102,8 @@ def run_state(params: Params, run: Run) -> tuple[State, str]:
         return "unreadable", str(error)
     written = record.provenance(row)
     if said := changes(params, run, row["digest"], written):
-        kept = files.replaced_file(run.study, run.id, run.digest).exists()
+        before = files.replaced_file(run.study, run.id, f"{run.digest}*")  # of whatever inputs
+        kept = any(before.parent.glob(before.name))
         return "stale", inputs.shortened(said) + "; a record of before is kept" * kept
     uncommitted = (written.get("code", {}).get("commit") or "").endswith("+")
     remarks = [row["status"] if row["status"] == "diverged" else "", UNCOMMITTED * uncommitted]
@@ -159,9 +160,16 @@ def unfit_inputs(params: Params, run: Run, made_from: Mapping[str, str]) -> list
     stale = {path: each.why for path, each in held.items() if each.changes}
     there: dict[Path, Mapping[str, str]] = {}
     if checkpoint.exists():
-        there[checkpoint] = {"checkpoint_sha256": inputs.sha256(checkpoint)}
+        there[checkpoint] = (
+            {"network_sha256": inputs.tensors_sha256(checkpoint)}
+            if "network_sha256" in made_from
+            else {"checkpoint_sha256": inputs.sha256(checkpoint)}  # of an earlier version of twf
+        )
     if data.exists():
         there[data] = inputs.header(data).get("__metadata__", {})
+    if run.source_data is not None and (source := files.data_file(run.source_data)).exists():
+        now = inputs.header(source).get("__metadata__", {})
+        there[source] = {**there.get(source, {}), **{f"source_{k}": of for k, of in now.items()}}
     others = [
         path
         for path, now in there.items()
