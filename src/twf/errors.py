@@ -31,6 +31,10 @@ class GpuError(UserError):
     """What a GPU refused, or that none is left: a further attempt may find one, or more room."""
 
 
+class BusyError(UserError):
+    """Another process is at the same work."""
+
+
 def lookup(kind: str, names: Mapping[str, T], name: str, where: str, remedy: str = "") -> T:
     """`names[name]`, or a `UserError` that says which names there are, or the remedy."""
     if name not in names:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from twf.errors import UserError
+from twf.errors import BusyError, UserError
 
 SKEW = 2.0  # seconds that a file system's clock and ours may differ by
 
@@ -158,7 +158,7 @@ def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
                 holder = path.read_text(encoding="utf-8")
             said = f"{work} is being done by another process ({holder})"
             if not wait:
-                raise UserError(f"{said}: wait for it, or stop it") from None
+                raise BusyError(f"{said}: wait for it, or stop it") from None
             print(f"waiting: {said}", file=sys.stderr, flush=True)
             lock.acquire()
     except OSError as error:

@@ -472,6 +472,23 @@ def test_a_mistake_is_not_tried_again_and_is_once_mended(twf, tiny_inputs):
     succeed(twf, f"run tiny {RUN} --attempt 1", f"run tiny {RUN} --attempt 2")
 
 
+def test_a_call_beside_a_run_at_work_does_not_end_its_further_attempts(twf, tiny_inputs):
+    """Neither a call by hand, nor a job that finds one."""
+    lock = files.state_file("tiny", RUN).parent.with_name(f"{RUN}.lock")
+    with files.locked(lock, "this run"):
+        for attempt in (0, 1):
+            assert "another process" in mistake(twf(f"run tiny {RUN} --attempt {attempt}"))
+    succeed(twf, f"run tiny {RUN} --attempt 2")
+
+
+def test_a_file_of_ones_own_is_not_overwritten_by_what_is_generated(twf, tiny_project):
+    before = Path("params.yaml").read_text()
+    for command in ("stages", "schema"):
+        assert "name another one" in mistake(twf(f"{command} params.yaml"))
+    assert Path("params.yaml").read_text() == before
+    succeed(twf, "stages dvc.yaml", "stages dvc.yaml", "schema s.json", "schema s.json")
+
+
 def test_what_a_gpu_refused_is_tried_again(twf, tiny_inputs, monkeypatch):
     def crowded(*_):
         raise GpuError("GPU-a has too little memory left")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from results.test_report import make_report
 
+from twf.cli.results import _collect_partial
 from twf.errors import UserError
 from twf.files import PARAMS, record_file, report_file, runs_file
 from twf.results import record
@@ -135,6 +137,35 @@ def test_an_unreadable_record_is_counted_in_the_report(plan):
     page = report_file("small").read_text()
     assert "4 planned: 1 finished, 2 unreadable, 1 missing" in page
     assert reasons[OLD] in page
+
+
+def test_a_renamed_record_is_that_of_its_new_name(plan):
+    """A variant's title may change, and its records' names with it."""
+    record_file("small", DONE).rename(record_file("small", MISSING))
+    record.collect([record_file("small", MISSING)], runs_file("small"))
+    assert record.read_collected("small")["run"].to_pylist() == [MISSING]
+
+
+def test_a_record_that_may_not_be_read_is_not_to_be_deleted(plan, monkeypatch):
+    """As root, who reads everything, cannot try it."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    path = record_file("small", DONE)
+    monkeypatch.setattr(pq, "ParquetFile", refused)
+    with pytest.raises(UserError, match="let this user read it"):
+        record.read(path)
+
+
+def test_what_is_collected_in_part_is_older_than_what_is_to_come(plan, capsys):
+    """Also than a record that is brought with its time: Snakemake collects again."""
+    _collect_partial(plan)
+    assert runs_file("small").stat().st_mtime == 0
+    for run in (MISSING, OLD, TORN):
+        record_file("small", run).write_bytes(record_file("small", DONE).read_bytes())
+    _collect_partial(plan)
+    assert runs_file("small").stat().st_mtime > 0
 
 
 def test_nothing_to_collect_is_a_table_of_no_rows(make_plan):

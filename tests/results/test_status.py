@@ -88,11 +88,17 @@ def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys, step, said):
     record_file(run.study, run.id).unlink()
     path = state_file(run.study, run.id)
     path.parent.mkdir(parents=True)
-    state = json.dumps({"state": {"place": {"phase": 2, "epoch": 7, "step": step}}})
+    saved = {"guard": {"parameters": run.digest}}
+    saved |= {"state": {"place": {"phase": 2, "epoch": 7, "step": step}}}
+    state = json.dumps(saved)
     save_file({"x": np.zeros(1)}, path, metadata={"state": state})
     assert status.run_state(plan.params, run) == ("to do", f"no record, 107/250 epochs{said} saved")
     status.show(status.of_plan(reading.load(PARAMS), plan))
     assert f"to do, 107/250 epochs{said} saved" in capsys.readouterr().out
+    other = json.dumps(saved | {"guard": {"parameters": "of before"}})
+    save_file({"x": np.zeros(1)}, path, metadata={"state": other})
+    said = "no record, what is saved has other parameters"
+    assert status.run_state(plan.params, run) == ("to do", said)
     path.write_bytes(b"torn")
     assert status.run_state(plan.params, run) == ("to do", "no record")
 

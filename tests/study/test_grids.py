@@ -149,6 +149,34 @@ def tuned(tiny_values: Values, tmp_path: Path) -> Values:
     return tiny_values
 
 
+def test_values_that_are_listed_twice_are_one_trial():
+    base = METHODS["er"].hyperparameters(lr=0.1)
+    search = Search(held_out=0.1, points=2, grids={"er": {"lr": [0.1, 0.1, 0.1]}})
+    assert points(search, "er", base) == [base]
+
+
+def test_what_a_search_did_not_name_is_as_in_params(tuned):
+    values = tuned["benchmarks"]["split-target"]["methods"]
+    best = Path(tuned["studies"]["tiny"]["best_hyperparameters"])
+    place = {"benchmark": "split-target", "method": "derpp", "buffer": 16, "protocol": "class-il"}
+    best.write_text(yaml.safe_dump([place | {"hyperparameters": {"lr": 0.7}}]))
+    found = plan(tuned).runs["split-target.derpp.16.s0"].hyperparameters
+    assert found.lr == 0.7 and found.alpha == values["derpp"]["alpha"]
+    (table,) = plan(tuned).tables.values()
+    assert next(cell.searched for cell in table.cells if cell.method == "derpp") == ["lr"]
+
+
+@pytest.mark.parametrize("part", ["hyperparameters", "factors"])
+def test_an_unknown_hyperparameter_of_a_search_is_named(tuned, part):
+    best = Path(tuned["studies"]["tiny"]["best_hyperparameters"])
+    place = {"benchmark": "split-target", "method": "er"}
+    if part == "hyperparameters":
+        place |= {"buffer": 16, "protocol": "task-il"}
+    best.write_text(yaml.safe_dump([place | {part: {"speed": 2.0}}]))
+    with pytest.raises(UserError, match=rf"{best}: er has no hyperparameter speed; it has lr"):
+        plan(tuned)
+
+
 def test_a_study_takes_the_best_of_a_search(tuned):
     planned = plan(tuned)
     rates = {name: run.hyperparameters.lr for name, run in planned.runs.items()}

@@ -137,6 +137,18 @@ def test_experiments_share_the_runs_that_both_need(values):
     assert cells[0].runs == {0: "split-target.er.16.s0", 1: "split-target.er.16.s1"}
 
 
+def test_runs_of_one_name_say_in_what_they_differ(values):
+    """Here not in a variant: two searches hold out different shares."""
+    main = experiments(values)["main"]
+    search = {"grids": {"er": {"lr": [0.1, 0.2]}}}
+    for name, share in (("one", 0.1), ("two", 0.2)):
+        protocol = {"one": "class-il", "two": "task-il"}[name]
+        more = {"methods": ["er"], "search": search | {"held_out": share}}
+        experiments(values)[name] = main | more | {"protocols": [protocol]}
+    with pytest.raises(UserError, match="both called .*trial.* and differ in held_out"):
+        plan(values)
+
+
 def test_two_runs_of_one_name_and_seed_are_refused(values):
     """Else a mean would be over both, or over the first."""
     values["sources"]["narrow"] = values["sources"]["origin"]

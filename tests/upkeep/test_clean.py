@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -11,10 +12,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from twf import files
 from twf.errors import UserError
+from twf.results import record
 from twf.upkeep import clean
 
 RUN = "split-target.er.16.s0"
@@ -52,6 +56,21 @@ def test_states_of_what_is_done_may_go(put) -> None:
     put(files.record_file("tiny", "split-target.co2l.16.s0"), age=9)
     put(files.state_file("pretrain", "origin"))
     assert found() == {str(done)}
+
+
+def test_a_state_of_other_parameters_than_the_record_stays(put) -> None:
+    """The record is stale then, and the run would go on from the state."""
+    path = put(files.state_file("tiny", RUN))
+    state = json.dumps({"guard": {"parameters": "new"}})
+    save_file({"x": np.zeros(1)}, path, metadata={"state": state})
+    for each in (path, path.parent):
+        os.utime(each, (time.time() - 9,) * 2)
+    row = dict.fromkeys(record.SCHEMA.names) | {"digest": "old"}
+    made = put(files.record_file("tiny", RUN))
+    record.write(made, row)
+    assert not found()
+    record.write(made, row | {"digest": "new"})
+    assert found() == {str(path.parent)}
 
 
 def test_the_state_of_a_run_that_is_being_done_stays(put) -> None:

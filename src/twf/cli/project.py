@@ -10,6 +10,7 @@ import typer
 
 from twf import files
 from twf.cli.base import DefaultStudyArgument, ParamsFile, StudyArgument, app
+from twf.errors import UserError
 from twf.study import expand, reading
 
 track_app = typer.Typer(no_args_is_help=True, help="Weights & Biases, as a view of the records.")
@@ -156,8 +157,7 @@ def schema(
     output: Annotated[Path, typer.Argument(help="Where to write it.")] = files.SCHEMA,
 ) -> None:
     """Write the JSON schema of params.yaml, after a change of the types in twf.study.params."""
-    with files.atomic(output) as partial:
-        partial.write_text(reading.schema(), encoding="utf-8")
+    _write_generated(output, reading.schema(), "https://json-schema.org/")
 
 
 @app.command()
@@ -169,5 +169,12 @@ def stages(
     from twf.engines.stages import dvc_yaml
 
     text = dvc_yaml(reading.load(params))
+    _write_generated(output, text, text.splitlines()[0])
+
+
+def _write_generated(output: Path, text: str, mark: str) -> None:
+    """Write a text that has a mark at its beginning, but over no file that has not."""
+    if output.exists() and mark not in output.read_bytes()[:200].decode(errors="replace"):
+        raise UserError(f"{output} is not a file that this command writes: name another one")
     with files.atomic(output) as partial:
         partial.write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,7 +46,10 @@ def _collect_partial(planned: Plan) -> Results:
     from twf.results.frame import Results
 
     paths = [files.record_file(planned.study, run) for run in planned.runs]
-    left_out = record.collect_partial(paths, files.runs_file(planned.study))
+    collected = files.runs_file(planned.study)
+    left_out = record.collect_partial(paths, collected)
+    if left_out:  # Snakemake is to collect anew, whatever the time of what is still to come
+        os.utime(collected, (0, 0))
     results = Results.collected(planned)
     unreadable = [reason for reason in left_out.values() if reason]
     print(

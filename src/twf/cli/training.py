@@ -28,7 +28,7 @@ from twf.cli.base import (
     app,
 )
 from twf.engines import environment
-from twf.errors import GpuError, UserError
+from twf.errors import BusyError, GpuError, UserError
 from twf.gpus import visible
 from twf.gpus.devices import device_for, watched
 from twf.study import expand, reading
@@ -226,9 +226,11 @@ def resumable(group: str, name: str, attempt: int) -> Iterator[Path]:
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
         raise typer.Exit(STATUS) from None
-    except GpuError:
+    except (GpuError, BusyError):
         raise
     except UserError as error:
+        if not attempt:
+            raise
         with contextlib.suppress(OSError):  # that a disk is full may be the mistake
             refused.parent.mkdir(parents=True, exist_ok=True)
             refused.write_text(str(error), encoding="utf-8")

@@ -93,8 +93,22 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
             return _with_later(file, columns or SCHEMA.names)
     except FileNotFoundError:
         raise UserError(f"no {path}: `twf plan STUDY` says what makes it") from None
+    except PermissionError as error:
+        raise UserError(f"{path}: {error.strerror}: let this user read it") from None
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
+
+
+def read_run(path: Path) -> pa.Table:
+    """A run's record, under the names of the run and study that its path has.
+
+    Two runs alike in their parameters are one: who renames a variant may rename its records.
+    """
+    table = read(path)
+    for name, said in (("run", path.stem), ("study", path.parts[-3])):
+        at = table.schema.get_field_index(name)
+        table = table.set_column(at, table.schema.field(at), pa.array([said] * len(table)))
+    return table
 
 
 def _with_later(file: pq.ParquetFile, columns: list[str]) -> pa.Table:
@@ -136,7 +150,7 @@ def read_collected(study: str, history: bool = False) -> pa.Table:
 
 def collect(records: list[Path], output: Path) -> None:
     """Put the records of a study into one table, a row each, ordered by run."""
-    _write([read(path) for path in records], output)
+    _write([read_run(path) for path in records], output)
 
 
 def collect_partial(records: list[Path], output: Path) -> dict[str, str]:
@@ -149,7 +163,7 @@ def collect_partial(records: list[Path], output: Path) -> dict[str, str]:
     for path in records:
         try:
             if path.exists():
-                tables.append(read(path))
+                tables.append(read_run(path))
             else:
                 reasons[path.stem] = ""
         except UserError as error:

@@ -135,7 +135,7 @@ def _for_another_study(
         return BestFactors(benchmark=cell.benchmark, method=cell.method, factors=factors)
     return BestHyperparameters(
         **cell.model_dump(include={"benchmark", "method", "buffer", "protocol"}),
-        hyperparameters=values.model_dump(),
+        hyperparameters=values.model_dump(include=set(cell.named)),
     )
 
 
@@ -187,6 +187,9 @@ def write(results: Results) -> None:
     if left := sum(not ended(of_cell) for _, of_cell in cells):
         print(f"{study} is not written: {left} of {len(cells)} cells have trials to do")
         return
+    for (_, name), of_cell in cells:
+        if not of_cell["best"].any():
+            print(f"{study} has nothing for {name}: each of its trials has a run that diverged")
     best: list[dict[str, Any]] = []
     for cell, (_, of_cell) in zip(results.plan.search, cells, strict=True):
         for i in of_cell["best"].to_numpy().nonzero()[0]:

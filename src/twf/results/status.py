@@ -120,10 +120,16 @@ def changes(params: Params, run: Run, digest: str, written: Mapping[str, Any]) -
 
 
 def saved(run: Run) -> str:
-    """How far a run has come that was begun, by its saved state: `3/15 epochs, 40 steps saved`."""
+    """How far a run has come that was begun, by its saved state: `3/15 epochs, 40 steps saved`.
+
+    A state of other parameters is not gone on from.
+    """
     header = inputs.header(files.state_file(run.study, run.id))
     try:
-        place = json.loads(header["__metadata__"]["state"])["state"]["place"]
+        saved = json.loads(header["__metadata__"]["state"])
+        if saved["guard"]["parameters"] != run.digest:
+            return "what is saved has other parameters"
+        place = saved["state"]["place"]
         done = place["phase"] * run.epochs + place["epoch"]
         steps = f", {place['step']} steps" * bool(place["step"])
     except (KeyError, TypeError, ValueError):

@@ -31,9 +31,10 @@ def points(search: Search, method: str, base: Hyperparameters) -> list[Hyperpara
         grid = {key: [times(base, key, f) for f in fs] for key, fs in search.factors.items()}
     combinations = itertools.product(*grid.values())
     try:
-        tried = [base.changed(dict(zip(grid, values, strict=True))) for values in combinations]
+        every = [base.changed(dict(zip(grid, values, strict=True))) for values in combinations]
     except UserError as error:
         raise UserError(f"a search cannot try this for {method}: {error}") from None
+    tried = list({values.model_dump_json(): values for values in every}.values())  # each once
     if search.points is None or len(tried) <= search.points:
         return tried
     others = [values for values in tried if values != base]
@@ -47,21 +48,24 @@ def times(base: Hyperparameters, key: str, factor: float) -> float:
 
 @dataclass(frozen=True)
 class Best:
-    """What a search found: a cell's own hyperparameters, or factors for all cells of a method."""
+    """What a search found: of a cell's own hyperparameters, or factors for all cells of a method.
 
-    cells: dict[SearchKey, Hyperparameters] = field(default_factory=dict)
+    What it did not search for stays as in params.yaml.
+    """
+
+    cells: dict[SearchKey, dict[str, int | float]] = field(default_factory=dict)
     factors: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
 
     def chosen(self, key: SearchKey) -> set[str]:
         """The names of the hyperparameters that were searched for in a cell."""
         if key in self.cells:
-            return set(type(self.cells[key]).model_fields)
+            return set(self.cells[key])
         return set(self.factors.get(key[:2], {}))
 
     def of(self, key: SearchKey, base: Hyperparameters) -> Hyperparameters | None:
         """Those of a cell that has `base` in params.yaml; None where it was not searched for."""
         if key in self.cells:
-            return self.cells[key]
+            return base.changed(self.cells[key])
         factors = self.factors.get(key[:2])
         if factors is None:
             return None
@@ -71,7 +75,7 @@ class Best:
 def load_best_hyperparameters(path: str | None, study: str) -> Best:
     """What a search found; nothing where the study names no file.
 
-    Raises `UserError` where the file is missing or is not what `twf search` writes.
+    Raises `UserError` where the file is missing, is not what `twf search` writes, or has nothing.
     """
     if path is None:
         return Best()
@@ -79,14 +83,6 @@ def load_best_hyperparameters(path: str | None, study: str) -> Best:
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         entries = TypeAdapter(list[BestHyperparameters | BestFactors]).validate_python(values)
-        best = Best()
-        for b in entries:
-            if isinstance(b, BestFactors):
-                best.factors[b.benchmark, b.method] = b.factors
-            else:
-                values = METHODS[b.method].hyperparameters(**b.hyperparameters)
-                best.cells[b.benchmark, b.method, b.buffer, b.protocol] = values
-        return best
     except OSError as error:
         raise UserError(
             f"{at}: no {path} ({error.strerror}); it is made by the study that searches: "
@@ -94,3 +90,20 @@ def load_best_hyperparameters(path: str | None, study: str) -> Best:
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
         raise UserError(f"{at}: {path} is not what `twf search` writes: {error}") from None
+    if not entries:
+        raise UserError(f"{at}: {path} has no hyperparameters: all trials of its search diverged")
+    best = Best()
+    for entry in entries:
+        found = entry.factors if isinstance(entry, BestFactors) else entry.hyperparameters
+        known = METHODS[entry.method].hyperparameters.model_fields
+        if unknown := found.keys() - known.keys():
+            raise UserError(
+                f"{at}: {path}: {entry.method} has no hyperparameter {', '.join(sorted(unknown))}; "
+                f"it has {', '.join(known)}"
+            )
+        if isinstance(entry, BestFactors):
+            best.factors[entry.benchmark, entry.method] = entry.factors
+        else:
+            key = (entry.benchmark, entry.method, entry.buffer, entry.protocol)
+            best.cells[key] = entry.hyperparameters
+    return best

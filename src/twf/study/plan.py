@@ -179,6 +179,7 @@ class SearchCell(Strict):
     protocol: Protocol
     as_set: SerializeAsAny[Hyperparameters]  # those of params.yaml
     factors: dict[str, list[int | float]]  # those tried, where the search is for factors
+    named: list[str]  # the hyperparameters that it searches for
     trials: list[Trial]
 
     @property
@@ -288,10 +289,14 @@ def expand(params: Params, study_name: str) -> Plan:
 
     def run_for(run: Run) -> str:
         identifier = known.setdefault(run.parameters, run.id)
-        if runs.setdefault(identifier, run).parameters != run.parameters:
+        other = runs.setdefault(identifier, run)
+        if other.parameters != run.parameters:
+            of, before = run.values, other.values
+            differ = [key for key in of if of[key] != before.get(key)] or ["what only one has"]
             raise UserError(
-                f"studies.{study_name}: two different runs are both called {identifier}; give "
-                "variants of different experiments different names"
+                f"studies.{study_name}: two different runs are both called {identifier}, and "
+                f"differ in {', '.join(differ)}; give variants of different experiments different "
+                "names, or put one experiment into another study"
             )
         return identifier
 
@@ -320,6 +325,9 @@ def expand(params: Params, study_name: str) -> Plan:
                         benchmark=name,
                         as_set=run.hyperparameters,
                         factors=experiment.search.factors,
+                        named=list(
+                            experiment.search.factors or experiment.search.grids.get(method, {})
+                        ),
                         trials=trials,
                         **place,
                     )

@@ -64,7 +64,7 @@ def sync(settings: Tracking, study: str, runs: Collection[Run], mode: str) -> Sy
     with progress(f"sync {study}", len(records)) as advance:
         for path in records:
             try:
-                (row,) = record.read(path).to_pylist()
+                (row,) = record.read_run(path).to_pylist()
                 if _has(there, row) if synced.mode == "online" else _in_folder(row):
                     synced.skipped.append(path.stem)
                 else:

@@ -7,6 +7,7 @@ another call goes on from. No link is followed.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -17,8 +18,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from twf import files
+from twf.data import inputs
 from twf.data.extract import SCRATCH
 from twf.errors import UserError
+from twf.results import record
 
 LOCKS = Path(".snakemake/locks")
 WRITTEN = (
@@ -91,8 +94,19 @@ def _states() -> Iterator[Path]:
         network = study == "pretrain"
         made = files.checkpoint_file(name) if network else files.record_file(study, name)
         newest = max(path.lstat().st_mtime for path in (state, *state.iterdir()))
-        if made.exists() and made.stat().st_mtime >= newest:
+        done = made.exists() and made.stat().st_mtime >= newest
+        if done and (network or _is_of(made, state / files.state_file(study, name).name)):
             yield state
+
+
+def _is_of(made: Path, state: Path) -> bool:
+    """Whether a record has the parameters of a saved state; also where either cannot be read."""
+    try:
+        saved = json.loads(inputs.header(state)["__metadata__"]["state"])["guard"]["parameters"]
+        (row,) = record.read(made, ["digest"]).to_pylist()
+    except (KeyError, TypeError, ValueError, UserError):
+        return True
+    return bool(row["digest"] == saved)
 
 
 def _held(path: Path) -> bool:
