@@ -410,11 +410,12 @@ def train(
         keeper: Keeper | None = None,
         device: torch.device = CPU,
         execution: str = "plain",
+        dataset: store.Dataset = tiny_dataset,
         **changes: Any,
     ) -> Outcome:
         run = tiny_run(method, **changes)
         source = None if run.source_data is None else tiny_source
-        inputs = tiny_dataset, source, tiny_checkpoint.tensors
+        inputs = dataset, source, tiny_checkpoint.tensors
         if keeper is None:
             keeper = Keeper(tmp_path / "fresh" / "state.safetensors", {}, math.inf)
             keeper.forget()

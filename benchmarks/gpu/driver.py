@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -37,12 +38,12 @@ TRAVELS = (  # of the checkout
 )
 LARGEST = 15 * 2**20  # bytes of a file that `collect` writes
 MEASURED, NAMES = "benchmarks/results", ("steps", "compiled")
+GRACE = 8.0  # seconds that a step has to end in, once told
 MARGIN = 15.0  # seconds before the end in which no run is begun
 
 
 def begin(pack: Path, until: float) -> None:
     """Take over what a pack brings; the first time, start the steps too."""
-    first = not TREE.exists()
     for file in sorted(path for path in pack.rglob("*") if path.is_file()):
         target = PACK / file.relative_to(pack)
         if not target.exists():
@@ -50,14 +51,20 @@ def begin(pack: Path, until: float) -> None:
             partial = target.with_name(f".{target.name}.partial")
             shutil.copyfile(file, partial)
             partial.rename(target)
-    if not first:
+    if (OUT / "driver.log").exists():
         return
-    OUT.mkdir(parents=True)
+    if not (PACK / SETTINGS).exists():
+        print(f"taken; the steps begin with the folder of the pack that has {SETTINGS}")
+        return
+    OUT.mkdir(parents=True, exist_ok=True)
     done = Path("results").glob(f"{settings()['weights']}*")  # records and weights of before
     for source in (*map(Path, TRAVELS), *done):
         target = TREE / source
         target.parent.mkdir(parents=True, exist_ok=True)
-        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            shutil.copyfile(source, target)
     shutil.copyfile(PACK / "commit.json", TREE / "commit.json")
     wheels = sorted(map(str, PACK.glob("wheels/*.whl")))
     if wheels:
@@ -141,9 +148,13 @@ class Driver:
                 start_new_session=True,  # so that all it has started ends with it
             )
             try:
-                status: int | str = process.wait(limit)
+                status: int | str = process.wait(max(limit - GRACE, limit / 2))
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, 9)
+                os.killpg(process.pid, signal.SIGTERM)  # a run saves its state
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(min(GRACE, limit / 2))
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 status = "too late"
         self.say(f"{name}: {status or 'ok'} in {time.time() - began:.1f} s")
         return status == 0
@@ -320,8 +331,10 @@ def steps(until: float) -> None:
         driver.say("end")
 
 
-def collect(out: Path, with_weights: bool) -> None:
-    """Copy logs, measurements and records as one archive into `out`, and weights in pieces.
+def collect(out: Path, with_weights: bool, with_states: bool) -> None:
+    """Copy logs, measurements and records as one archive into `out`.
+
+    Weights, and states of runs that did not end, in pieces: of one file of a state, in their order.
 
     What is there is shown: the driver's log, and the last line of each step that goes on.
     """
@@ -332,11 +345,18 @@ def collect(out: Path, with_weights: bool) -> None:
         for pattern in ("results/*/runs/*.parquet", *(f"{MEASURED}/{n}-*.json" for n in NAMES)):
             for path in sorted(TREE.glob(pattern)):
                 file.add(path, str(path.relative_to(TREE)))
-    for weights in TREE.glob("results/*/weights/*.safetensors") if with_weights else ():
-        content = weights.read_bytes()
+    large: dict[str, Path] = {}
+    if with_weights:
+        large |= {path.name: path for path in TREE.glob("results/*/weights/*.safetensors")}
+    if with_states:
+        large |= {
+            f"{path.parent.name}.{path.name}": path
+            for path in TREE.glob("states/*/*/state.safetensors")
+        }
+    for name, path in large.items():
+        content = path.read_bytes()
         for number, start in enumerate(range(0, len(content), LARGEST)):
-            piece = content[start : start + LARGEST]
-            (out / f"{weights.name}.{number}").write_bytes(piece)
+            (out / f"{name}.{number}").write_bytes(content[start : start + LARGEST])
     print((OUT / "driver.log").read_text(encoding="utf-8"), end="")
     for log in sorted(OUT.glob("*.log"), key=lambda path: path.stat().st_mtime)[-10:]:
         lines = (
@@ -362,6 +382,7 @@ def main() -> None:
     one = commands.add_parser("collect")
     one.add_argument("out", type=Path)
     one.add_argument("--weights", action="store_true")
+    one.add_argument("--states", action="store_true")
     words = parser.parse_args()
     if words.command in ("queue", "collect") and not (OUT / "driver.log").exists():
         sys.exit(f"nothing has begun in {HERE}: `driver.py begin PACK` begins")
@@ -375,7 +396,7 @@ def main() -> None:
                 (HERE / "end").write_text(str(time.time() + words.until), encoding="utf-8")
             queue(*words.runs)
         case "collect":
-            collect(words.out, words.weights)
+            collect(words.out, words.weights, words.states)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from benchmarks.gpu import pack, shards
+from benchmarks.gpu import driver, pack, shards
 from project import PROJECT
 
 from twf.data import archive
@@ -84,7 +84,7 @@ def test_the_driver_makes_weights_and_records_of_what_was_packed(checkout):
     folders = packed(mib=0.01)
     assert len(folders) == 1 + 4, "training and test images of either data set"
     log = ""
-    for folder in folders:
+    for folder in (folders[1], folders[0], *folders[2:]):  # in whatever order they come
         drive("begin", folder, "--until", "300")
     deadline = time.monotonic() + 200
     while " s  end\n" not in log and time.monotonic() < deadline:
@@ -106,6 +106,31 @@ def test_the_driver_makes_weights_and_records_of_what_was_packed(checkout):
     pieces = sorted(Path("out").glob("origin.safetensors.*"))
     weights = checkout.parent / "driver/tree/results/tiny/weights/origin.safetensors"
     assert b"".join(piece.read_bytes() for piece in pieces) == weights.read_bytes()
+
+
+UNENDING = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path("saved").touch(), sys.exit(143)))
+while True:
+    time.sleep(0.1)
+"""
+
+
+def test_a_step_at_its_end_is_told_before_it_is_killed(tmp_path, monkeypatch):
+    """So that a run saves its state."""
+    for name in ("HERE", "TREE", "OUT"):
+        monkeypatch.setattr(driver, name, tmp_path)
+    monkeypatch.setattr(driver, "settings", dict)
+    one = driver.Driver(until=60.0)
+    assert not one.python("unending", "-c", UNENDING, limit=4.0)
+    assert (tmp_path / "saved").exists()
+    (tmp_path / "states/tiny/run").mkdir(parents=True)
+    (tmp_path / "states/tiny/run/state.safetensors").write_bytes(b"x" * 10)
+    (tmp_path / "driver.log").touch()
+    monkeypatch.setattr(driver, "LARGEST", 6)
+    driver.collect(tmp_path / "found", with_weights=False, with_states=True)
+    pieces = sorted(path.name for path in (tmp_path / "found").glob("run.*"))
+    assert pieces == ["run.state.safetensors.0", "run.state.safetensors.1"]
 
 
 def test_what_is_cut_into_shards_is_joined_to_the_same_bits(tmp_path):

@@ -186,6 +186,17 @@ def test_a_run_killed_while_it_is_reported_goes_on_from_its_end(tiny_inputs, tin
     )
 
 
+def test_icarl_without_room_for_each_class_is_refused_before_it_trains(tiny_inputs, tiny_run):
+    with pytest.raises(UserError, match="an image of each of 4 classes.*has room for 3"):
+        execute_and_read(tiny_inputs, tiny_run("icarl", buffer=3))
+
+
+def test_a_share_of_nearly_all_leaves_one_place_to_replay_from(tiny_inputs, tiny_run):
+    run = tiny_run("derpp-pretraining", hyperparameters={"share": 0.98})
+    terms = dict(execute_and_read(tiny_inputs, run)["history"][-1]["terms"])
+    assert "replay_labels" in terms
+
+
 def test_a_record_says_which_images_of_the_source_were_replayed(tiny_inputs, tiny_run):
     run = tiny_run("derpp-pretraining")
     made_from = record.provenance(execute_and_read(tiny_inputs, run))["inputs"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -19,11 +20,12 @@ from twf.learning import loop, methods, step
 from twf.learning.loop import Outcome
 from twf.learning.methods import base
 from twf.learning.methods.base import Batch, Method, Step
+from twf.learning.models.propagation import Propagation
 from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import Generators, derived_seed, seeded
 from twf.learning.sgd import sgd_step
 from twf.study.methods import METHODS
-from twf.study.params import LrDecay
+from twf.study.params import LrDecay, Network
 
 Train = Callable[..., Outcome]
 
@@ -309,3 +311,25 @@ def test_losses_follow_the_kept_traces(train, name):
     assert kept[name].keys() == found.keys()
     for when, terms in kept[name].items():
         assert found[when] == pytest.approx(terms, rel=1e-5, abs=1e-8), when
+
+
+@pytest.mark.parametrize("size", [17, 20, 33, 34])
+def test_twf_learns_from_images_of_any_size(tiny_run, tiny_dataset, tiny_checkpoint, train, size):
+    """Also where a layer's map, whose gates are stored at half its size, has an odd side."""
+    wide = {
+        name: getattr(tiny_dataset, name).repeat(1, 3, 3, 1)[:, :size, :size].contiguous()
+        for name in ("train_images", "test_images")
+    }
+    outcome = train("twf", dataset=dataclasses.replace(tiny_dataset, **wide), epochs=1)
+    assert outcome.reason is None
+    terms = dict(outcome.history[-1]["terms"])
+    assert all(math.isfinite(value) for value in terms.values()) and terms["mask_replay"] > 0
+
+
+def test_a_sibling_normalises_by_f1_whatever_is_frozen():
+    network = ResNet(Network(architecture="resnet18", width=4), 4)
+    network.frozen = 5
+    for paper, trained in ((frozenset(), True), (frozenset({"F1"}), False)):
+        propagation = Propagation(network, 2, 16, paper)
+        propagation.begin_task(1)
+        assert {module.training for module in propagation.sibling.modules()} == {trained}

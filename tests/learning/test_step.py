@@ -466,6 +466,7 @@ def test_every_method_learns_in_bf16(name, make_method):
         for index in batches[:2]:
             terms = way.step(index, 0.01)
             assert all(value.isfinite() for value in terms.values()), terms
+            assert {value.dtype for value in terms.values()} == {torch.float32}, terms
 
 
 def test_an_unknown_precision_is_refused():
@@ -478,3 +479,11 @@ def test_auto_is_bf16_on_a_cpu_that_has_a_unit_for_it(monkeypatch, has_unit, on_
     monkeypatch.setattr(precisions, "multiplies_bfloat16", lambda: has_unit)
     assert set_precision("auto", torch.device("cpu")) == on_cpu
     assert set_precision("auto", torch.device("cuda")) == "tf32"
+
+
+def test_numbers_that_are_equal_are_each_saved(make_method):
+    """Small ones are one object, which is no sign of one thing with two names."""
+    method, _ = make_method("er")
+    method.task = method.done = 1
+    assert capture(method)["method"].items() >= {"task": 1, "done": 1}.items()
+    assert len([of for of in capture(method)["method"].values() if of is method.buffer]) == 1

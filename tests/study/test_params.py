@@ -78,7 +78,7 @@ WRONG = {
     f"{IMAGES}.mean": [[0.5, 0.5]],
     "datasets.target.classes": ["4"],
     "datasets.target.size": [8],
-    "studies.tiny.seeds.0": [-1],
+    "studies.tiny.seeds.0": [-1, 2**63],
 }
 # Words that are not among those allowed, and what only the whole can tell; what must be named.
 OTHERS: list[tuple[str, Any, list[str]]] = [

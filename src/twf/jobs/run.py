@@ -190,7 +190,7 @@ def columns_before(
 
 
 def _check_tasks(run: Run, dataset: store.Dataset) -> None:
-    """Raise `UserError` where a task has too few images."""
+    """Raise `UserError` where a task has too few images, or the buffer too little room."""
     trained, tested = (
         [len(positions) for positions in tasks.split(labels, run.tasks, run.classes)]
         for labels in (dataset.train_labels, dataset.test_labels)
@@ -202,6 +202,11 @@ def _check_tasks(run: Run, dataset: store.Dataset) -> None:
             f"run {run.id}: the {min(trained)} training images of task "
             f"{trained.index(min(trained))} do not fill a batch of {run.stream_batch}; lower "
             f"benchmarks.{run.benchmark}.{key}"
+        )
+    if run.method == "icarl" and run.buffer is not None and run.buffer < run.classes:
+        raise UserError(
+            f"run {run.id}: iCaRL keeps an image of each of {run.classes} classes, and its buffer "
+            f"has room for {run.buffer}"
         )
     if min(tested) == 0:
         raise UserError(

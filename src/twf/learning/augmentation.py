@@ -121,7 +121,7 @@ class Augment:
             pixels = image_size // size  # along a unit of the map
             step = size // side  # 2 where the map is stored at half size
             shift = torch.arange(2 * self.padding + 1, device=device) // pixels
-            full = torch.arange(0, size, step, device=device) - self.padding // pixels
+            full = step * torch.arange(side, device=device) - self.padding // pixels
             lines = torch.div(full + shift[:, None], step, rounding_mode="floor")
             within = (lines >= 0) & (lines < side)
             rows, columns = (

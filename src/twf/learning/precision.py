@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast, get_args
+import functools
+from collections.abc import Callable
+from typing import Any, cast, get_args
 
 import torch
+from torch import Tensor
 
 from twf.errors import UserError
 from twf.gpus.cpu import multiplies_bfloat16
@@ -45,3 +48,23 @@ def autocast(precision: Precision, device: torch.device) -> torch.autocast:
     """
     enabled, cpu = used(precision, device) == "bf16", device.type == "cpu"
     return torch.autocast(device.type, torch.bfloat16, enabled=enabled, cache_enabled=cpu)
+
+
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """The type in which values of a type are added up."""
+    return torch.float32 if dtype.itemsize < 4 else dtype
+
+
+def in_float32(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A loss outside of autocast, of tensors in float32 at least: of its own products too."""
+
+    def wide(value: Any) -> Any:
+        floats = isinstance(value, Tensor) and value.is_floating_point()
+        return value.to(at_least_float32(value.dtype)) if floats else value
+
+    @functools.wraps(loss)
+    def outside(first: Tensor, *others: Any, **named: Any) -> Tensor:
+        with torch.autocast(first.device.type, enabled=False):
+            return loss(wide(first), *map(wide, others), **named)
+
+    return outside

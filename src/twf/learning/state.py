@@ -53,7 +53,7 @@ def _attributes(method: Method[Any]) -> dict[str, Any]:
     """What a method holds, a buffer of two names once."""
     found: dict[str, Any] = {}
     for name, value in vars(method).items():
-        again = any(value is other for other in found.values() if value is not None)
+        again = isinstance(value, ReservoirBuffer) and any(value is o for o in found.values())
         if name not in ("learner", "hyperparameters") and not again:
             found[name] = value
     return found

@@ -16,7 +16,7 @@ from twf.study.switches import SWITCHES
 from twf.study.types import Count, Fidelity, Hyperparameters, NonNegative, Positive, Strict
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
-Seed = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]  # as records hold it
 Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
 Protocol = Literal["class-il", "task-il"]
 Precision = Literal["fp32", "tf32", "bf16", "auto"]  # of products of matrices and convolutions

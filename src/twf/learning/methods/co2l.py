@@ -9,7 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from twf.learning.methods.base import Batch, Method, Step, Task
-from twf.learning.models.contrast import asymmetric_supcon, projection_head, relation_distillation
+from twf.learning.models.contrast import (
+    asymmetric_supcon,
+    projection_head,
+    relation_distillation,
+    unit,
+)
 from twf.learning.models.resnet import frozen_copy
 from twf.learning.randomness import seeded
 from twf.learning.replay.balanced import balance
@@ -69,13 +74,13 @@ class Co2l(Method[Co2lHyperparameters]):
         h, learner = self.hyperparameters, self.learner
         generator = learner.generators["augmentation"]
         views = torch.cat([learner.augment(images, generator) for _ in range(2)])
-        z = F.normalize(self.head(learner.network.features(views)), dim=1)
+        z = unit(self.head(learner.network.features(views)))
         current = labels // learner.classes_per_task == self.task
         terms = {"contrast": asymmetric_supcon(z, labels.repeat(2), current.repeat(2), h.tau)}
         if self.task > 0:
             with torch.no_grad():
                 network, head = self.old
-                then = F.normalize(head(network.features(views)), dim=1)
+                then = unit(head(network.features(views)))
             relation = relation_distillation(z, then, h.kappa, h.kappa_star)
             terms["relation"] = h.lambda_ird * relation
         return terms

@@ -29,7 +29,7 @@ class DerppPretraining(Derpp):
             wide.bias.copy_(torch.cat([fresh.bias, old.bias]))
 
         share = self.hyperparameters.share  # type: ignore[attr-defined]
-        kept = round(learner.buffer * share)
+        kept = min(round(learner.buffer * share), learner.buffer - 1)  # replay needs one of its own
         generator = learner.generators["replay"]
         self.reservoir = self.buffer = ReservoirBuffer(learner.buffer - kept, generator)
         order = generator.permutation(len(source.images))

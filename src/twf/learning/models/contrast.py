@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from twf.learning.precision import in_float32
+
 PROJECTION = 128  # dimensions of the space in which views are compared
 
 
@@ -14,6 +16,13 @@ def projection_head(width: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, PROJECTION))
 
 
+@in_float32
+def unit(vectors: Tensor) -> Tensor:
+    """Vectors `[n, d]` over their lengths."""
+    return F.normalize(vectors, dim=1)
+
+
+@in_float32
 def asymmetric_supcon(z: Tensor, labels: Tensor, current: Tensor, tau: float) -> Tensor:
     """Supervised contrast of unit vectors `z` `[n, d]`, anchored where `current` (bool `[n]`).
 
@@ -28,6 +37,7 @@ def asymmetric_supcon(z: Tensor, labels: Tensor, current: Tensor, tau: float) ->
     return -(tau / 0.07) * (current * per_anchor).mean()
 
 
+@in_float32
 def relation_distillation(z: Tensor, then: Tensor, kappa: float, kappa_star: float) -> Tensor:
     """Cross-entropy between the relations of `then` (at kappa*) and those of `z` (at kappa)."""
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)

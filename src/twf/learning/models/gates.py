@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from twf.learning.models.attention import Attention, Logits
+from twf.learning.precision import at_least_float32, in_float32
 from twf.learning.randomness import Random
 
 GUMBEL_TEMPERATURE = 2 / 3
@@ -137,10 +138,6 @@ def logistic(maps: Tensor, generator: Random) -> Tensor:
     return generator.uniform(*maps.shape, dtype=at_least_float32(maps.dtype)).logit_()
 
 
-def at_least_float32(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype.itemsize < 4 else dtype
-
-
 def noisy_logit(apart: Tensor, noise: Tensor) -> Tensor:
     """What eq. 4 has the sigmoid of, `apart` being the logits' difference, over the temperature."""
     return torch.add(apart, noise, alpha=1 / GUMBEL_TEMPERATURE)
@@ -223,6 +220,7 @@ def where_positive(condition: Tensor, values: Tensor) -> Tensor:
     return torch.ops.aten.threshold_backward(values, condition, 0)
 
 
+@in_float32
 def similarity(shares: Tensor, layer_of: Tensor, normalise: bool) -> Tensor:
     """`u_i . u_j / 2` of eq. 7 for each layer, `[L, N, N]`, with `u` the spatially averaged gates.
 
@@ -238,6 +236,7 @@ def similarity(shares: Tensor, layer_of: Tensor, normalise: bool) -> Tensor:
     return products / DIVERSITY_TEMPERATURE
 
 
+@in_float32
 def diversity(similarities: Tensor, left_out: Tensor) -> Tensor:
     """Eq. 7 of each layer, `[L]`, of `[L, N, N]`, without the images `left_out` (bool `[N]`).
 
@@ -276,4 +275,7 @@ def stored_size(size: int) -> int:
 
 def to_stored_size(gate: Tensor) -> Tensor:
     """The gates `[N, C, H, W]` at the size they are stored at, by nearest neighbour."""
-    return gate[:, :, ::2, ::2] if gate.shape[-1] >= HALVED_FROM else gate
+    if gate.shape[-1] < HALVED_FROM:
+        return gate
+    end = 2 * stored_size(gate.shape[-1])  # of an odd side, the last line is left out
+    return gate[:, :, :end:2, :end:2]
