@@ -310,9 +310,11 @@ def test_each_arm_on_split_cifar100_runs_at_the_best_of_its_rates(recorded):
             assert runs[f"split-cifar100.{run}.s0"].hyperparameters.lr == max(found, key=found.get)
 
 
-def test_the_weights_of_propagation_tried_are_those_of_the_trials_in_git(recorded):
-    as_set = max(held_out("corners-w16-search", "twf").values())  # at the best rate
-    ten, thirty, hundred = held_out("corners-w16-weights-search", "twf", "lambda_fp").values()
+@pytest.mark.parametrize("more", ["", "f6-"])
+def test_the_weights_of_propagation_tried_are_those_of_the_trials_in_git(recorded, more):
+    as_set = max(held_out(f"corners-w16-{more}search", "twf").values())  # at the best rate
+    tried = held_out(f"corners-w16-{more}weights-search", "twf", "lambda_fp")
+    ten, thirty, hundred = tried.values()
     text = " ".join((PROJECT / "docs/measured.md").read_text(encoding="utf-8").split())
     assert (
         f"{as_set:.2f} as set, {ten:.2f} times 10, {thirty:.2f} times 30 and {hundred:.2f} times "
