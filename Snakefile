@@ -34,6 +34,7 @@ rule all:
 onstart:
     unless_refused(files.refuse_from_future)
     unless_refused(SNAPSHOT.keep, Path(".snakemake/planned"))
+    unless_refused(note_beginning)
     # it takes as long to start as two jobs by themselves; in an environment for jobs alone, one of
     # them would need to start it
     few = sum(1 for _ in workflow.dag.needrun_jobs()) <= 4
@@ -48,7 +49,7 @@ onerror:
 onsuccess:
     unless_refused(SNAPSHOT.require_unchanged)
     unless_refused(RECORDS.require_followed)
-    unless_refused(made.note, looked_at())
+    unless_refused(note_made)
 
 
 include: "workflow/rules/data.smk"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from project import PROJECT
@@ -328,3 +330,19 @@ def test_the_records_in_git_are_done_beside_the_weights_in_git(tmp_path, monkeyp
     assert states() == before
     for plan in plans.values():
         assert set(status.of_plan(params, plan)["sources"].values()) == {"done"}
+
+
+def test_another_file_of_the_users_makes_its_data_stale_whatever_its_time(values):
+    dataset = reading.check(values).datasets["target"]
+    file = Path(dataset.file)
+    assert inputs.data("target", dataset).changes == []
+    time = file.stat().st_mtime_ns
+    with np.load(file) as arrays:
+        changed = dict(arrays) | {"x_test": 255 - arrays["x_test"]}
+    np.savez(file, **changed)
+    os.utime(file, ns=(time - 10**9, time - 10**9))
+    assert inputs.data("target", dataset).changes == [f"another {file}"]
+    prepare("target", dataset, files.data_file("target"))
+    assert inputs.data("target", dataset).changes == []
+    file.unlink()  # it may be elsewhere by now
+    assert inputs.data("target", dataset).changes == []

@@ -67,7 +67,7 @@ def test_a_later_call_for_less_keeps_the_note_of_what_has_not_changed() -> None:
     assert not made.is_made(["a.parquet"])
 
 
-@pytest.mark.parametrize("text", [None, "", "{"])
+@pytest.mark.parametrize("text", [None, "", "{", "[]"])
 def test_without_a_whole_note_snakemake_looks(text: str | None) -> None:
     made.NOTE.unlink()
     if text is not None:

@@ -164,6 +164,36 @@ def test_a_network_trained_anew_is_followed_by_its_runs(project: Path) -> None:
     assert set(made_anew(project)) == {FINETUNE, ER, TWF}
 
 
+def test_a_measured_time_that_is_older_than_an_input_repeats_nothing(project: Path) -> None:
+    """Snakemake takes the older one of a record and its measurement for the job's time."""
+    tsv = project / f"logs/demo/runs/{FINETUNE}.tsv"
+    of_network = project / "logs/pretrain/letters.tsv"
+    now = (project / path_of(FINETUNE)).stat().st_mtime
+    for path in (tsv, of_network):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("s\n1\n")
+        os.utime(path, (now - 100, now - 100))
+    for path, later in ((files.data_file("letters"), 1), (LETTERS, 2), (path_of(FINETUNE), 3)):
+        os.utime(project / path, (now + later, now + later))
+    assert jobs(project, str(path_of(FINETUNE))) == {}
+
+
+def test_what_was_removed_of_a_jobs_files_is_made_again(project: Path) -> None:
+    """Snakemake looks at what other jobs read alone, and DVC would share the gap."""
+    study_files = [
+        (files.table_file("demo", "main.split-digits", "md"), "table"),
+        (files.comparison_file("demo", "md"), "compare"),
+        (files.metrics_file("demo"), "compare"),
+        (files.statement_file("demo"), "report"),
+    ]
+    for path, rule in study_files:
+        content = (project / path).read_bytes()
+        (project / path).unlink()
+        assert jobs(project, REPORT)[rule] == 1
+        (project / path).write_bytes(content)
+        os.utime(project / path, (1, 1))
+
+
 def test_runs_that_are_newly_stale_are_asked_for(project: Path) -> None:
     """Here the record is older than the data from which it was made, and these change."""
     record_file, data = path_of(FINETUNE), files.data_file("digits")

@@ -31,6 +31,12 @@ def test_a_study_with_what_a_search_finds_depends_on_it_before_it_is_there() -> 
     assert "results/paper-search/tables" in stages(PARAMS)["runs-paper-tuned"]["deps"]
 
 
+def test_a_file_of_ones_own_with_hyperparameters_is_a_dependency_alone(tiny_values) -> None:
+    """Its folder may be the whole project."""
+    tiny_values["studies"]["tiny"]["best_hyperparameters"] = "best.yaml"
+    assert "best.yaml" in stages(reading.check(tiny_values))["runs-tiny"]["deps"]
+
+
 def test_the_report_stage_keeps_all_that_is_made_of_records() -> None:
     study = "${item.study}"
     kept = [Path(next(iter(out))) for out in stages(PARAMS)["report"]["outs"]]

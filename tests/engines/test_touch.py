@@ -61,6 +61,18 @@ def test_a_changed_file_is_named_and_nothing_is_touched(project: Path) -> None:
     assert idle(project)
 
 
+def test_conflicts_and_forgotten_stages_are_named(project: Path) -> None:
+    lock, whole = project / "dvc.lock", (project / "dvc.lock").read_text()
+    lock.write_text(f"<<<<<<< ours\n{whole}=======\n>>>>>>> theirs\n")
+    assert "conflicts of git" in refused(project, "touch", "demo")
+    lock.write_text("")
+    assert "dvc.lock has no report@demo" in refused(project, "touch", "demo")
+    lock.write_text(whole)
+    dvc = project / "dvc.yaml"
+    dvc.write_text(dvc.read_text().replace("  - checkpoints/letters.safetensors\n", ""))
+    assert "lacks checkpoints/letters.safetensors" in refused(project, "touch", "demo")
+
+
 def test_a_file_that_dvc_takes_for_unchanged_by_its_notes_is_read(project: Path) -> None:
     """As after a pull without `verify` of an object that is damaged in the remote."""
     path = project / "data/letters.safetensors"

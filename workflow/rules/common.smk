@@ -74,6 +74,21 @@ def looked_at():
     return found | RECORDS.files | best | {str(SNAPSHOT.path)}
 
 
+BEGAN = {}  # the states of what no job makes, when the first began
+
+
+def note_beginning():
+    """Remember the files as they are: one that is edited meanwhile was not looked at."""
+    makes = {str(path) for job in workflow.dag.needrun_jobs() for path in job.output}
+    BEGAN.update(made.states(looked_at() - makes))
+
+
+def note_made():
+    """Note for DVC what is made, but where a file was edited meanwhile."""
+    if made.states(BEGAN) == BEGAN:
+        made.note(looked_at())
+
+
 # A job that trains takes a slot of a GPU if there is one. On a cluster each command looks by itself:
 # other jobs need no GPU, and may run on a node whose GPUs are not for them.
 GPUS = [] if workflow.remote_exec else unless_refused(visible.gpus)
@@ -164,6 +179,7 @@ def records_of_searches(wildcards):
 
 def tables_of(wildcards):
     """All tables of a study, as they are read again."""
+    RECORDS.force_what_is_incomplete(plan(wildcards.study))
     names = plan(wildcards.study).tables
     endings = ("parquet", "csv")
     return [files.table_file(wildcards.study, n, e) for n in names for e in endings]

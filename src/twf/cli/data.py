@@ -27,6 +27,7 @@ def data_list() -> None:
     """
     from twf.data import listing
 
+    reading.load(files.PARAMS)  # elsewhere, archives would not be this project's
     listing.show_all()
 
 
@@ -40,6 +41,7 @@ def data_show(
     """
     from twf.data import listing
 
+    reading.load(files.PARAMS)
     listing.show(name)
 
 
@@ -62,9 +64,8 @@ def data_fetch(
     from twf.data import registry
     from twf.data.fetch import fetch, imported
 
-    wanted = list(names or [])
+    wanted, loaded = list(names or []), reading.load(params)
     if study is not None:
-        loaded = reading.load(params)
         needed = registry.needed(loaded, expand(loaded, study))
         wanted += [name for name in needed if imported(name) is None]
     elif not wanted:

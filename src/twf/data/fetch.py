@@ -60,6 +60,8 @@ def imported(name: str) -> str | None:
         found = json.loads(files.receipt_file(name).read_bytes())
     except (OSError, ValueError):
         return None
+    if not isinstance(found, dict):
+        return None
     prepared = found.get("prepared", files.data_file(name))
     return found.get("imported") if Path(prepared).exists() else None
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SHOWN = 4  # changes that a reason names
 MADE_OF = "made_of"  # in a data set's header: its `made_of` in params.yaml, as JSON
+FILE_SHA256 = "file_sha256"  # of a user's file, in `MADE_OF`
 IN_PLACE_OF = "in_place_of"  # in an imported network's: what params.yaml had, if that is another
 
 
@@ -52,7 +53,12 @@ def data(name: str, dataset: params.Dataset) -> Held:
                 written[f"{split}_per_class"] = images // classes
     except (KeyError, TypeError, ValueError, ZeroDivisionError):  # it is no prepared data set
         written = {}
-    return Held(changes(written, dataset.made_of), _unsaid(written, dataset.made_of))
+    differs = changes(written, dataset.made_of)
+    if dataset.reader == "archive" and FILE_SHA256 in written:
+        file = Path(dataset.file)
+        if file.is_file() and written[FILE_SHA256] != sha256(file):
+            differs.append(f"another {file}")
+    return Held(differs, _unsaid(written, dataset.made_of))
 
 
 def network(params: Params, name: str) -> Held:

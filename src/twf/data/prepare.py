@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from twf import files
-from twf.data import archive, fetch, preflight, registry, store
+from twf.data import archive, fetch, inputs, preflight, registry, store
 from twf.data.checks import BrokenFileError
 from twf.data.extract import extracted
 from twf.data.store import DataArrays, Split
@@ -30,6 +30,9 @@ def prepare(name: str, dataset: params.Dataset, output: Path) -> None:
             preflight.data(name, dataset)
             print(f"{output} was imported from {imported}: nothing to do")
             return
+    made_of = dataset.made_of
+    if dataset.reader == "archive" and Path(dataset.file).is_file():
+        made_of |= {inputs.FILE_SHA256: inputs.sha256(Path(dataset.file))}
     try:
         arrays = _read(dataset)
     except ModuleNotFoundError as error:
@@ -38,7 +41,7 @@ def prepare(name: str, dataset: params.Dataset, output: Path) -> None:
             "pip install 'twf[report]'"
         ) from None
     _check_params(name, dataset, arrays)
-    store.save(output, name, arrays, dataset.made_of)
+    store.save(output, name, arrays, made_of)
 
 
 def import_data(name: str, dataset: params.Dataset, path: Path) -> None:

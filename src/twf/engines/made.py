@@ -22,9 +22,14 @@ def note(paths: Iterable[str | Path]) -> None:
 
     Those of earlier calls stay noted if none of them has changed since.
     """
-    noted = _unchanged() | {str(path): _state(path) for path in paths}
+    noted = _unchanged() | states(paths)
     with atomic(NOTE) as partial:
         partial.write_text(json.dumps(noted), encoding="utf-8")
+
+
+def states(paths: Iterable[str | Path]) -> dict[str, list[int] | str | None]:
+    """The state of each file: `None` of one that is not there."""
+    return {str(path): _state(path) for path in paths}
 
 
 def is_made(targets: list[str]) -> bool:
@@ -38,6 +43,8 @@ def _unchanged() -> dict[str, list[int] | str | None]:
     try:
         noted = json.loads(NOTE.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
+        return {}
+    if not isinstance(noted, dict):
         return {}
     return noted if all(_state(path) == state for path, state in noted.items()) else {}
 

@@ -8,6 +8,7 @@ Snakemake as it does for `twf plan`. So do the headers of data sets and networks
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from twf import files
 from twf.data import inputs
 from twf.errors import UserError
 from twf.results import status
-from twf.study import Run
+from twf.study import Plan, Run
 from twf.study.params import Params
 
 
@@ -60,7 +61,7 @@ class Records:
             notes.cleanup_metadata(IOFile(str(record)))  # they are of another record
         if missing:
             return []
-        newer = _newer(made_from, record)
+        newer = _newer(made_from, record, Path(f"logs/{run.study}/runs/{run.id}.tsv"))
         if newer:
             self.kept[run.id] = lambda: status.run_state(self.params, run)[0] == "stale"
         return [ancient(path) if path in newer else path for path in made_from]
@@ -90,7 +91,7 @@ class Records:
         if not there:
             noted = self.workflow.persistence.metadata(IOFile(str(path))) is not None
             return made_from if noted else []
-        newer = _newer(made_from, path) if kept else []
+        newer = _newer(made_from, path, Path(f"logs/pretrain/{name}.tsv")) if kept else []
         if newer:
             self.kept[str(path)] = lambda: bool(inputs.network(self.params, name).changes)
         return [ancient(file) if file in newer else file for file in made_from]
@@ -122,6 +123,34 @@ class Records:
             notes.cleanup_metadata(IOFile(str(path)))
         return True
 
+    def force_what_is_incomplete(self, plan: Plan) -> None:
+        """Have Snakemake make again what a file was removed of, of which it has others.
+
+        It looks at those files alone that another job reads.
+        """
+        study = plan.study
+        compared = [
+            made(study, of)
+            for made in (files.comparison_file, files.central_file, files.claims_file)
+            for of in files.COMPARISON_FORMATS
+        ]
+        compared += [files.gains_file(study, of) for of in files.COMPARISON_FORMATS]
+        compared += [files.order_file(study, "parquet"), files.order_file(study, "csv")]
+        jobs = {str(compared[0]): [*compared, files.metrics_file(study)]}
+        for name in plan.tables:
+            table = [files.table_file(study, name, of) for of in files.TABLE_FORMATS]
+            jobs[str(table[0])] = table
+        report = files.report_file(study)
+        jobs[str(report)] = [report, files.statement_file(study)]
+        if plan.search:
+            jobs[str(files.search_files(study)[0])] = [*files.search_files(study)]
+        if drawn := _figures(study):
+            jobs[str(drawn[0].parent)] = drawn
+        for output, made in jobs.items():
+            there = [path.exists() for path in made]
+            if any(there) and not all(there):
+                self.workflow.dag.forcefiles.add(output)
+
     def require_followed(self) -> None:
         """Raise `UserError` where something is stale still.
 
@@ -145,6 +174,18 @@ class Records:
         return str(files.record_file(run.study, run.id)) in self.why
 
 
-def _newer(paths: list[str], than: Path) -> list[str]:
-    time = than.stat().st_mtime
+def _figures(study: str) -> list[Path]:
+    """The files of the figures that a study's list of them has; none where it cannot be read."""
+    index = files.figure_index(study)
+    try:
+        rows = list(csv.DictReader(index.read_text(encoding="utf-8").splitlines()))
+    except (OSError, ValueError, csv.Error):
+        return []
+    drawn = [row["figure"] for row in rows if row.get("figure")]
+    return [files.figure_file(study, name, of) for name in drawn for of in files.FIGURE_FORMATS]
+
+
+def _newer(paths: list[str], *than: Path) -> list[str]:
+    """Those that Snakemake takes for newer than a job's output and the measurement of its time."""
+    time = min(path.stat().st_mtime for path in than if path.exists())
     return [path for path in paths if Path(path).stat().st_mtime > time]

@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from twf import files
+from twf.engines.stages import stages
 from twf.errors import UserError
 from twf.results import status
 from twf.study import expand
@@ -40,7 +41,8 @@ def pull(params: Params, study: str) -> None:
         raise UserError(
             f"dvc pull did not bring all of {stage}, for the reason above; the same command goes "
             "on from here. If the remote refused, check your keys; if 'Checkout failed', an object "
-            "is missing in the remote or damaged there. See docs/remotes.md"
+            "is missing in the remote or damaged there; if 'unsaved', files here are in no commit "
+            "of DVC: move them away, or `dvc commit` them. See docs/remotes.md"
         )
     touch(params, study)
 
@@ -82,13 +84,33 @@ def _locked_stage(params: Params, study: str) -> str:
     """The stage of a study's report, which `dvc.lock` must have."""
     params.named_study(study)
     stage = f"report@{study}"
-    locked = yaml.safe_load(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else {}
+    runs = f"runs-{study}"
+    needed = stages(params).get(runs, {}).get("deps", [])
+    known = _read(files.STAGES).get("stages", {}).get(runs, {}).get("deps", [])
+    if forgotten := [path for path in needed if path not in known]:
+        raise UserError(
+            f"{files.STAGES} lacks {', '.join(forgotten)}, which study {study} needs: `twf stages` "
+            f"writes it; then {stage} is to be made, locked and pushed with it"
+        )
+    locked = _read(LOCK)
     if stage not in locked.get("stages", {}):
         raise UserError(
             f"{LOCK} has no {stage}: whoever has the results of study {study} does `dvc repro "
             f"{stage}` and `dvc push --with-deps {stage}`, and commits {LOCK}"
         )
     return stage
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """One of DVC's files; empty where there is none."""
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except yaml.YAMLError:
+        raise UserError(
+            f"{path} cannot be read, maybe for conflicts of git: take one side (`git checkout "
+            f"--ours {path}`, or --theirs), then `dvc repro`"
+        ) from None
+    return found if isinstance(found, dict) else {}
 
 
 def _have_remote_verified() -> None:
@@ -131,12 +153,17 @@ def _leaves(entry: Any, path: str = "") -> list[str]:
 
 
 def _not_planned(params: Params, study: str) -> list[str]:
-    """The data, checkpoints and records of a study that are missing, or not the plan's."""
+    """The data, checkpoints and records of a study that are missing, or not the plan's.
+
+    Where all records are there, as git may have them, no data and no network need be.
+    """
     found = status.of_plan(params, expand(params, study))
+    runs = [(f"run {name}", run["status"]) for name, run in found["runs"].items()]
+    fine = {"done"} if any(state != "done" for _, state in runs) else {"done", "to do"}
     states = [(f"data {name}", state) for name, state in found["data"].items()]
     states += [(f"source {name}", state) for name, state in found["sources"].items()]
-    states += [(f"run {name}", run["status"]) for name, run in found["runs"].items()]
-    return [f"{name}: {state}" for name, state in states if state != "done"]
+    missing = [f"{name}: {state}" for name, state in states if state not in fine]
+    return missing + [f"{name}: {state}" for name, state in runs if state != "done"]
 
 
 def _listed(lines: list[str]) -> str:
