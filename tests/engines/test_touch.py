@@ -10,6 +10,7 @@ import pytest
 from miniature import ER, FINETUNE, REPORT, TWF, call, change_params, copied, idle, make_pull
 
 from twf import files
+from twf.engines import touch
 
 RECORD = files.record_file("demo", ER)
 
@@ -147,3 +148,19 @@ def test_files_changed_here_are_not_overwritten_by_a_pull(project: Path) -> None
     (project / RECORD).write_bytes(b"mine")
     assert "unsaved files" in refused(project, "pull", "demo")
     assert (project / RECORD).read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(
+    ("runs", "missing"),
+    [
+        (["done", "done"], ["source b: stale"]),
+        (["done", "to do"], ["data a: to do", "source b: stale", "run 1: to do"]),
+    ],
+)
+def test_where_all_records_are_there_no_data_need_be(monkeypatch, runs, missing) -> None:
+    """As of a study whose records git has."""
+    states = {"data": {"a": "to do"}, "sources": {"b": "stale", "c": "done"}}
+    states["runs"] = {str(i): {"status": state} for i, state in enumerate(runs)}
+    monkeypatch.setattr(touch, "expand", lambda *_: None)
+    monkeypatch.setattr(touch.status, "of_plan", lambda *_: states)
+    assert touch._not_planned(None, "demo")  # type: ignore[arg-type] == missing
