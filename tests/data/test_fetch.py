@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from processes import until
+from project import PROJECT
 
 from twf.data import download, registry
 from twf.data.fetch import fetch, remaining, status, unreachable
@@ -469,7 +470,8 @@ def own_registry(server, tmp_path) -> dict[str, str]:
 
 
 def start_fetch(environment: dict[str, str], **options) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "twf", "data", "fetch", "some"]
+    of_project = ["--params", str(PROJECT / "params.yaml")]
+    words = [sys.executable, "-m", "twf", "data", "fetch", "some", *of_project]
     return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, **options)
 
 
