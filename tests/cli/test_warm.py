@@ -142,8 +142,9 @@ def test_the_server_ends_with_its_owner(tiny_inputs: Params) -> None:
 
 
 CHANGED = """
+from importlib import import_module
 from pathlib import Path
-from twf.cli import warm
+warm = import_module("twf.cli.warm")  # the package's own `warm` is that of the engines
 states = iter([{}, {"a.py": (1, 1)}])
 warm._code = lambda: next(states)
 warm.serve(Path("warm.socket"))
