@@ -82,13 +82,12 @@ QUESTIONS = (
     ),
     *(
         Question(
-            f"propagation-{more}x{times}",
-            f"Propagation with λ_FP times {times}, with the {whose} stream loss",
-            {("twf", f"{more}x{times}"): 1, ("twf", base): -1},
+            f"propagation-x{times}",
+            f"Propagation with λ_FP times {times}, with the code's stream loss",
+            {("twf", f"x{times}"): 1, ("twf", "cl"): -1},
             _PRINTED_GAIN,
             beside="the paper's λ_FP was chosen for 50 epochs per task",
         )
-        for more, base, whose in (("", "cl", "code's"), ("f6-", "cl-f6", "paper's"))
         for times in (10, 30, 100)
     ),
     Question(
