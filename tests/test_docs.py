@@ -326,6 +326,45 @@ def test_the_table_of_rates_is_that_of_the_trials_in_git(recorded):
     assert table_of_rates() in (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
 
 
+def table_of_networks() -> str:
+    """The corners on Split CIFAR-100 by pretrained network and run, and what they differ by."""
+    studies = {name: runs_of(name) for name in ("corners-w16-cifar100", "corners-w16-networks")}
+    cells = {
+        "TwF, F6 published": "",
+        "CL, F6 published": "cl.",
+        "TwF, F6 paper": "f6.",
+        "CL, F6 paper": "cl-f6.",
+    }
+    rows = []
+    for network, (study, seed) in enumerate(
+        [*(("corners-w16-cifar100", seed) for seed in range(3)), *NETWORKS], start=-2
+    ):
+        names = {title: f"split-cifar100.twf.500.{of}s{seed}" for title, of in cells.items()}
+        faa = studies[study].scores["faa"].reindex([(run, "class-il") for run in names.values()])
+        on, off, on_paper, off_paper = faa
+        differences = {
+            "G(published)": on - off,
+            "G(paper)": on_paper - off_paper,
+            "S(on)": on - on_paper,
+            "S(off)": off - off_paper,
+        }
+        if faa.isna().all():
+            continue
+        rows.append(
+            {"pretrained with seed": str(max(network, 0)), "run's seed": str(seed)}
+            | dict(zip(cells, map(show.number, faa), strict=True))
+            | {name: show.number(of, "+") for name, of in differences.items()}
+        )
+    return show.markdown_table(rows)
+
+
+NETWORKS = [("corners-w16-networks", 0), ("corners-w16-networks", 1)]  # pretrained with seeds 1, 2
+
+
+def test_the_table_of_networks_is_that_of_the_records_in_git(recorded):
+    assert table_of_networks() in (PROJECT / "docs/measured.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("study", PLANNED.values())
 def test_the_table_of_the_corners_is_that_of_the_records_in_git(recorded, study):
     runs = runs_of(study)
