@@ -124,17 +124,13 @@ class Records:
         return True
 
     def force_what_is_incomplete(self, plan: Plan) -> None:
-        """Have Snakemake make again what a file was removed of, of which it has others.
+        """Have Snakemake make a job again some of whose files were removed.
 
-        It looks at those files alone that another job reads.
+        By itself, it looks at those files alone that another job reads.
         """
         study = plan.study
-        compared = [
-            made(study, of)
-            for made in (files.comparison_file, files.central_file, files.claims_file)
-            for of in files.COMPARISON_FORMATS
-        ]
-        compared += [files.gains_file(study, of) for of in files.COMPARISON_FORMATS]
+        parts = (files.comparison_file, files.central_file, files.claims_file, files.gains_file)
+        compared = [part(study, of) for part in parts for of in files.COMPARISON_FORMATS]
         compared += [files.order_file(study, "parquet"), files.order_file(study, "csv")]
         jobs = {str(compared[0]): [*compared, files.metrics_file(study)]}
         for name in plan.tables:
