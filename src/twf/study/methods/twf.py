@@ -60,7 +60,8 @@ METHOD = MethodInfo(
         "F7": Deviation(
             "distance",
             "squared norm over positions, channels and layers, mean over examples",
-            "both maps divided by their spatial norm; mean over positions and layers; positions "
+            "both maps divided by their spatial norm; sum over channels, mean over positions and "
+            "layers; positions "
             "with student <= target <= 0 left out",
         ),
         "F10": Deviation(
