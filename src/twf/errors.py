@@ -65,6 +65,8 @@ def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> 
         value: Any = found["input"]
         if found["type"] in ("float_type", "int_type") and isinstance(value, str):
             message += f"; write it without {'underscores' if '_' in value else 'quotes'}"
+        if found["loc"][-1:] == ("[key]",) and found["type"] == "string_type":
+            message = "a name is text: write it in quotes"
         if found["type"] == "bool_type":
             message += "; write true or false"
         shown = "" if isinstance(value, dict) else f" (is: {value!r})"

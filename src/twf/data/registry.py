@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-import yaml
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
 from twf import files
 from twf.errors import UserError, explain, invalid_file, lookup
 from twf.study import Plan, needed_data
 from twf.study.params import Name, Params
-from twf.study.reading import UniqueKeyLoader
+from twf.study.reading import plain_values
 from twf.study.types import Count, Strict
 
 VARIABLE = "TWF_REGISTRY"
@@ -183,13 +182,13 @@ def _packaged() -> Registry:
 
 def _read(path: Path) -> Registry:
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=UniqueKeyLoader)  # noqa: S506
+        values = plain_values(path.read_text(encoding="utf-8"), path)
     except OSError as error:
         raise UserError(
             f"{VARIABLE} is {path}, which cannot be read ({error.strerror}); name a YAML file of "
             "archives, or unset it"
         ) from None
-    except (UserError, yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise UserError(f"{path} is not valid YAML: {error}") from None
     try:
         return _registry.validate_python(values)

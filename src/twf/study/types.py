@@ -1,9 +1,8 @@
-"""What types in `params.yaml` are made of, and what is said of a method. No torch here."""
+"""What types in `params.yaml` are made of. No torch here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
@@ -56,29 +55,3 @@ class Hyperparameters(Strict):
     def text(self) -> str:
         """In a line: `lr=0.03 alpha=0.2`."""
         return " ".join(f"{key}={value:g}" for key, value in self)
-
-
-@dataclass(frozen=True)
-class Deviation:
-    """Where the published code differs from the paper; docs/fidelity.md has the same as a table."""
-
-    subject: str
-    paper: str  # what the switch's value `paper` does
-    published: str  # and its value `published`
-
-
-@dataclass(frozen=True)
-class MethodInfo:
-    """What planning and tables need to know of a method; `learning/methods/` has its loss."""
-
-    title: str
-    order: int  # its place in tables, and what its line in a plot looks like
-    hyperparameters: type[Hyperparameters] = Hyperparameters
-    rehearsal: bool = False  # it has a buffer
-    without_buffer: bool = False  # it can also learn without one
-    as_twf: bool = False  # its stream loss and its replay can be TwF's
-    all_gradients: bool = False  # it needs each parameter's: no layer can be frozen
-    at_once: bool = False  # all tasks are one, as an upper bound
-    source_data: bool = False  # it needs the source's images while it learns
-    not_printed: str | None = None  # a hyperparameter whose value the paper does not print
-    switches: Mapping[str, Deviation] = field(default_factory=dict)  # those its loss asks for

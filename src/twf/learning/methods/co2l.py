@@ -19,7 +19,7 @@ from twf.learning.models.resnet import frozen_copy
 from twf.learning.randomness import seeded
 from twf.learning.replay.balanced import balance
 from twf.learning.sgd import cosine, sgd_step
-from twf.study.methods.co2l import Co2lHyperparameters
+from twf.study.methods import Co2lHyperparameters
 
 
 class Co2l(Method[Co2lHyperparameters]):

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from twf.learning.methods.base import Batch, Rehearsal, Step
-from twf.study.methods.derpp import DerppHyperparameters
+from twf.study.methods import DerppHyperparameters
 
 
 class Derpp(Rehearsal[DerppHyperparameters]):

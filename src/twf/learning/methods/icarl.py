@@ -11,7 +11,7 @@ from twf.learning.evaluation.accuracy import BATCH
 from twf.learning.methods.base import Batch, Method, Step, Task
 from twf.learning.models.resnet import frozen_copy, parameters_of
 from twf.learning.replay.herding import herd
-from twf.study.methods.icarl import IcarlHyperparameters
+from twf.study.methods import IcarlHyperparameters
 
 
 class Icarl(Method[IcarlHyperparameters]):

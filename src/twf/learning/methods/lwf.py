@@ -11,7 +11,7 @@ from twf.learning.evaluation.accuracy import BATCH
 from twf.learning.methods.base import Batch, Method, Step, Task
 from twf.learning.models.resnet import parameters_of
 from twf.learning.sgd import batches, sgd_step
-from twf.study.methods.lwf import LwfHyperparameters
+from twf.study.methods import LwfHyperparameters
 
 
 class Lwf(Method[LwfHyperparameters]):

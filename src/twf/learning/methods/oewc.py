@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from twf.learning.methods.base import Batch, Method, Step, Task
 from twf.learning.models.resnet import parameters_of
-from twf.study.methods.oewc import OewcHyperparameters
+from twf.study.methods import OewcHyperparameters
 
 
 class Oewc(Method[OewcHyperparameters]):

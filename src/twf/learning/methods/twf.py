@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from twf.learning.methods.base import Batch, Rehearsal, Step, Task
 from twf.learning.models.propagation import Propagation
 from twf.learning.randomness import seeded
-from twf.study.methods.twf import TwfHyperparameters
+from twf.study.methods import TwfHyperparameters
 
 
 class Twf(Rehearsal[TwfHyperparameters]):

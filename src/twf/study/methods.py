@@ -1,0 +1,141 @@
+"""The methods in the order of the paper's tables, with their hyperparameters. No torch here.
+
+The loss of a method is in `twf.learning.methods`, in the file of the same name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from twf.study.types import Count, Hyperparameters, NonNegative, Positive
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """What planning and tables need to know of a method."""
+
+    title: str
+    hyperparameters: type[Hyperparameters] = Hyperparameters
+    rehearsal: bool = False  # it has a buffer
+    without_buffer: bool = False  # it can also learn without one
+    at_once: bool = False  # all tasks are one, as an upper bound
+    source_data: bool = False  # it needs the source's images while it learns
+    not_printed: str | None = None  # a hyperparameter whose value the paper does not print
+    switches: tuple[str, ...] = ()  # those that its loss asks for
+    as_twf: bool = False  # its stream loss and its replay can be TwF's
+    all_gradients: bool = False  # it needs each parameter's: no layer can be frozen
+
+
+class OewcHyperparameters(Hyperparameters):
+    """oEWC: the penalty's weight (the paper's lambda) and the decay of past Fisher information."""
+
+    lambda_ewc: NonNegative
+    gamma: NonNegative
+
+
+class LwfHyperparameters(Hyperparameters):
+    """LwF: the distillation's weight and temperature (tau), and the weight of `sum theta^2`."""
+
+    alpha: NonNegative
+    tau: Positive
+    weight_decay: NonNegative
+
+
+class Co2lHyperparameters(Hyperparameters):
+    """CO2L: a batch of its own, temperatures, and the linear classifier's rate.
+
+    `lambda_ird` is the weight of the relation distillation; `chunks` cuts a batch into parts that
+    are contrasted apart.
+    """
+
+    batch_size: Count
+    tau: Positive
+    kappa: Positive
+    kappa_star: Positive
+    lambda_ird: NonNegative
+    lr_linear: Positive
+    lr_linear_decay: Positive
+    chunks: Count = 1
+
+
+class IcarlHyperparameters(Hyperparameters):
+    """iCaRL: the weight of `sum theta^2`."""
+
+    weight_decay: NonNegative
+
+
+class DerppHyperparameters(Hyperparameters):
+    """DER++: weights of the replayed logits (alpha) and of the replayed labels (beta)."""
+
+    alpha: NonNegative
+    beta: NonNegative
+
+
+class DerppEwcHyperparameters(DerppHyperparameters):
+    """DER++ anchored to its initialization: the penalty's weight, and images for its Fisher."""
+
+    lambda_ewc: NonNegative
+    fisher_images: Count
+
+
+class DerppPretrainingHyperparameters(DerppHyperparameters):
+    """DER++ that keeps a `share` of its buffer for images of the source.
+
+    With 0 it is the control: the source's classes in the classifier, none of its images.
+    """
+
+    share: Annotated[float, Field(ge=0, lt=1)]
+
+
+class TwfHyperparameters(DerppHyperparameters):
+    """TwF: DER++'s, and the weights of feature propagation.
+
+    `lambda_diversity` is the paper's lambda, `lambda_fp` its lambda_FP and `lambda_fp_replay` its
+    lambda_FP^repl.
+    """
+
+    lambda_diversity: NonNegative
+    lambda_fp: NonNegative
+    lambda_fp_replay: NonNegative
+
+
+METHODS: dict[str, MethodInfo] = {
+    "joint": MethodInfo("Joint (UB)", at_once=True),
+    "finetune": MethodInfo("Finetune"),
+    "oewc": MethodInfo("oEWC", OewcHyperparameters, switches=("F15",), all_gradients=True),
+    "lwf": MethodInfo("LwF", LwfHyperparameters, switches=("F12",)),
+    "er": MethodInfo("ER", rehearsal=True, without_buffer=True),
+    "co2l": MethodInfo("CO2L", Co2lHyperparameters, rehearsal=True, switches=("F11",)),
+    "icarl": MethodInfo(
+        "iCaRL", IcarlHyperparameters, rehearsal=True, switches=("F13", "F16", "F17")
+    ),
+    "derpp": MethodInfo(
+        "DER++", DerppHyperparameters, rehearsal=True, without_buffer=True, as_twf=True
+    ),
+    "derpp-ewc": MethodInfo(
+        "DER++ with EWC",
+        DerppEwcHyperparameters,
+        rehearsal=True,
+        without_buffer=True,
+        source_data=True,
+        not_printed="lambda_ewc",
+        all_gradients=True,
+    ),
+    "derpp-pretraining": MethodInfo(
+        "DER++ with pretraining images",
+        DerppPretrainingHyperparameters,
+        rehearsal=True,
+        source_data=True,
+    ),
+    "er-ace": MethodInfo("ER-ACE", rehearsal=True),
+    "twf": MethodInfo(
+        "TwF",
+        TwfHyperparameters,
+        rehearsal=True,
+        without_buffer=True,
+        switches=("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F10", "F14"),
+    ),
+}
