@@ -24,6 +24,7 @@ localrules:  # on a cluster, seconds where Snakemake runs, without a wait in the
     compare,
     figures,
     report,
+    findings,
 
 
 rule all:
@@ -59,3 +60,4 @@ include: "workflow/rules/collect.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/findings.smk"

@@ -22,6 +22,8 @@ PARAMS = Path("params.yaml")
 SCHEMA = Path("workflow/schemas/params.schema.json")
 STAGES = Path("dvc.yaml")
 PRINTED = Path("results/printed.csv")
+FINDINGS_FROM = [*sorted(map(str, Path("results/evidence").glob("*.*"))), str(PRINTED)]
+FINDINGS = [f"docs/{name}" for name in ("estimates.csv", "corners.svg", "gains.svg", "share.svg")]
 ARCHIVES = Path("archives")
 
 # Patterns, so that the Snakefile's rules (with wildcards) and the commands (with names) agree.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -186,3 +187,40 @@ def report(
         results = Results.collected(planned)
     report.write(loaded, results)
     print(f"the report: {files.report_file(study)}")
+
+
+@app.command()
+def findings(
+    fill: Annotated[
+        bool, typer.Option("--pages", help="Write the numbers into README and docs too.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say which pages differ from the evidence.")
+    ] = False,
+) -> None:
+    """Make the findings' estimates and figures in docs/ from results/evidence: no data, no runs."""
+    from twf.results import pages as made
+
+    if check or fill:
+        differed = made.fill(check)
+        if check and differed:
+            raise UserError(f"`twf findings --pages` changes {', '.join(map(str, differed))}")
+    if not check:
+        for path in made.write():
+            print(path)
+
+
+evidence_app = typer.Typer(no_args_is_help=True, help="Measured records: results/evidence.")
+app.add_typer(evidence_app, name="evidence")
+
+
+@evidence_app.command("add")
+def evidence_add(
+    study: Annotated[str, typer.Argument(help="A study, or a folder of its record files.")],
+) -> None:
+    """Append a study's records to results/evidence/STUDY.parquet, where none ever changes."""
+    from twf.results import evidence
+
+    folder = Path(study) if "/" in study else files.record_file(study, "any").parent
+    path, added = evidence.add(folder)
+    print(f"{path}: {added} more; next: `twf findings --pages`")

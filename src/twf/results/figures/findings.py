@@ -1,0 +1,128 @@
+"""The drawings of the findings, from estimates alone."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+
+from twf.results.figures import style
+
+if TYPE_CHECKING:
+    from twf.results.findings import Figure, Findings
+
+LOOKS: tuple[dict[str, Any], ...] = (  # of the questions of a figure, in order
+    {"color": style.BLUE, "marker": "o", "linestyle": "-"},
+    {"color": style.VERMILION, "marker": "s", "linestyle": "--"},
+)
+PLAIN: Any = {  # the same bytes each time
+    "svg.hashsalt": "twf",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+def drawn(findings: Findings) -> dict[str, bytes]:
+    """Each figure that `questions.yaml` names, as SVG."""
+    kinds = {"scale": _scale, "leads": _leads, "share": _share}
+    with matplotlib.rc_context(PLAIN):
+        return {
+            name: _svg(kinds[shown.kind](findings, shown))
+            for name, shown in findings.asked.figures.items()
+        }
+
+
+def _scale(findings: Findings, shown: Figure) -> Drawing:
+    """A line per question over the settings, with intervals, beside the paper's number."""
+    drawing = Drawing(figsize=(7.2, 3.4), layout="constrained")
+    axes = drawing.add_subplot()
+    settings = [findings.asked.settings[at] for at in shown.settings]
+    for shift, question, look in zip((-0.02, 0.02), shown.questions, LOOKS, strict=True):
+        rows = [findings.estimate(question, at) for at in shown.settings]
+        there = [(x + shift, row) for x, row in enumerate(rows) if row is not None]
+        axes.plot([x for x, _ in there], [row["mean"] for _, row in there], **look)
+        for x, row in there:
+            if not math.isnan(row["low"]):
+                axes.vlines(x, row["low"], row["high"], color=look["color"], linewidth=1.2)
+        x, last = there[-1]
+        title = findings.asked.questions[question].title.replace("*", "").partition(", ")[2]
+        axes.annotate(
+            f"{title}: {last['mean']:.1f}",
+            (x, last["mean"]),
+            (8, 0),
+            textcoords="offset points",
+            va="center",
+            color=look["color"],
+        )
+    paper = findings.paper(findings.asked.questions[shown.questions[0]], settings[-1])
+    if paper is not None:
+        x = len(settings) - 1
+        axes.plot([x], [paper], marker="*", markersize=12, color=style.BLACK, linestyle="")
+        text = f"the paper: {paper:.1f}"
+        axes.annotate(text, (x, paper), (8, 0), textcoords="offset points", va="center")
+    axes.axhline(0, color=style.GREY, linewidth=0.8)
+    axes.set_xlim(-0.3, len(settings) + 0.3)
+    titles = [setting.title.replace("Split CIFAR-10, ", "") for setting in settings]
+    axes.set_xticks(range(len(settings)), [title.replace(", ", ",\n") for title in titles])
+    axes.set_ylabel("points of Class-IL accuracy")
+    return drawing
+
+
+def _leads(findings: Findings, shown: Figure) -> Drawing:
+    """A panel per setting: differences with intervals, and the paper's as a diamond."""
+    drawing = Drawing(figsize=(7.2, 2.8), layout="constrained")
+    panels = drawing.subplots(1, len(shown.settings), sharey=True, squeeze=False)[0]
+    for axes, at in zip(panels, shown.settings, strict=True):
+        setting = findings.asked.settings[at]
+        for y, question in enumerate(reversed(shown.questions)):
+            row = findings.estimate(question, at)
+            if row is not None:
+                axes.plot([row["low"], row["high"]], [y, y], color=style.BLUE)
+                axes.plot([row["mean"]], [y], marker="o", color=style.BLUE)
+            paper = findings.paper(findings.asked.questions[question], setting)
+            if paper is not None:
+                axes.plot([paper], [y], marker="D", color=style.VERMILION, fillstyle="none")
+        axes.axvline(0, color=style.GREY, linewidth=0.8)
+        axes.set_title(setting.title, fontsize=10)
+        axes.set_xlabel("points (circle: ours, diamond: the paper)")
+    titles = [findings.asked.questions[question].title for question in reversed(shown.questions)]
+    panels[0].set_yticks(range(len(titles)), titles)
+    return drawing
+
+
+def _share(findings: Findings, shown: Figure) -> Drawing:
+    """Propagation's gain against the distance's share of the loss: a point per seed."""
+    drawing = Drawing(figsize=(7.2, 3.8), layout="constrained")
+    axes: Axes = drawing.add_subplot()
+    for setting, marker in zip(shown.settings, style.MARKERS, strict=False):
+        for question, look in zip(shown.questions, LOOKS, strict=True):
+            points = findings.shares(question, setting)
+            label = (
+                findings.asked.settings[setting].title if question == shown.questions[0] else None
+            )
+            axes.plot(
+                100 * points["share"],
+                points["gain"],
+                marker=marker,
+                color=look["color"],
+                fillstyle="full" if question == shown.questions[0] else "none",
+                linestyle="",
+                label=label,
+            )
+    axes.axhline(0, color=style.GREY, linewidth=0.8)
+    axes.set_xlabel("share of the distance in TwF's loss, per cent (filled: F6 published)")
+    axes.set_ylabel("TwF minus {CL}, points")
+    axes.legend(frameon=False, fontsize=8)
+    return drawing
+
+
+def _svg(drawing: Drawing) -> bytes:
+    buffer = io.BytesIO()
+    metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    drawing.savefig(buffer, format="svg", metadata=metadata)
+    return buffer.getvalue()

@@ -1,0 +1,289 @@
+"""The findings: from `results/evidence` to estimates and tables.
+
+`questions.yaml` there says what is compared. Nothing here knows a study, a method or a benchmark.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pandas as pd
+from pydantic import Field, TypeAdapter, ValidationError
+
+from twf.errors import UserError, explain, invalid_file, lookup
+from twf.learning.evaluation.metrics import final_average_accuracy
+from twf.results import estimates
+from twf.results.estimates import Estimate
+from twf.results.evidence import EVIDENCE, read_table
+from twf.results.printed import printed_keys
+from twf.study.params import Protocol
+from twf.study.reading import plain_values
+from twf.study.types import Strict
+
+SIGNS = (1.0, -1.0, -1.0, 1.0)  # of a question's arms
+BLOCK = re.compile(r"<!-- ([a-z][^>]*?) -->(.*?)<!-- end -->", flags=re.S)
+
+
+class Setting(Strict):
+    """Where a question is asked: a benchmark, a buffer, and the tables of records to look in."""
+
+    title: str
+    benchmark: str
+    buffer: int
+    protocol: Protocol = "class-il"
+    files: Annotated[list[str], Field(min_length=1)]  # an arm is of the first that has it
+
+
+class Question(Strict):
+    """A mean (one arm), a difference (two), or a difference of differences (four)."""
+
+    title: str
+    arms: Annotated[list[str], Field(min_length=1, max_length=4)]
+    rule: Literal["student", "paired", "welch"] = "student"
+    # the corners of the two-way layout by which docs/plan.md asked, whose interval is shown first
+    layout: list[str] | None = None
+    since: Literal["planned", "exploratory"] | None = None
+
+
+class Table(Strict):
+    """Questions by settings, as a page shows them."""
+
+    questions: list[str]
+    settings: list[str]
+    paper: str | None = None  # a last column: the paper's numbers of this benchmark
+    beside: bool = False  # the paper's number within each cell
+
+
+class Figure(Strict):
+    """Questions and settings that a drawing shows."""
+
+    kind: Literal["scale", "leads", "share"]
+    questions: list[str]
+    settings: list[str]
+
+
+class Questions(Strict):
+    """The whole of `questions.yaml`."""
+
+    settings: dict[str, Setting]
+    questions: dict[str, Question]
+    tables: dict[str, Table]
+    figures: dict[str, Figure]
+
+
+class Findings:
+    """The evidence of a folder and its questions."""
+
+    def __init__(self, folder: Path = EVIDENCE) -> None:
+        self.folder = folder
+        path = folder / "questions.yaml"
+        try:
+            values = plain_values(path.read_text(encoding="utf-8"), path)
+            self.asked = TypeAdapter(Questions).validate_python(values)
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}") from None
+        except ValidationError as error:
+            raise invalid_file(path, explain(error)) from None
+        self.scores: dict[str, pd.DataFrame] = {}
+        self.printed = {
+            (key.benchmark, key.method, key.variant, key.buffer, key.protocol): number
+            for key, number in printed_keys().items()
+            if key.source != "svhn"
+        }
+
+    def records(self, study: str) -> pd.DataFrame:
+        """The records of a study: cell, seed, accuracy, the distance's share of the loss."""
+        if study not in self.scores:
+            rows = []
+            for row in read_table(self.folder / f"{study}.parquet").to_pylist():
+                if row["status"] != "finished":
+                    continue
+                faa = {
+                    "class-il": row["accuracy_class_il"],
+                    "task-il": row["accuracy_task_il"],
+                }
+                rows.append(
+                    {"cell": row["run"].rpartition(".s")[0], "seed": row["seed"]}
+                    | {p: final_average_accuracy(m) for p, m in faa.items()}
+                    | {"share": _share(row["history"]), "precision": _precision(row)}
+                )
+            self.scores[study] = pd.DataFrame(rows)
+        return self.scores[study]
+
+    def arms(
+        self, arms: list[str], setting: Setting, tuned: bool = False
+    ) -> tuple[list[pd.DataFrame], str] | None:
+        """The finished runs of each arm by seed, and the study that has all; None where none has.
+
+        With `tuned`, of the first arm the runs with hyperparameters for Task-IL, if there are any.
+        """
+        cells = [f"{setting.benchmark}.{arm.replace('.B', f'.{setting.buffer}')}" for arm in arms]
+        for study in setting.files:
+            records = self.records(study).set_index("seed").sort_index()
+            runs = [records[records["cell"] == cell] for cell in cells]
+            own = records[records["cell"] == f"{cells[0]}.task-il"]
+            if tuned and len(own):
+                runs[0] = own
+            if all(len(of_arm) for of_arm in runs):
+                return runs, study
+        return None
+
+    def estimate(self, name: str, at: str, planned: bool = False) -> dict[str, Any] | None:
+        """A row of the table of estimates; None where an arm has no finished run.
+
+        With `planned`, by the layout that the plan fixed.
+        """
+        asked = lookup("question", self.asked.questions, name, "questions.yaml")
+        setting = lookup("setting", self.asked.settings, at, "questions.yaml")
+        tuned = len(asked.arms) == 1 and setting.protocol == "task-il"
+        found = self.arms(asked.arms, setting, tuned)
+        corners = self.arms(asked.layout, setting) if planned and asked.layout else None
+        if found is None or (planned and corners is None):
+            return None
+        arms, study = found
+        values = [arm[setting.protocol].astype(float) for arm in arms]
+        if corners is not None:
+            columns = {
+                name: runs[setting.protocol]
+                for name, runs in zip(asked.layout or [], corners[0], strict=True)
+            }
+            signs = dict(zip(asked.arms, SIGNS, strict=False))
+            estimate = estimates.layout(pd.DataFrame(columns, dtype=float), signs)
+        else:
+            estimate = _estimate(values, asked.rule)
+        return {
+            "kind": "cell" if len(values) == 1 else "contrast",
+            "question": name,
+            "setting": at,
+            "protocol": setting.protocol,
+            **estimate._asdict(),
+            "level": estimates.LEVEL,
+            "sd": float(values[0].std()) if len(values) == 1 else math.nan,
+            "paper": self.paper(asked, setting),
+            "verdict": estimates.verdict(estimate) if len(values) > 1 else "",
+            "since": asked.since or "",
+            "study": study,
+            "precisions": " ".join(sorted({p for arm in arms for p in arm["precision"]})),
+        }
+
+    def paper(self, asked: Question, setting: Setting) -> float | None:
+        """The paper's mean or difference; None where it does not print each arm."""
+        numbers = []
+        for arm in asked.arms:
+            method, *rest = arm.split(".")
+            buffer = {"B": setting.buffer}.get(rest.pop(0), 0) if rest else 0
+            place = (setting.benchmark, method, ".".join(rest), buffer, setting.protocol)
+            numbers.append(self.printed.get(place))
+        if None in numbers:
+            return None
+        return sum(sign * n for sign, n in zip(SIGNS, numbers, strict=False) if n is not None)
+
+    def table(self) -> pd.DataFrame:
+        """All estimates that a table shows, the plan's own rule first."""
+        rows = []
+        for name, shown in self.asked.tables.items():
+            for question in shown.questions:
+                for setting in shown.settings:
+                    for planned in (True, False):
+                        row = self.estimate(question, setting, planned)
+                        if row is not None:
+                            rows.append({"table": name} | row)
+        return pd.DataFrame(rows)
+
+    def markdown(self, name: str) -> str:
+        """A table as a page shows it."""
+        shown = lookup("table", self.asked.tables, name, "questions.yaml")
+        settings = [self.asked.settings[at] for at in shown.settings]
+        head = ["", *(setting.title for setting in settings)]
+        lines = []
+        for question in shown.questions:
+            asked = self.asked.questions[question]
+            cells = [asked.title]
+            for at, setting in zip(shown.settings, settings, strict=True):
+                row = self.estimate(question, at)
+                cells.append("—" if row is None else _cell(row, setting, shown.beside))
+            if shown.paper:
+                any_setting = next(s for s in settings if s.benchmark == shown.paper)
+                number = self.paper(asked, any_setting)
+                cells.append("" if number is None else f"{number:.2f}")
+            lines.append(cells)
+        if shown.paper:
+            head.append("the paper")
+        rule = [":---", *["---:"] * (len(head) - 1)]
+        return "".join(f"| {' | '.join(cells)} |\n" for cells in [head, rule, *lines])
+
+    def shares(self, question: str, at: str) -> pd.DataFrame:
+        """By seed: the distance's share of TwF's loss, and what propagation adds."""
+        found = self.arms(self.asked.questions[question].arms, self.asked.settings[at])
+        if found is None:
+            return pd.DataFrame({"share": [], "gain": []})
+        (new, baseline), _ = found
+        gain = new["class-il"] - baseline["class-il"]
+        return pd.DataFrame({"share": new["share"], "gain": gain}).dropna()
+
+    def filled(self, page: str) -> str:
+        """A page whose marked parts say what the evidence says.
+
+        `<!-- table NAME -->...<!-- end -->` holds a table, and `<!-- QUESTION SETTING FORMAT -->`
+        a number: `mean` or `full` (with the interval), with one digit after `1`.
+        """
+
+        def part(match: re.Match[str]) -> str:
+            words = match[1].split()
+            if words[0] == "table":
+                return f"<!-- {match[1]} -->\n{self.markdown(words[1])}<!-- end -->"
+            question, at, form = words[:3]
+            row = self.estimate(question, at, "planned" in words)
+            if row is None:
+                raise UserError(f"{match[1]}: no records for {question} at {at}")
+            text = number(row, form, 1 if "1" in words[3:] else 2)
+            return f"<!-- {match[1]} -->{text}<!-- end -->"
+
+        return BLOCK.sub(part, page)
+
+
+def _share(history: list[dict[str, Any]]) -> float:
+    """The part that the weighted distance has in the loss, averaged over epochs."""
+    parts = [dict(epoch["terms"]).get("distance", 0.0) / epoch["loss"] for epoch in history]
+    return sum(parts) / len(parts) if parts else math.nan
+
+
+def _precision(row: dict[str, Any]) -> str:
+    return str(json.loads(row["provenance"])["precision"])
+
+
+def _estimate(values: list[pd.Series], rule: str) -> Estimate:
+    if len(values) == 1:
+        return estimates.cell(values[0])
+    if len(values) == 4:
+        first, second, third, fourth = values
+        return estimates.paired(first - second, third - fourth)
+    return estimates.welch(*values) if rule == "welch" else estimates.paired(*values)
+
+
+def number(row: dict[str, Any], form: str, digits: int = 2) -> str:
+    """An estimate as text: `mean`, or `full` with its interval or its number of seeds."""
+    text = f"{row['mean']:.{digits}f}"
+    if form == "full" and not math.isnan(row["low"]):
+        text += f" ({row['low']:.{digits}f} to {row['high']:.{digits}f})"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _cell(row: dict[str, Any], setting: Setting, beside: bool) -> str:
+    if row["kind"] == "cell" and not math.isnan(row["sd"]):
+        text = f"{row['mean']:.2f} ± {row['sd']:.2f}"
+    else:
+        text = number(row, "full" if row["kind"] == "contrast" else "mean")
+    if row["n"] == 1:
+        text += " (one seed)"
+    if row["study"] != setting.files[0]:
+        text += " ‡"
+    if " " in row["precisions"] and row["kind"] == "contrast":
+        text += " †"
+    if beside and row["paper"] is not None:
+        text += f"<br>paper {row['paper']:.2f}"
+    return text

@@ -1,0 +1,132 @@
+"""Evidence: records that never change, and the pages that are held to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from project import PROJECT
+
+from twf.errors import UserError
+from twf.files import FINDINGS
+from twf.results import evidence, findings, pages, record
+
+
+def row(run: str, accuracy: float, study: str = "mine") -> dict:
+    values = dict.fromkeys(record.SCHEMA.names)
+    matrix = [[accuracy, 0.0], [accuracy, accuracy]]
+    return values | {
+        "run": run,
+        "study": study,
+        "benchmark": "split-mine",
+        "method": "er",
+        "seed": int(run[-1]),
+        "status": "finished",
+        "accuracy_class_il": matrix,
+        "accuracy_task_il": matrix,
+        "history": [],
+        "provenance": json.dumps({"precision": "fp32"}),
+    }
+
+
+def write(folder: Path, *rows: dict) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for values in rows:
+        table = pa.Table.from_pylist([values], schema=record.SCHEMA)
+        pq.write_table(table, folder / f"{values['run']}.parquet", write_page_checksum=True)
+    return folder
+
+
+def test_records_are_appended_and_old_rows_stay(tmp_path):
+    first = row("split-mine.er.8.s0", 50.0)
+    path, added = evidence.add(write(tmp_path / "a", first), tmp_path / "evidence")
+    assert (path.name, added) == ("mine.parquet", 1)
+    second = row("split-mine.er.8.s1", 60.0)
+    assert evidence.add(write(tmp_path / "a", second), tmp_path / "evidence") == (path, 1)
+    assert evidence.read_table(path).to_pylist() == [first, second]
+    assert evidence.add(tmp_path / "a", tmp_path / "evidence") == (path, 0)
+
+
+def test_another_record_of_a_run_is_refused_and_nothing_changes(tmp_path):
+    path, _ = evidence.add(write(tmp_path / "a", row("er.s0", 50.0)), tmp_path / "evidence")
+    before = path.read_bytes()
+    changed = write(tmp_path / "b", row("er.s0", 51.0), row("er.s1", 52.0))
+    with pytest.raises(UserError, match=r"mine\.parquet has another record of er\.s0"):
+        evidence.add(changed, tmp_path / "evidence")
+    mixed = write(tmp_path / "c", row("er.s2", 1.0), row("er.s3", 1.0, study="other"))
+    with pytest.raises(UserError, match="several studies"):
+        evidence.add(mixed, tmp_path / "evidence")
+    with pytest.raises(UserError, match="no record in"):
+        evidence.add(tmp_path / "none", tmp_path / "evidence")
+    assert path.read_bytes() == before
+
+
+def test_a_record_of_an_earlier_schema_has_null_for_what_it_lacks(tmp_path):
+    write(tmp_path / "a", row("er.s0", 50.0))
+    path = tmp_path / "a" / "er.s0.parquet"
+    pq.write_table(pq.read_table(path).drop(["gates_open"]), path, write_page_checksum=True)
+    path, _ = evidence.add(tmp_path / "a", tmp_path / "evidence")
+    assert evidence.read_table(path).column("gates_open").to_pylist() == [None]
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch) -> findings.Findings:
+    """Three seeds of two variants: 50, 52, 54 and 49, 50, 51."""
+    rows = [row(f"split-mine.er.8.s{s}", 50.0 + 2 * s) for s in range(3)]
+    rows += [row(f"split-mine.er.8.off.s{s}", 49.0 + s) for s in range(3)]
+    evidence.add(write(tmp_path / "a", *rows), tmp_path)
+    (tmp_path / "questions.yaml").write_text(
+        """
+settings: {here: {title: Here, benchmark: split-mine, buffer: 8, files: [mine]}}
+questions:
+  er: {title: ER, arms: [er.B]}
+  gain: {title: Gain, arms: [er.B, er.B.off], rule: paired, since: planned}
+  absent: {title: Absent, arms: [er.B.none]}
+tables: {all: {questions: [er, gain, absent], settings: [here]}}
+figures: {}
+"""
+    )
+    monkeypatch.chdir(PROJECT)
+    return findings.Findings(tmp_path)
+
+
+def test_a_table_says_what_the_records_say(asked):
+    lines = asked.markdown("all").splitlines()
+    assert lines[2:] == [
+        "| ER | 52.00 ± 2.00 |",
+        "| Gain | 2.00 (\N{MINUS SIGN}0.48 to 4.48) |",
+        "| Absent | — |",
+    ]
+
+
+def test_marked_parts_of_a_page_are_filled_and_all_else_stays(asked):
+    page = "a <!-- gain here mean 1 -->?<!-- end --> b\n<!-- table all -->old<!-- end -->\n"
+    filled = asked.filled(page)
+    assert "a <!-- gain here mean 1 -->2.0<!-- end --> b" in filled and "| ER |" in filled
+    assert asked.filled(filled) == filled
+    with pytest.raises(UserError, match="no question 'other'"):
+        asked.filled("<!-- other here mean --><!-- end -->")
+    with pytest.raises(UserError, match="no records"):
+        asked.filled("<!-- absent here mean --><!-- end -->")
+
+
+def test_the_projects_findings_are_the_same_bytes_again(tmp_path, monkeypatch):
+    """Of what git has, twice; and the pages say the same."""
+    monkeypatch.chdir(PROJECT)
+    assert pages.fill(check=True) == []
+    written = pages.write(docs=tmp_path)
+    assert [f"docs/{path.name}" for path in written] == FINDINGS
+    for path in written:
+        assert path.read_bytes() == (PROJECT / "docs" / path.name).read_bytes(), path.name
+
+
+def test_every_table_of_evidence_reads_and_has_each_run_once():
+    tables = sorted((PROJECT / "results/evidence").glob("*.parquet"))
+    assert tables
+    for path in tables:
+        runs = pd.Series(evidence.read_table(path).column("run").to_pylist())
+        assert runs.is_unique and len(runs)
