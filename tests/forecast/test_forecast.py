@@ -54,17 +54,6 @@ def test_nothing_need_be_there_and_all_is_added_up(tiny_project, tiny_values, as
     assert "estimated from a few steps" in said and "free " in said
 
 
-def test_frozen_layers_have_a_time_of_their_own(tiny_project, tiny_values, asked):
-    main = tiny_values["studies"]["tiny"]["experiments"]["main"]
-    main |= {"methods": ["er"], "variants": {"frozen": {"title": "Frozen", "frozen": 4}}}
-    main["variants"]["all"] = {"title": "all"}
-    forecast_of(Params.model_validate(tiny_values))
-    assert sorted(asked) == ["er", "er", "pretraining.origin"]
-    plan = expand(Params.model_validate(tiny_values), "tiny")
-    like = next(run for run in plan.runs.values() if run.frozen)
-    assert forecast.pretraining(plan.params, "origin", like).frozen == 0
-
-
 def test_what_is_done_is_not_forecast(tiny_inputs, asked) -> None:
     runs = expand(tiny_inputs, "tiny").runs
     assert len(forecast_of(tiny_inputs)["runs"]) == len(asked) == len(runs)  # the source is there

@@ -20,12 +20,11 @@ from twf.learning import loop, methods, step
 from twf.learning.loop import Outcome
 from twf.learning.methods import base
 from twf.learning.methods.base import Batch, Method, Step
-from twf.learning.models.propagation import Propagation
 from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import Generators, derived_seed, seeded
 from twf.learning.sgd import sgd_step
 from twf.study.methods import METHODS
-from twf.study.params import LrDecay, Network
+from twf.study.params import LrDecay
 
 Train = Callable[..., Outcome]
 
@@ -324,12 +323,3 @@ def test_twf_learns_from_images_of_any_size(tiny_run, tiny_dataset, tiny_checkpo
     assert outcome.reason is None
     terms = dict(outcome.history[-1]["terms"])
     assert all(math.isfinite(value) for value in terms.values()) and terms["mask_replay"] > 0
-
-
-def test_a_sibling_normalises_by_f1_whatever_is_frozen():
-    network = ResNet(Network(architecture="resnet18", width=4), 4)
-    network.frozen = 5
-    for paper, trained in ((frozenset(), True), (frozenset({"F1"}), False)):
-        propagation = Propagation(network, 2, 16, paper)
-        propagation.begin_task(1)
-        assert {module.training for module in propagation.sibling.modules()} == {trained}

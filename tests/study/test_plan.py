@@ -16,7 +16,6 @@ from project import PROJECT, kept
 
 from twf import files
 from twf.errors import UserError
-from twf.results import record
 from twf.study import Plan, expand, params, reading
 from twf.study.methods import METHODS
 
@@ -301,25 +300,6 @@ def test_the_digest_changes_with_what_decides_the_result_alone(values, path, val
     *parents, last = path.split(".")
     reduce(getitem, parents, values)[last] = value
     assert (digest(values) != before) == decides
-
-
-@pytest.mark.parametrize("change", [{"current_classes": True}, {"as_twf": ["pass"]}, {"frozen": 4}])
-def test_a_variant_that_learns_in_another_way_is_another_run(values, change):
-    main = values["studies"]["tiny"]["experiments"]["main"]
-    main |= {"methods": ["derpp"], "variants": {"as-set": {"title": "A"}}}
-    main["variants"]["other"] = {"title": "B"} | change
-    runs = plan(values).runs
-    as_set, other = (runs[f"split-target.derpp.16.{name}s0"] for name in ("", "other."))
-    assert other.values == as_set.values | change
-
-
-@pytest.mark.parametrize("study", sorted({path.parts[-3] for path in RECORDS}))
-def test_each_record_in_git_was_made_with_what_params_yaml_has(study, monkeypatch):
-    monkeypatch.chdir(PROJECT)  # where a study's best hyperparameters are
-    runs = expand(LOADED, study).runs
-    for path in [path for path in RECORDS if path.parts[-3] == study]:
-        (row,) = record.read(path, ["digest"]).to_pylist()
-        assert row["digest"] == runs[path.stem].digest, path.name
 
 
 def test_the_digest_does_not_depend_on_the_study_or_experiment_that_asks(values):

@@ -23,7 +23,7 @@ from twf.study.methods import METHODS
 from twf.study.params import Execution, Params
 
 # Runs that are alike in these are taken to cost the same.
-KIND = {"benchmark", "method", "network", "precision", "buffer", "probes", "held_out", "frozen"}
+KIND = {"benchmark", "method", "network", "precision", "buffer", "probes", "held_out"}
 
 
 def forecast(
@@ -98,7 +98,6 @@ def pretraining(params: Params, source: str, like: Run) -> Run:
         "epochs": recipe.epochs,
         "batch_size": recipe.batch_size,
         "precision": recipe.precision,
-        "frozen": 0,
     }
     without = ("buffer", "probes", "source_data", "lr_decay", "held_out")
     return like.model_copy(update=dict.fromkeys(without) | change)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 from twf.learning.augmentation import Augment
 from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import Generators
-from twf.study.params import LrDecay, Precision, Replay
+from twf.study.params import LrDecay, Precision
 from twf.study.types import Fidelity
 
 
@@ -42,8 +41,6 @@ class Learner:
     fidelity: dict[str, Fidelity]  # of the method's switches
     lr_decay: LrDecay | None = None
     precision: Precision = "tf32"
-    current_classes: bool = False  # the stream loss is over the current task's classes alone
-    as_twf: Collection[Replay] = ()  # what of DER++'s replay is as TwF's
     source: SourceData | None = None  # where the method asks for it
 
     @property

@@ -206,7 +206,6 @@ def make_learner(
         network.load_state_dict(weights)
     with seeded(run.seed, "classifier"):
         fresh_classifier(network, run.classes)
-    network.freeze(run.frozen)
     source = None
     if source_dataset is not None:
         assert run.source_augmentation is not None
@@ -231,8 +230,6 @@ def make_learner(
         fidelity=run.fidelity,
         lr_decay=run.lr_decay,
         precision=run.precision,
-        current_classes=run.current_classes,
-        as_twf=run.as_twf,
         source=source,
     )
 

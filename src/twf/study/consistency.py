@@ -101,13 +101,6 @@ def _check_variants(where: str, experiment: Experiment) -> list[str]:
                 problems.append(
                     f"{at}.without_buffer: {method!r} needs its buffer; allowed: {able}"
                 )
-            if (variant.current_classes or variant.as_twf) and not info.as_twf:
-                able = ", ".join(name for name, other in METHODS.items() if other.as_twf)
-                key = "current_classes" if variant.current_classes else "as_twf"
-                problems.append(f"{at}.{key}: {method!r} cannot learn so; allowed: {able}")
-            if variant.frozen and info.all_gradients:
-                able = ", ".join(name for name, of in METHODS.items() if not of.all_gradients)
-                problems.append(f"{at}.frozen: {method!r} needs all gradients; allowed: {able}")
             values = {key: [value] for key, value in variant.hyperparameters.items()}
             problems += _wrong_values(f"{at}.hyperparameters", method, values)
     return problems

@@ -25,8 +25,6 @@ class MethodInfo:
     source_data: bool = False  # it needs the source's images while it learns
     not_printed: str | None = None  # a hyperparameter whose value the paper does not print
     switches: tuple[str, ...] = ()  # those that its loss asks for
-    as_twf: bool = False  # its stream loss and its replay can be TwF's
-    all_gradients: bool = False  # it needs each parameter's: no layer can be frozen
 
 
 class OewcHyperparameters(Hyperparameters):
@@ -105,16 +103,14 @@ class TwfHyperparameters(DerppHyperparameters):
 METHODS: dict[str, MethodInfo] = {
     "joint": MethodInfo("Joint (UB)", at_once=True),
     "finetune": MethodInfo("Finetune"),
-    "oewc": MethodInfo("oEWC", OewcHyperparameters, switches=("F15",), all_gradients=True),
+    "oewc": MethodInfo("oEWC", OewcHyperparameters, switches=("F15",)),
     "lwf": MethodInfo("LwF", LwfHyperparameters, switches=("F12",)),
     "er": MethodInfo("ER", rehearsal=True, without_buffer=True),
     "co2l": MethodInfo("CO2L", Co2lHyperparameters, rehearsal=True, switches=("F11",)),
     "icarl": MethodInfo(
         "iCaRL", IcarlHyperparameters, rehearsal=True, switches=("F13", "F16", "F17")
     ),
-    "derpp": MethodInfo(
-        "DER++", DerppHyperparameters, rehearsal=True, without_buffer=True, as_twf=True
-    ),
+    "derpp": MethodInfo("DER++", DerppHyperparameters, rehearsal=True, without_buffer=True),
     "derpp-ewc": MethodInfo(
         "DER++ with EWC",
         DerppEwcHyperparameters,
@@ -122,7 +118,6 @@ METHODS: dict[str, MethodInfo] = {
         without_buffer=True,
         source_data=True,
         not_printed="lambda_ewc",
-        all_gradients=True,
     ),
     "derpp-pretraining": MethodInfo(
         "DER++ with pretraining images",

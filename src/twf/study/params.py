@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 else:
     MethodName = Literal[tuple(METHODS)]
     Switch = Literal[tuple(SWITCHES)]
-Replay = Literal["batch", "pass", "labels"]  # one batch, in one pass, labels of those seen so far
 # How a training step is executed: see `twf.learning.step`.
 Execution = Literal["plain", "compiled", "captured", "compiled-captured"]
 EXECUTIONS: tuple[Execution, ...] = get_args(Execution)
@@ -119,16 +118,12 @@ class Source(Strict):
     data: Name | None = None
     pretraining: Pretraining | None = None
     weights: str | None = None
-    # of several networks, which runs take in turn: see `Params.networks`
-    seeds: Annotated[list[Seed], Field(min_length=1)] | None = None
 
     @model_validator(mode="after")
     def _one_origin(self) -> Source:
         trained = self.data is not None
         if trained != (self.pretraining is not None) or not (trained or self.weights):
             raise ValueError("give 'data' and 'pretraining' together, or 'weights', or all three")
-        if self.seeds and self.weights:
-            raise ValueError("'weights' are of one network; leave 'seeds' out")
         return self
 
     @property
@@ -233,23 +228,13 @@ class Variant(Strict):
     methods: list[MethodName] | None = None  # those it is about; all of the experiment's
     without_buffer: bool = False  # run it without a buffer too
     pretrained: bool = True  # false: from random weights
-    current_classes: bool = False  # its stream loss is over the current task's classes alone
-    as_twf: list[Replay] = Field(default_factory=list)  # what of its replay is as TwF's
-    frozen: Annotated[int, Field(ge=0, le=5)] = 0  # the network's first layers that are not trained
     fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)
     hyperparameters: dict[str, int | float] = Field(default_factory=dict)
 
     @property
     def changes(self) -> bool:
         """Whether it says anything of how a run learns."""
-        return bool(
-            self.fidelity
-            or self.hyperparameters
-            or self.current_classes
-            or self.as_twf
-            or self.frozen
-            or not self.pretrained
-        )
+        return bool(self.fidelity or self.hyperparameters or not self.pretrained)
 
 
 Points = Annotated[list[int | float], Field(min_length=1)]
@@ -344,31 +329,6 @@ class Params(Strict):
     sources: dict[Name, Source]
     benchmarks: dict[Name, Benchmark]
     studies: dict[Name, Study]
-
-    @model_validator(mode="after")
-    def _a_source_for_each_network(self) -> Params:
-        """Where a source has `seeds`, each but the first becomes a source of its own."""
-        for name, source in list(self.sources.items()):
-            for network, seed in zip(self.networks(name), source.seeds or [], strict=False):
-                assert source.pretraining is not None  # `Source` holds this
-                recipe = source.pretraining.model_copy(update={"seed": seed})
-                made = source.model_copy(update={"pretraining": recipe})
-                if network != name:
-                    made = made.model_copy(update={"seeds": None})
-                    if self.sources.get(network, made) != made:
-                        raise ValueError(
-                            f"sources.{network} is {name}'s with seed {seed}; rename it"
-                        )
-                self.sources[network] = made
-        return self
-
-    def networks(self, source: str) -> list[str]:
-        """The names of a source's networks; a run takes the one at its seed, modulo their number.
-
-        The first has the source's own name, so that more of them change no run with the first.
-        """
-        _, *others = self.sources[source].seeds or [0]
-        return [source, *(f"{source}-{seed}" for seed in others)]
 
     def named_study(self, name: str) -> Study:
         """The study called `name`, or an error that says which there are."""

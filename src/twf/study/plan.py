@@ -25,7 +25,6 @@ from twf.study.params import (
     Params,
     Precision,
     Protocol,
-    Replay,
     Search,
     Variant,
 )
@@ -58,10 +57,6 @@ class Run(Strict):
     precision: Precision
     held_out: float | None  # share of the training set to evaluate on, in place of the test set
     seed: int
-    # Later additions have a default, at which `values` leaves them out: digests in records stay.
-    current_classes: bool = False  # the stream loss is over the current task's classes alone
-    as_twf: tuple[Replay, ...] = ()  # what of DER++'s replay is as TwF's
-    frozen: int = 0  # so many of the network's five layers, from the first, are not trained
 
     @model_validator(mode="before")
     @classmethod
@@ -86,11 +81,7 @@ class Run(Strict):
     @property
     def values(self) -> dict[str, Any]:
         """All but its names, as plain values: two runs alike in them are one run."""
-        added = {name for name, of in Run.model_fields.items() if not of.is_required()}
-        as_before = {
-            name for name in added if getattr(self, name) == Run.model_fields[name].default
-        }
-        return self.model_dump(mode="json", exclude={"id", "study", *as_before})
+        return self.model_dump(mode="json", exclude={"id", "study"})
 
     @property
     def parameters(self) -> str:
@@ -301,7 +292,7 @@ def expand(params: Params, study_name: str) -> Plan:
         return identifier
 
     def runs_for(run: Run, seeds: list[int]) -> dict[int, str]:
-        return {seed: run_for(_with_seed(params, run, seed)) for seed in seeds}
+        return {seed: run_for(_with_seed(run, seed)) for seed in seeds}
 
     for experiment_name, experiment in study.experiments.items():
         seeds = experiment.seeds or study.seeds
@@ -400,11 +391,9 @@ def _require_one_run(study: str, tables: Iterable[Table]) -> None:
                         )
 
 
-def _with_seed(params: Params, run: Run, seed: int) -> Run:
-    """The same run with a seed, which ends its identifier, from the seed's network."""
-    networks = params.networks(run.source)
-    source = networks[seed % len(networks)]
-    return run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed, "source": source})
+def _with_seed(run: Run, seed: int) -> Run:
+    """The same run with a seed, which ends its identifier."""
+    return run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
 
 
 def _with_probes(params: Params, run: Run) -> Run:
@@ -505,7 +494,4 @@ def _run(
         precision=params.named_study(study).precision,
         held_out=None,
         seed=0,
-        current_classes=variant.current_classes,
-        as_twf=tuple(sorted(set(variant.as_twf))),
-        frozen=variant.frozen,
     )

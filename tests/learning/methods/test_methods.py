@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,13 +18,13 @@ from twf.learning.methods import make, oewc
 from twf.learning.methods.base import Batch, Method, Task
 from twf.learning.methods.er_ace import competing
 from twf.learning.models.gates import by_layer
-from twf.learning.models.resnet import ResNet, parameters_of
+from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import Random
 from twf.learning.sgd import sgd_step
 from twf.learning.state import capture, flatten
 from twf.learning.step import Plain
 from twf.study.methods import METHODS
-from twf.study.params import Augmentation, Replay
+from twf.study.params import Augmentation
 
 CPU = torch.device("cpu")
 TASKS, PER_TASK, BATCH, BUFFER, SIDE = 3, 2, 8, 21, 16
@@ -125,48 +125,6 @@ def test_a_method_that_can_learn_without_a_buffer_replays_nothing(method, name):
     terms = step(made, batches(begin(made, 1))[0])
     assert np.isfinite(list(terms.values())).all()
     assert not any(value for term, value in terms.items() if "replay" in term)
-
-
-@pytest.mark.parametrize("current", [True, False])
-def test_a_stream_loss_over_the_current_classes_leaves_the_others_alone(method, current):
-    made = method("derpp", buffer=None, of_run={"current_classes": current})
-    task = begin(made, 1)
-    weights = made.learner.network.classifier.weight
-    before = weights.detach().clone()
-    step(made, batches(task)[0])
-    moved = (weights != before).any(dim=1).tolist()
-    own = range(PER_TASK, 2 * PER_TASK)
-    assert moved == [not current or i in own for i in range(CLASSES)]
-
-
-@pytest.mark.parametrize("name", [name for name, of in METHODS.items() if not of.all_gradients])
-def test_frozen_layers_stay_as_they_are_and_the_others_learn(method, name):
-    made = method(name, of_run={"frozen": 3})
-    network = made.learner.network
-    before = {key: value.clone() for key, value in network.state_dict().items()}
-    learn(made, range(2))
-    after = network.state_dict()
-    still = {key.split(".")[0] for key in before if after[key].equal(before[key])}
-    moved = {key.split(".")[0] for key in before if not after[key].equal(before[key])}
-    assert {"conv1", "bn1", "layer1", "layer2"} <= still
-    assert moved - {"classifier"} == {"layer3", "layer4"}  # CO2L has a head of its own
-
-
-PARTS = get_args(Replay)
-
-
-@pytest.mark.parametrize("left_out", [None, *PARTS, "current"])
-def test_derpp_with_all_of_twfs_loss_and_replay_is_twf_without_propagation(method, left_out):
-    """To the last bit; and not without one of the four."""
-    weights = {"lr": 0.03, "alpha": 0.3, "beta": 0.9}
-    off = dict.fromkeys(("lambda_fp", "lambda_fp_replay", "lambda_diversity"), 0.0)
-    parts = tuple(part for part in PARTS if part != left_out)
-    as_twf = {"current_classes": left_out != "current", "as_twf": parts}
-    derpp, twf = method("derpp", of_run=as_twf, **weights), method("twf", **weights, **off)
-    for made in (derpp, twf):
-        learn(made, range(2))
-    ends = [parameters_of(made.learner.network) for made in (derpp, twf)]
-    assert torch.equal(*ends) == (left_out is None)
 
 
 @pytest.mark.parametrize("name", METHODS)

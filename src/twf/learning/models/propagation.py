@@ -24,7 +24,6 @@ class Propagation(nn.Module):
         self.paper = paper
         self.image_size = image_size
         self.sibling = frozen_copy(network)
-        self.sibling.frozen = 0  # which keeps layers in evaluation mode, whatever F1 says
         # made again where a run goes on; half of what its state would hold
         self.constant = frozenset(f"sibling.{n}" for n, _ in self.sibling.named_parameters())
         channels = self.sibling.layer_channels

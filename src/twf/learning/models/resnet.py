@@ -97,8 +97,6 @@ class ResNet(nn.Module):
     once more changes nothing.
     """
 
-    frozen = 0  # so many of its five layers, from the first, stay as they are
-
     def __init__(self, network: Network, classes: int) -> None:
         super().__init__()
         block: type[BasicBlock | Bottleneck]
@@ -120,24 +118,6 @@ class ResNet(nn.Module):
             stages.append(nn.Sequential(*blocks))
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
         self.classifier = nn.Linear(self.layer_channels[-1], classes)
-
-    def freeze(self, layers: int) -> None:
-        """Have its first `layers` stay as they are: weights and, in training too, statistics."""
-        self.frozen = layers
-        for module in self._frozen_modules():
-            module.requires_grad_(False).eval()
-
-    def train(self, mode: bool = True) -> ResNet:
-        """As of any module, but for what is frozen."""
-        super().train(mode)
-        for module in self._frozen_modules():
-            module.eval()
-        return self
-
-    def _frozen_modules(self) -> list[nn.Module]:
-        first = [self.conv1, self.bn1] if self.frozen else []
-        stages = [self.layer1, self.layer2, self.layer3, self.layer4]
-        return [*first, *stages[: max(self.frozen - 1, 0)]]
 
     def layers(self, images: Tensor) -> list[Tensor]:
         """The five maps before an activation, `[N, C_l, H_l, W_l]` each."""
