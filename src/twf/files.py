@@ -37,7 +37,6 @@ TABLE = "results/{study}/tables/{table}"
 COMPARISON = "results/{study}/tables/comparison"
 CLAIMS = "results/{study}/tables/claims"
 GAINS = "results/{study}/tables/gains"
-CENTRAL = "results/{study}/tables/central"
 ORDER = "results/{study}/tables/order"
 METRICS = "results/{study}/metrics.json"
 FIGURES = "results/{study}/figures"
@@ -53,7 +52,7 @@ STATE = "states/{study}/{run}/state.safetensors"  # of an unfinished run; no out
 
 TABLES_VERSION = 5  # of the columns of tables; raised by each change, so that they are made anew
 TABLE_FORMATS = ("parquet", "csv", "md", "tex")
-COMPARISON_FORMATS = ("parquet", "csv", "md")  # of central questions, claims and gains too
+COMPARISON_FORMATS = ("parquet", "csv", "md")  # of claims and gains too
 FIGURE_FORMATS = ("svg", "csv")  # the last has the data drawn
 
 
@@ -75,7 +74,6 @@ table_file = _path(f"{TABLE}.{{extension}}")  # of `TABLE_FORMATS`
 comparison_file = _path(f"{COMPARISON}.{{extension}}")  # the paper's cells beside a study's
 claims_file = _path(f"{CLAIMS}.{{extension}}")  # the paper's claims on a study's cells
 gains_file = _path(f"{GAINS}.{{extension}}")  # differences between a study's cells
-central_file = _path(f"{CENTRAL}.{{extension}}")  # what propagation and stream loss make of a gain
 order_file = _path(f"{ORDER}.{{extension}}")  # rank correlations of methods with the paper's
 metrics_file = _path(METRICS)  # the means of a study's cells, as DVC shows and compares them
 figure_file = _path(f"{FIGURES}/{{figure}}.{{extension}}")  # of `FIGURE_FORMATS`

@@ -65,7 +65,6 @@ def what_follows_from_twf(folder: Path) -> set[str]:
     ]
     for ending in files.COMPARISON_FORMATS:
         for file in (
-            files.central_file,
             files.comparison_file,
             files.claims_file,
             files.gains_file,

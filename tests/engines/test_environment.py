@@ -19,7 +19,6 @@ from commands import Twf, mistake
 from processes import until
 from project import PROJECT
 
-import twf.results
 from twf.checkout import refuse_other_code
 from twf.engines.environment import refuse_unfit_folder, replace_home
 from twf.errors import UserError
@@ -284,11 +283,6 @@ def another_checkout(here: Path) -> Path:
 def test_the_code_of_another_checkout_is_refused(another_checkout: Path) -> None:
     with pytest.raises(UserError, match=f"{another_checkout}.*{PROJECT}.*make setup"):
         refuse_other_code()
-
-
-def test_a_notebook_with_another_checkouts_code_gets_no_results(another_checkout: Path) -> None:
-    with pytest.raises(UserError, match=f"{another_checkout}.*{PROJECT}.*make setup"):
-        twf.results.load("demo")
 
 
 def test_pythonpath_is_named_where_it_brings_another_checkouts_code(

@@ -16,7 +16,6 @@ from twf.errors import UserError
 from twf.files import (
     COMPARISON_FORMATS,
     PARAMS,
-    central_file,
     claims_file,
     comparison_file,
     gains_file,
@@ -231,5 +230,5 @@ def test_of_a_study_of_searches_alone_all_is_compared_that_others_are(make_plan,
     assert json.loads(metrics_file("small").read_text()) == {
         "search": {"split-cifar10": {"er": {"500": {"class-il": 50.0}, "5120": {"missing": 2}}}}
     }
-    for file in (comparison_file, central_file, claims_file, gains_file):
+    for file in (comparison_file, claims_file, gains_file):
         assert all(file("small", ending).exists() for ending in COMPARISON_FORMATS)

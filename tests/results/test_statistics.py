@@ -104,28 +104,6 @@ def test_a_sum_of_means_without_spread_has_no_width():
     assert statistics.total([alike, alike]).ends() == (140.0, 140.0)
 
 
-def test_a_contrast_in_a_two_way_layout_is_that_of_least_squares():
-    """By regression on indicators of variants and seeds, worked with NumPy."""
-    values = np.random.default_rng(0).normal(size=(4, 3)) + np.arange(4)[:, None]
-    weights = np.array([1.0, -1.0, -1.0, 1.0])
-    found = statistics.two_way(values, weights)
-    variants, seeds = np.indices(values.shape).reshape(2, -1)
-    design = np.column_stack([variants[:, None] == range(4), seeds[:, None] == range(1, 3)])
-    beta, squares, rank, _ = np.linalg.lstsq(design.astype(float), values.ravel(), rcond=None)
-    freedom = values.size - rank
-    inverse = np.linalg.inv(design.T.astype(float) @ design)
-    contrast = np.array([*weights, 0.0, 0.0])
-    error = np.sqrt(squares[0] / freedom * contrast @ inverse @ contrast)
-    assert (found.freedom, freedom) == (6, 6)
-    assert (found.mean, found.error) == pytest.approx((contrast @ beta, error))
-
-
-def test_a_layout_of_two_variants_is_of_the_differences_by_seed():
-    values = np.random.default_rng(0).normal(size=(2, 4))
-    found = statistics.two_way(values, np.array([1.0, -1.0]))
-    assert found.ends() == pytest.approx(statistics.student_interval(values[0] - values[1]))
-
-
 @pytest.mark.parametrize("count", [3, 5, 10])
 def test_how_often_equivalence_is_found(count: int):
     """By simulation: Student's interval within a margin of 1 of the true mean, at deviation 1."""

@@ -24,9 +24,9 @@ from results.conftest import PROJECT_VALUES, row_of
 
 from twf import files, study
 from twf.cli.results import write_compared
-from twf.results import cells, figures, notebook, provenance, record, report, search, show
+from twf.results import cells, figures, provenance, record, report, search, show
 from twf.results.frame import Results
-from twf.results.paper import central, claim_tests, comparison, gains, order
+from twf.results.paper import claim_tests, comparison, gains, order
 from twf.results.paper.claims import MAIN
 from twf.study import Plan, reading
 
@@ -182,20 +182,13 @@ def make() -> dict[str, str]:
         path.name: path.read_text()
         for path in (*Path("results/small/tables").iterdir(), files.metrics_file("small"))
         if path.suffix in (".csv", ".json", ".tex", ".yaml")
-        or path.name in ("gains.md", "central.md", "main.split-cifar10.md")
+        or path.name in ("gains.md", "main.split-cifar10.md")
     }
     ours = comparison.COMPARED.read(results.plan).query("study == 'small'")
     ours["precisions"] = ours["precisions"].map(" ".join)
     made["comparison.csv"] = ours.drop(columns=["command"]).explode("devices").explode("runs")
     for figure in figures.planned(plan):
         made[f"{figure.name}.csv"] = figure.kind.frame(results, figure.table)
-    frames = notebook.Frames(results)
-    made["notebook-runs.csv"] = frames.runs
-    for name in ("accuracies", "losses"):
-        long = getattr(frames, name)
-        made[f"notebook-{name}.csv"] = long[long["run"].isin(["split-cifar10.joint.s0", ONE])]
-    for other in ("twf cl", "twf fp", "joint"):
-        made[f"notebook-gains-{other.replace(' ', '-')}.csv"] = frames.gains("twf", other)
     page = Path("results/small/tables/comparison.md").read_text()
     made["comparison-head.md"], *rows = page.split("## Table")
     assert [of.count("`snakemake --cores all") for of in rows] == [20, 6, 0, 5, 0]
@@ -241,7 +234,7 @@ def test_each_file_has_the_values_that_are_expected(written: dict[str, str]) -> 
 def test_files_hold_the_same_rows_and_types_and_are_read_back(written, folder, monkeypatch):
     monkeypatch.chdir(folder)
     results = Results.collected(study.expand(reading.load(files.PARAMS), "small"))
-    for part in (cells, comparison, central, claim_tests, gains, order):
+    for part in (cells, comparison, claim_tests, gains, order):
         file = partial(files.table_file, "small", "main.split-cifar10")
         if part is not cells:
             file = partial(part.COMPARED.file, "small")
@@ -260,7 +253,7 @@ def test_files_hold_the_same_rows_and_types_and_are_read_back(written, folder, m
         assert flat["buffer"].fillna(1).all() if "buffer" in flat else True  # 0 is null in a file
         again = cells.of_results(results) if part is cells else part.COMPARED.read(results.plan)
         assert not again.get("buffer", frame.iloc[:, 0]).isna().any()
-    for part in (central, claim_tests):
+    for part in (claim_tests,):
         shown = show.markdown_table(part.text_rows(part.COMPARED.read(results.plan)))
         assert shown in part.COMPARED.file("small", "md").read_text()
     for table in results.plan.tables:

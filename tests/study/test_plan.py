@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from project import PROJECT, kept
+from project import PROJECT
 
 from twf import files
 from twf.errors import UserError
@@ -20,7 +20,6 @@ from twf.study import Plan, expand, params, reading
 from twf.study.methods import METHODS
 
 LOADED = reading.load(PROJECT / files.PARAMS)
-RECORDS = kept("results/*/runs/*.parquet")
 FIVE = ["joint", "finetune", "er", "derpp", "twf"]
 
 Values = dict[str, Any]
@@ -205,28 +204,6 @@ def test_the_demo_searches_for_what_the_paper_does_not_print():
     assert anchored == 2
 
 
-def test_runs_take_the_networks_of_a_source_in_turn(values):
-    values["studies"]["tiny"]["seeds"] = [0, 1, 2, 5]
-    before = plan(values).runs
-    values["sources"]["origin"]["seeds"] = [3, 4, 9]
-    planned = plan(values)
-    assert planned.runs.keys() == before.keys()
-    assert [planned.runs[f"split-target.er.16.s{n}"].source for n in (0, 1, 2, 5)] == [
-        *("origin", "origin-4", "origin-9", "origin-9")
-    ]
-    assert planned.runs["split-target.er.16.s0"].digest == before["split-target.er.16.s0"].digest
-    assert planned.sources == ["origin", "origin-4", "origin-9"]
-    sources = reading.check(values).sources
-    recipes = [sources[name].pretraining for name in planned.sources]
-    assert [recipe and recipe.seed for recipe in recipes] == [3, 4, 9]
-
-    again = reading.check(reading.check(values).model_dump(mode="json", exclude_unset=True))
-    assert again.sources == sources
-    values["sources"]["origin-4"] = values["sources"]["origin"] | {"seeds": None}
-    with pytest.raises(UserError, match=r"sources\.origin-4.*seed 4"):
-        plan(values)
-
-
 def test_a_run_carries_everything_of_its_cell(values):
     values["benchmarks"]["split-target"]["lr_decay"] = {"factor": 0.1, "epochs": [1]}
     run = plan(values).runs["split-target.er.16.s0"]
@@ -402,7 +379,7 @@ def test_pretraining_images_have_a_control_with_their_head_and_none_of_them(name
     assert len({(run.buffer, run.source, run.seed) for run in of_images}) == 1
 
 
-@pytest.mark.parametrize("name", ["demo", "measured", "paper", "paper-search"])
+@pytest.mark.parametrize("name", ["demo", "corners", "paper", "paper-search"])
 def test_no_run_propagates_features_without_mask_replay(name):
     """There, published code and ours would part, without a switch: docs/fidelity.md."""
     runs = [run for run in expand(LOADED, name).runs.values() if run.method == "twf"]

@@ -60,16 +60,10 @@ rule compare:
         [f"{files.ORDER}.{ending}" for ending in ("parquet", "csv")],
         [
             f"{made}.{ending}"
-            for made in (files.COMPARISON, files.CENTRAL, files.CLAIMS, files.GAINS)
+            for made in (files.COMPARISON, files.CLAIMS, files.GAINS)
             for ending in files.COMPARISON_FORMATS
             if ending != "csv"
         ],
-        report(
-            f"{files.CENTRAL}.csv",
-            caption="../report/central.rst",
-            category="Beside the paper",
-            labels={"table": "central questions"},
-        ),
         report(
             f"{files.COMPARISON}.csv",
             caption="../report/comparison.rst",

@@ -92,7 +92,7 @@ def table(
 def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     """Hold the paper's numbers, claims and gains against a study's: verdicts, commands, GPU hours.
 
-    Makes `central`, `comparison`, `order`, `claims` and `gains` in results/STUDY/tables/, and
+    Makes `comparison`, `order`, `claims` and `gains` in results/STUDY/tables/, and
     results/STUDY/metrics.json, which `dvc metrics diff` compares with the last commit's, from the
     collected records, the tables and what was searched. Next: `twf figures`.
     """
@@ -105,11 +105,10 @@ def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 def write_compared(params: Params, results: Results) -> None:
     """Write what `twf compare` makes, of records and tables that are there."""
     from twf.results import cells, dvc_metrics, search
-    from twf.results.paper import central, claim_tests, comparison, gains
+    from twf.results.paper import claim_tests, comparison, gains
 
     written, trials = cells.of_results(results), search.read(results.plan)
     comparison.write(params, results)
-    central.write(results)
     claim_tests.write(results)
     gains.write(results, written)
     dvc_metrics.write(results.plan, written, trials)

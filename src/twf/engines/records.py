@@ -129,7 +129,7 @@ class Records:
         By itself, it looks at those files alone that another job reads.
         """
         study = plan.study
-        parts = (files.comparison_file, files.central_file, files.claims_file, files.gains_file)
+        parts = (files.comparison_file, files.claims_file, files.gains_file)
         compared = [part(study, of) for part in parts for of in files.COMPARISON_FORMATS]
         compared += [files.order_file(study, "parquet"), files.order_file(study, "csv")]
         jobs = {str(compared[0]): [*compared, files.metrics_file(study)]}

@@ -1,4 +1,4 @@
-"""Differences between cells of a study, with their errors: one rule for gains, claims and notebook.
+"""Differences between cells of a study, with their errors: one rule for gains and claims.
 
     one method,       The runs of a seed have first weights and the order of images in common: its
     one buffer        variants are subtracted by seed, and what a run gives twice, under two
@@ -6,7 +6,7 @@
     anything else     Runs of different methods, buffers or benchmarks are independent, also those
                       of one seed: Welch's interval.
 
-`estimates` is the rule. `paper.central` alone departs from it, for the corners of docs/plan.md.
+`estimates` is the rule.
 Only seeds that all cells of a difference have finished count. A residual pooled over an
 experiment's variants would have more degrees of freedom, but their variances differ too much:
 `benchmarks.verdicts` shows what share of intervals would then hold the true value.

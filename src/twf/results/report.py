@@ -22,15 +22,13 @@ from twf import files
 from twf.errors import UserError
 from twf.results import cells, provenance, search, show, statistics
 from twf.results.frame import Results
-from twf.results.notebook import Frames
-from twf.results.paper import central, claim_tests, comparison, gains, order
+from twf.results.paper import claim_tests, comparison, gains, order
 from twf.results.paper.comparison import MARGIN, VERDICTS
 from twf.results.show import PROTOCOL_TITLES, Section, TextRow, in_parentheses, number
 from twf.study import Plan
 from twf.study.params import PROTOCOLS, Params
 
 TEXT = 40  # characters; a column with a longer text may have several lines
-OPENING = ("corners", "weights")  # kinds of figures that answer the central questions
 
 # What the groups of claims are about
 ABOUT = {
@@ -51,8 +49,8 @@ def write(params: Params, results: Results) -> None:
     """
     plan, study = results.plan, results.plan.study
     written = cells.of_results(results)
-    compared, answers, claims, gained, ranked = (
-        part.COMPARED.read(plan) for part in (comparison, central, claim_tests, gains, order)
+    compared, claims, gained, ranked = (
+        part.COMPARED.read(plan) for part in (comparison, claim_tests, gains, order)
     )
     agreed = agreement(compared, claims)
     told = provenance.write(params, results, agreed)
@@ -66,7 +64,7 @@ def write(params: Params, results: Results) -> None:
             "main": table.experiment == next(iter(plan.tables.values())).experiment,
             "gains": gains.text_rows(table, gained[gained["table"] == name], Markup),
             "model": gains.model(table),
-            "figures": [f for f in figures if f["table"] == name and not f["opens"]],
+            "figures": [f for f in figures if f["table"] == name],
         }
         for name, table in plan.tables.items()
     ]
@@ -90,8 +88,6 @@ def write(params: Params, results: Results) -> None:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         facts=provenance.facts(results),
         agreement=agreed,
-        central=Section("", central.text_rows(answers), central.COMPARED.note),
-        finding=[figure for figure in figures if figure["opens"]],
         unfinished=provenance.unfinished(results),
         drawn=files.figure_index(study).exists(),
         tables=tables,
@@ -113,7 +109,7 @@ def write(params: Params, results: Results) -> None:
         provenance=told,
         statement=_download(f"{study}-{statement.name}", statement.read_bytes(), "markdown"),
         downloads=[
-            _download(f"{study}-runs.csv", Frames(results).runs.to_csv(index=False).encode()),
+            _download(f"{study}-runs.csv", _accuracies(results)),
             *(
                 _download(f"{study}-{path.name}", _content(path, study))
                 for path in [
@@ -168,6 +164,11 @@ def agreement(compared: pd.DataFrame, claims: pd.DataFrame) -> list[str]:
         *seeds,
         *of_claims,
     ]
+
+
+def _accuracies(results: Results) -> bytes:
+    """Final average accuracy and forgetting of each run under each protocol, as CSV."""
+    return bytes(results.scores[["faa", "ff"]].reset_index().to_csv(index=False).encode())
 
 
 def _in_all(remarks: list[list[str]]) -> list[str]:
@@ -245,7 +246,7 @@ def _content(path: Path, study: str) -> bytes:
 
 
 def _figures(study: str) -> list[dict[str, Any]]:
-    """A study's figures, as far as they have been made; `opens`: at the head of the report."""
+    """A study's figures, as far as they have been made."""
     index = files.figure_index(study)
     shown = []
     listed = pd.read_csv(index, keep_default_na=False) if index.exists() else pd.DataFrame()
@@ -258,7 +259,6 @@ def _figures(study: str) -> list[dict[str, Any]]:
                 # Text from data is escaped in it, and no script of it would be run.
                 "svg": Markup(svg[svg.index("<svg") :]),  # noqa: S704
                 "data": _download(data.name, _content(data, study)),
-                "opens": row["figure"].split(".")[0] in OPENING,
             }
         )
     return shown

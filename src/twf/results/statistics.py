@@ -1,9 +1,8 @@
 """Statistics over runs. The unit is the seed.
 
 Intervals are of 95 % and for normal values: Student's of a mean, Welch's of the sum of independent
-ones; `contrasts` says which is whose. The two-way layout, that of docs/plan.md, is for
-`paper.central` alone. Runs of a source with one network start from the same, so no interval
-contains what another pretraining would change; a source with `seeds` has several.
+ones; `contrasts` says which is whose. Runs of a source start from one network, so no interval
+contains what another pretraining would change.
 """
 
 from __future__ import annotations
@@ -58,29 +57,6 @@ def student(values: Any) -> Estimate:
         deviation = np.sqrt(((values - values.mean(-1, keepdims=True)) ** 2).sum(-1) / (count - 1))
     mean = values.mean(-1)
     return Estimate(mean, deviation / math.sqrt(count), np.full_like(mean, count - 1 or np.nan))
-
-
-def two_way(values: NDArray[np.float64], weights: NDArray[np.float64]) -> Estimate:
-    """A contrast of variants `[..., variant, seed]` in a two-way layout without interaction.
-
-    A value is the sum of what its variant, its seed and a residual make, whose variance is the same
-    for all. `weights` `[variant]` sum to 0, so that seeds cancel out. The residual is pooled over
-    all variants: it has (variants - 1) x (seeds - 1) degrees of freedom.
-    """
-    variants, seeds = values.shape[-2:]
-    squares = residuals(values) ** 2
-    freedom = (variants - 1) * (seeds - 1)
-    mean = (weights * values.mean(-1)).sum(-1)
-    with np.errstate(invalid="ignore", divide="ignore"):  # with one seed there is no residual
-        variance = squares.sum((-2, -1)) / np.float64(freedom)
-    error = np.sqrt(variance * (weights**2).sum() / seeds)
-    return Estimate(mean, error, np.full_like(mean, freedom or np.nan))
-
-
-def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What variant and seed leave of values `[..., variant, seed]`."""
-    of_variants = values - values.mean(-1, keepdims=True)
-    return of_variants - of_variants.mean(-2, keepdims=True)
 
 
 def total(parts: Sequence[Estimate]) -> Estimate:

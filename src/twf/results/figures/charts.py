@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -100,72 +99,6 @@ def _dot(panel: Axes, row: dict[Any, Any], y: float) -> None:
     panel.plot(row["mean"], y, "o", color=style.BLUE, label="ours, with its 95 % interval")
     if not pd.isna(row["paper"]):
         panel.plot(row["paper"], y, label="the paper", **style.PAPER)
-
-
-def corners(frame: pd.DataFrame) -> Figure:
-    """Dots with whiskers by setting, and the paper's as stars; a panel for what is added.
-
-    A shape is a benchmark, open where one seed has been run.
-    """
-    titles = {"propagation": "propagation adds, points", "stream": "stream loss adds, points"}
-    settings = frame.sort_values("compute", kind="stable")["setting"].drop_duplicates().tolist()
-    place_of = {"propagation": "top", "stream": "bottom"}
-    benchmarks = list(dict.fromkeys(frame["benchmark"]))
-    shapes = dict(zip(benchmarks, cycle("os^"), strict=False))
-    stars = dict(zip(benchmarks, cycle("*PX"), strict=False))
-    pairs = {"propagation": (style.BLUE, style.ORANGE), "stream": (style.GREEN, style.PURPLE)}
-    figure, axes = style.panels(list(titles), [None], 1.9, sharex=True)
-    for (quantity, _), panel in axes.items():
-        panel.axhspan(-1, 1, color="#EEEEEE", linewidth=0)
-        panel.axhline(0, color=style.BLACK, linewidth=0.8)
-        rows = frame[frame["quantity"] == quantity]
-        colours = dict(zip(rows["condition"].unique(), pairs[quantity], strict=False))
-        series = list(rows.groupby(["benchmark", "condition"], sort=False))
-        for place, ((benchmark, condition), group) in enumerate(series):
-            offset = 0.12 * (place - (len(series) - 1) / 2)
-            colour = colours[condition]
-            label = f"{place_of[quantity]}: {condition}"
-            panel.plot([], [], "o", color=colour, label=label)
-            for row in group[group["n"] > 0].to_dict("records"):
-                at = settings.index(row["setting"]) + offset
-                look: Any = {"color": colour, "fillstyle": "none" if row["n"] == 1 else "full"}
-                panel.vlines(at, row["low"], row["high"], linewidth=1, color=colour)
-                panel.plot(at, row["mean"], shapes[benchmark], **look)
-        for benchmark, group in frame[frame["paper"].notna()].groupby("benchmark", sort=False):
-            look = {"color": style.VERMILION, "linestyle": "none", "markersize": 7}
-            look |= {"marker": stars[benchmark], "label": "the paper, " + str(benchmark)}
-            panel.plot(len(settings), group["paper"].iloc[0], **look)
-        panel.set(ylabel=titles[quantity], xlim=(-0.5, len(settings) + 0.5))
-        panel.set(xticks=range(len(settings) + 1), xticklabels=[*settings, "the paper"])
-        panel.grid(axis="y")
-    if len(shapes) > 1:
-        for benchmark, shape in shapes.items():
-            axes["propagation", None].plot([], [], shape, color=style.GREY, label=benchmark)
-    style.legend(figure, 2)
-    return figure
-
-
-def weights(frame: pd.DataFrame) -> Figure:
-    """Accuracy above what is kept of the source, over lambda_FP; a line per series."""
-    names = {"faa": f"final average\n{ACCURACY}", "kept": "k-NN accuracy\non the source, %"}
-    names = {name: words for name, words in names.items() if name in set(frame["quantity"])}
-    factors = sorted(set(frame["factor"]))
-    figure, axes = style.panels(list(names), [None], 1.7, sharex=True)
-    colours = dict(zip(dict.fromkeys(frame["series"]), (style.BLUE, style.VERMILION), strict=False))
-    for (quantity, _), panel in axes.items():
-        for series, rows in frame[frame["quantity"] == quantity].groupby("series", sort=False):
-            at = [factors.index(factor) for factor in rows["factor"]]
-            look: dict[str, Any] = {"color": colours[series]}
-            gap = len(at) < at[-1] - at[0] + 1  # a weight between was not measured
-            panel.vlines(at, rows["low"], rows["high"], linewidth=1, **look)
-            panel.plot(at, rows["mean"], "o--" if gap else "o-", label=series, **look)
-        panel.set(xticks=range(len(factors)), xticklabels=[f"{f:g}" for f in factors])
-        panel.set(xlabel="multiple of lambda_FP as set", ylabel=names[quantity])
-        panel.label_outer()
-        panel.margins(x=0.1, y=0.15)
-        panel.grid(axis="y")
-    style.legend(figure, 2)
-    return figure
 
 
 def initialization(frame: pd.DataFrame) -> Figure:

@@ -8,16 +8,15 @@ images, `buffer` is 0 without rehearsal.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pandas as pd
 
 from twf.results import cells, show, statistics
 from twf.results.frame import Results
-from twf.results.paper import central, gains
+from twf.results.paper import gains
 from twf.results.record import PROBED
-from twf.study import Run, Table
+from twf.study import Table
 from twf.study.methods import METHODS
 
 PLACE = ["method", "variant", "label", "buffer", "protocol"]
@@ -142,90 +141,3 @@ def shares(results: Results, table: Table) -> pd.DataFrame:
     both["label"] = both["method"].map(lambda name: METHODS[name].title)
     frame = spread(both, [*PLACE, "share"], "faa")
     return frame if frame["share"].notna().any() else frame[:0]
-
-
-def corners(results: Results, table: Table) -> pd.DataFrame:
-    """What propagation and the stream loss add in Class-IL, in points: `central`'s rows of both.
-
-    With the table's smallest buffer.
-
-    `benchmark` is its title, `quantity` is `propagation` or `stream`, `condition` the other one's
-    state; `setting` says the network's width and the epochs per task, `compute` is what settings
-    are ordered by: epochs times the square of the width. Intervals are Welch's where `central` has
-    them beside the model's. `paper` is the paper's gain of all that propagation adds; it does not
-    say under which loss.
-    """
-    run = results.plan.runs[next(iter(table.cells[0].runs.values()))]
-    width, epochs = run.network.width, run.epochs
-    answers = central.of_results(results, min(filter(None, table.buffers)))
-    here = (answers["benchmark"] == table.benchmark) & (answers["source"] == table.paper_source)
-    answers = answers[here & answers["question"].isin(QUANTITIES)]
-    answers = answers.assign(
-        benchmark=results.plan.params.benchmarks[table.benchmark].title,
-        quantity=answers["question"].map(lambda name: QUANTITIES[name][0]),
-        condition=answers["question"].map(lambda name: QUANTITIES[name][1]),
-        setting=f"width {width},\n{epochs} epochs",
-        compute=epochs * width**2,
-        low=answers["welch_low"].fillna(answers["low"]),
-        high=answers["welch_high"].fillna(answers["high"]),
-        paper=answers["printed"],
-    )
-    names = ["benchmark", "buffer", "quantity", "condition", "setting", "compute"]
-    return answers[[*names, *SPREAD, "freedom", "paper"]]
-
-
-QUANTITIES = {
-    "propagation": ("propagation", "with the code's stream loss"),
-    "propagation-f6": ("propagation", "with the paper's stream loss"),
-    "stream": ("stream", "with propagation"),
-    "stream-alone": ("stream", "without propagation"),
-}
-
-
-def weights(results: Results, table: Table) -> pd.DataFrame:
-    """Accuracy in Class-IL, and what nearest neighbours find of the source, by lambda_FP.
-
-    `factor` is lambda_FP over that of the method as set, 0 without propagation; in the series
-    `distance alone`, mask replay and diversity keep their weights. `quantity` is `faa` in per cent
-    or `kept`, the accuracy of nearest neighbours on the last layer after the last task, of probed
-    runs. Variants that change anything else are left out.
-    """
-    as_set = next(cell for cell in table.cells if cell.method == "twf" and cell.unchanged)
-    base = results.plan.runs[next(iter(as_set.runs.values()))]
-    rows = results.by_place
-    buffer = as_set.buffer or 0
-    here = (rows["benchmark"] == table.benchmark) & (rows["source"] == table.paper_source)
-    here &= (rows["method"] == "twf") & (rows["buffer"] == buffer)
-    here &= (rows["protocol"] == "class-il") & (rows["status"] == "finished")
-    rows = rows[here & rows["variant"].isin([*table.variants, "cl"])].drop_duplicates("run")
-    values = []
-    for faa, name in zip(rows["faa"], rows["run"], strict=True):
-        series = _series(results.plan.runs[name], base)
-        if series is None:
-            continue
-        place = {"buffer": buffer, "series": series[0], "factor": series[1]}
-        values.append(place | {"quantity": "faa", "value": faa})
-        probed = results.runs.loc[name, "nearest_neighbours"]
-        if probed is not None and len(probed):
-            values.append(place | {"quantity": "kept", "value": probed[-1][-1]})
-    names = ["buffer", "series", "factor", "quantity"]
-    return spread(pd.DataFrame(values, columns=[*names, "value"]), names).sort_values(names)
-
-
-def _series(run: Run, base: Run) -> tuple[str, float] | None:
-    """Which of the `weights` a run has, and the factor; None where it differs in more."""
-    of, as_set = run.hyperparameters.model_dump(), base.hyperparameters.model_dump()
-    parts = ("lambda_fp", "lambda_fp_replay", "lambda_diversity")
-    weighed = base.hyperparameters.model_copy(update={name: of[name] for name in parts})
-    may_differ = ("seed", "source", "probes", "source_data", "source_augmentation")
-    alike = {name: getattr(run, name) for name in may_differ} | {"hyperparameters": weighed}
-    if base.model_copy(update=alike).parameters != run.parameters:
-        return None
-    factor = round(of["lambda_fp"] / as_set["lambda_fp"], 6) if as_set["lambda_fp"] else 1.0
-    others = [(of[name], as_set[name]) for name in parts[1:]]
-    # F14 multiplies each term by lambda_FP: as it is, all of propagation; divided, distance alone
-    if factor == 0 or all(math.isclose(*pair) for pair in others):
-        return "all of propagation", factor
-    if all(math.isclose(one * factor, other) for one, other in others):
-        return "distance alone", factor
-    return None

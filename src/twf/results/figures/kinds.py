@@ -10,13 +10,11 @@ import hashlib
 import io
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure as Drawing
@@ -86,43 +84,7 @@ def _of_probes(plan: Plan, table: Table) -> bool:
     return all(plan.runs[run].probes for cell in table.cells for run in cell.runs.values())
 
 
-def _of_corners(plan: Plan, table: Table) -> bool:
-    """Whether propagation and the stream loss are both varied."""
-    return {"f6", "cl"} <= set(table.variants)
-
-
-def _of_weights(plan: Plan, table: Table) -> bool:
-    """Whether propagation has several weights."""
-    weights: dict[Any, set[float]] = defaultdict(set)  # by what else they may depend on
-    cells = [cell for cell in table.cells if cell.method == "twf" and table.variants]
-    for cell in cells:
-        for run in cell.runs.values():
-            of_run = plan.runs[run].hyperparameters.model_dump()
-            weights[cell.buffer, cell.protocol].add(of_run["lambda_fp"])
-    several = any(len(alike - {0.0}) > 1 for alike in weights.values())
-    elsewhere = _of_fidelity(plan, table) or _of_probes(plan, table)
-    return several and any(cell.unchanged for cell in cells) and not elsewhere
-
-
 KINDS = {
-    "corners": Kind(
-        "What propagation and the stream loss add to final average accuracy",
-        _of_corners,
-        frames.corners,
-        charts.corners,
-        spread="whiskers",
-        interval=lambda table: "95 % interval",
-        note="The paper's TwF minus {CL} is in both panels, as either may explain it. Shaded: ±1 "
-        "point. Open: one seed.",
-    ),
-    "weights": Kind(
-        "Weight of propagation: accuracy, and what is kept of the source",
-        _of_weights,
-        frames.weights,
-        charts.weights,
-        spread="whiskers",
-        note="k-NN: on Layer 4, after the last task. Dashed: a weight between was not probed.",
-    ),
     "accuracy": Kind(
         "Average accuracy over the tasks seen, after each task",
         _of_methods,
