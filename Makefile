@@ -2,7 +2,7 @@
 # elsewhere. `make demo` first. For make 3.81 and bash 3.2 too, which macOS has.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce overnight pull test services test-all bench gpu-pack test-versions lint format constraints
+.PHONY: help setup demo findings reproduce overnight pull test services test-all bench gpu-pack test-versions lint format constraints
 
 PYTHON ?= python3
 # The Pythons that pyproject.toml allows, as 3.1 3.2
@@ -64,8 +64,10 @@ reproduce: setup ## The paper's whole study (needs its data; see README)
 	@$(call MAKE_STUDY,results/paper/report.html)
 	@echo "The report: results/paper/report.html   The tables: results/paper/tables/"
 
-overnight: setup ## Real CIFAR at reduced scale: what git does not have of it, after a forecast, and the report
-	@$(call MAKE_STUDY,results/overnight-search/tables/best-hyperparameters.yaml)
+findings: setup ## The findings' estimates and figures in docs/, from the measured records, in seconds
+	twf findings --pages
+
+overnight: setup ## Real CIFAR at reduced scale, after a forecast, and the report
 	twf plan overnight --forecast
 	@$(call MAKE_STUDY,results/overnight/report.html)
 	@echo "The report: results/overnight/report.html   The tables: results/overnight/tables/"
