@@ -507,3 +507,10 @@ def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(monkeypatch)
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert end.value.code == 130
+
+
+@pytest.mark.parametrize("redirected", ["| head -1", ">&-", "> /dev/full", "2>&- >&-"])
+def test_an_output_that_is_closed_or_full_ends_a_command_in_a_line(redirected):
+    command = f"{sys.executable} -m twf plan demo --all {redirected}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=PROJECT)
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 1

@@ -92,3 +92,11 @@ def test_a_folder_of_another_owner_is_told_with_the_remedy(checkout, monkeypatch
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     assert commit() is None
     assert f"--add safe.directory {checkout}" in capsys.readouterr().err
+
+
+def test_another_repositorys_variables_change_no_commit(tmp_path, monkeypatch):
+    before = commit()
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
+    assert commit() == before

@@ -7,6 +7,7 @@ inside the commands, so that help and planning come at once.
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 from twf import checkout
@@ -19,6 +20,9 @@ def main() -> None:
 
     In a folder with other code than this, no command but `doctor`, which says so, does anything.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - to the process's end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a sign ends nothing
             stream.reconfigure(errors="replace")
@@ -34,5 +38,11 @@ def main() -> None:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:  # a full disk, a name that is too long
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:  # while modules are imported; commands end with a word of their own
         sys.exit(130)

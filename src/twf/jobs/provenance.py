@@ -69,8 +69,10 @@ def commit() -> str | None:
 
     def git(folder: str | Path, *words: str) -> str:
         command = ["git", "-C", str(folder), *words]
+        # a hook or another repository's GIT_DIR is not about this folder
+        own = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
         return subprocess.run(
-            command, capture_output=True, text=True, check=True, encoding="utf-8"
+            command, capture_output=True, text=True, check=True, encoding="utf-8", env=own
         ).stdout.strip()
 
     package = Path(twf.__file__).parent
