@@ -25,10 +25,20 @@ def data_list() -> None:
 
     Next: `twf data show NAME` has licence and citation, `twf data fetch NAME` fetches one.
     """
-    from twf.data import listing
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from twf.data import registry
+    from twf.data.fetch import status
 
     reading.load(files.PARAMS)  # elsewhere, archives would not be this project's
-    listing.show_all()
+    table = Table("name", "title", "images (training + test)", "MiB", "status")
+    for name, entry in registry.load().items():
+        images = f"{entry.images.train:,} + {entry.images.test:,}" if entry.kind == "images" else ""
+        size = sum(file.size or 0 for file in entry.files.values()) / 2**20
+        table.add_row(name, escape(entry.title), images, f"{size:,.0f}", status(name, entry))
+    Console().print(table)
 
 
 @data_app.command("show")
@@ -39,10 +49,16 @@ def data_show(
 
     Next: `twf data fetch NAME`.
     """
-    from twf.data import listing
+    import yaml
+
+    from twf.data import registry
+    from twf.data.fetch import status
 
     reading.load(files.PARAMS)
-    listing.show(name)
+    entry = registry.entry(name)
+    values = {"status": status(name, entry), "folder": str(files.archive_folder(name))}
+    values |= entry.model_dump(exclude_none=True)
+    print(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), end="")
 
 
 @data_app.command("fetch")
@@ -58,8 +74,8 @@ def data_fetch(
 ) -> None:
     """Fetch official archives, and check them: archives/NAME. Next: `twf data prepare`.
 
-    Called again after an interruption, it continues. Where jobs run without network, call it on the
-    login node. `TWF_MIRROR` names a folder or an address to ask first.
+    Called again, it keeps what is complete. Where jobs run without network, call it on the login
+    node. `TWF_MIRROR` names a folder or an address to ask first.
     """
     from twf.data import registry
     from twf.data.fetch import fetch, imported

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twf.data.checks import BrokenFileError, as_images, as_labels, reading
-from twf.data.leftovers import passed_over
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError, few
 
@@ -22,52 +20,41 @@ KEYS = ("x_train", "y_train", "x_test", "y_test")
 
 
 def read_npz(file: Path, classes: int) -> DataArrays:
-    """The archive's arrays, checked. Raises `UserError` that names file, key, found and needed."""
+    """The archive's arrays, checked. Raises `UserError` that names file and key, and why."""
     try:
-        arrays = _open(file)
+        arrays = _arrays(file)
         train, test = (_split(file, arrays, split, classes) for split in ("train", "test"))
         return DataArrays(train, test, _class_names(file, arrays.get("class_names"), classes))
     except BrokenFileError as error:
         raise UserError(
             f"{error}; needed is a NumPy archive with {', '.join(KEYS)}: images uint8 [N, H, W, "
-            "3], labels from 0 (docs/add-a-data-set.md). Image files of a published data set are "
-            "imported as the folder that they are in, unpacked"
+            "3], labels from 0 (docs/add-a-data-set.md). Image files are imported as the folder "
+            "that they are in"
         ) from None
 
 
-def _open(file: Path) -> dict[str, NDArray[Any]]:
+def _arrays(file: Path) -> dict[str, NDArray[Any]]:
     """The arrays of `KEYS`, and `class_names` where the file has it, not yet checked."""
-    if not file.exists():
-        raise BrokenFileError(file, "is missing")
-    if not zipfile.is_zipfile(file):
-        raise BrokenFileError(file, "is not a NumPy archive, or is cut short")
     with reading(file, "plain arrays"), np.load(file, allow_pickle=False) as archive:  # noqa: TID251
-        with passed_over(file) as passes:
-            names = [name for name in archive if not passes(file / name)]
         if missing := [key for key in KEYS if key not in archive]:
-            found = few(names) or "nothing"
-            raise BrokenFileError(file, f"has no {', '.join(missing)}, but {found}")
+            problem = f"has no {', '.join(missing)}, but {few(list(archive)) or 'nothing'}"
+            raise BrokenFileError(file, problem)
         arrays = {}
         for key in (*KEYS, *{"class_names"}.intersection(archive)):
             with reading(file, f"plain arrays, at {key}"):
                 arrays[key] = archive[key]
-            if not isinstance(arrays[key], np.ndarray):  # NumPy gives the bytes of what is none
-                raise BrokenFileError(file, f"has no array {key}")
     return arrays
 
 
 def _split(file: Path, arrays: dict[str, NDArray[Any]], split: str, classes: int) -> Split:
-    """The images of `train` or `test`."""
     x, y = f"x_{split}", f"y_{split}"
     images = as_images(file, x, arrays[x], ("N", "H", "W", 3))
     return Split(images, as_labels(file, y, arrays[y], len(images), range(classes)))
 
 
 def _class_names(file: Path, names: NDArray[Any] | None, classes: int) -> list[str]:
-    """The text for each label."""
     if names is None:
         return [str(label) for label in range(classes)]
-    if names.dtype.kind != "U" or names.shape != (classes,):
-        found = f"{names.dtype} {list(names.shape)}"
-        raise BrokenFileError(file, f"has class_names as {found}, expected text [{classes}]")
+    if not isinstance(names, np.ndarray) or names.dtype.kind != "U" or names.shape != (classes,):
+        raise BrokenFileError(file, f"has other class_names than text [{classes}]")
     return [str(name) for name in names]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import numpy as np
 
@@ -21,18 +21,20 @@ class BrokenFileError(UserError):
 
 @contextlib.contextmanager
 def reading(file: Path, kind: str) -> Iterator[None]:
-    """Turn what is raised while a file is read, whatever it is, into a `BrokenFileError`."""
+    """Turn any other error that is raised while a file is read into a `BrokenFileError`."""
     try:
         yield
-    except BrokenFileError:
+    except UserError:
         raise
     except FileNotFoundError:
         raise BrokenFileError(file, "is missing") from None
-    except MemoryError as error:
-        problem = f"needs a machine with more memory, or is damaged: {kind} ({error})"
-        raise BrokenFileError(file, problem) from None
     except Exception as error:
         raise BrokenFileError(file, f"cannot be read as {kind} ({error})") from None
+
+
+def is_hidden(path: PurePath) -> bool:
+    """True if any part of a path is hidden, or is the folder that a Mac adds to archives."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
 
 
 def read_lines(file: Path) -> list[list[str]]:
@@ -47,24 +49,24 @@ def as_images(file: Path, key: str, array: object, shape: tuple[int | str, ...])
     if not isinstance(array, np.ndarray):
         raise BrokenFileError(file, f"has no array {key}")
     fits = len(shape) == array.ndim and all(
-        isinstance(needed, str) or needed == found
-        for needed, found in zip(shape, array.shape, strict=True)
+        isinstance(expected, str) or expected == length
+        for expected, length in zip(shape, array.shape, strict=True)
     )
     if array.dtype != np.uint8 or not fits:
-        found, needed = f"{array.dtype} {list(array.shape)}", ", ".join(map(str, shape))
-        raise BrokenFileError(file, f"has {key} as {found}, expected uint8 [{needed}]")
+        problem = (
+            f"{array.dtype} {list(array.shape)}, expected uint8 [{', '.join(map(str, shape))}]"
+        )
+        raise BrokenFileError(file, f"has {key} as {problem}")
     return array
 
 
 def as_labels(file: Path, key: str, values: object, count: int, allowed: range) -> Labels:
     """`values` as int64 [count], where they are `count` integers in the range `allowed`."""
-    if not isinstance(values, list | np.ndarray):
-        raise BrokenFileError(file, f"has no labels {key}")
     with reading(file, f"integers, at {key}"):  # lists of different lengths
-        labels = np.asarray(values)
+        labels = np.asarray([] if values is None else values)
     if labels.dtype.kind not in "iu" or labels.size != count:
-        found = f"{labels.dtype} {list(labels.shape)}"
-        raise BrokenFileError(file, f"has {key} as {found}, expected {count} integers")
+        problem = f"{labels.dtype} {list(labels.shape)}, expected {count} integers"
+        raise BrokenFileError(file, f"has {key} as {problem}")
     outside = labels[(labels < allowed[0]) | (labels > allowed[-1])]
     if outside.size:
         problem = f"has the label {outside.flat[0]} in {key}, outside {allowed[0]} to {allowed[-1]}"

@@ -43,11 +43,11 @@ def read(folder: Path, size: int) -> DataArrays:
     CIFAR-100 has its fine labels. Raises `BrokenFileError`.
     """
     for layout in LAYOUTS:
-        place = folder / layout.folder
-        if place.is_dir():
-            train = _split([place / name for name in layout.train], layout, size)
-            test = _split([place / layout.test], layout, size)
-            return DataArrays(train, test, _class_names(place / layout.meta, layout))
+        batches = folder / layout.folder
+        if batches.is_dir():
+            train = _split([batches / name for name in layout.train], layout, size)
+            test = _split([batches / layout.test], layout, size)
+            return DataArrays(train, test, _class_names(batches / layout.meta, layout))
     raise BrokenFileError(folder, f"has no {' or '.join(layout.folder for layout in LAYOUTS)}")
 
 

@@ -1,174 +1,188 @@
 """Fetch the official archives of the registry: `archives/NAME/FILE`, each checked, each once.
 
-Transfers are written to `archives/.partial/NAME/`; a file gets its name when it is complete and its
-checksum right. `TWF_MIRROR` names a folder or an address that is tried before the registry's.
+pooch downloads, tries again, and compares checksums. `TWF_MIRROR` names a folder or an address that
+is asked before the registry's addresses.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
+import shutil
+import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from twf import files
-from twf.data.download import UnavailableError, answers, bytes_of, download
 from twf.data.registry import Entry, File, check_address, shown
 from twf.errors import UserError
 
 VARIABLE = "TWF_MIRROR"
+RETRIES = 2  # of each address, after pauses of one and two seconds
+TIMEOUT = 30  # seconds without a byte
 
 
 def fetch(name: str, entry: Entry) -> None:
     """Bring every file of the registry's entry `name` to `archives/NAME/FILE`, checked.
 
-    A file that is there already is checked, and kept. Raises `UserError` where it is not the right
-    one, where no address gives the right one, or where the disk is full; a further call goes on
-    from what came so far. In the end `checked.json` beside the files says what was found.
+    A file that exists is checked and kept. Raises `UserError` where one has another checksum, where
+    no address gives the right one, or where the disk is full. `checked.json` is written last.
     """
+    with files.locked(files.ARCHIVES / f".{name}.lock", f"fetching {name}"):
+        for file_name, file in entry.files.items():
+            path = files.archive_folder(name) / file_name
+            if not os.path.lexists(path):
+                _download(path, name, file)
+        verified(name, entry)
+        checked = {key: {"checksum": file.checksum} for key, file in entry.files.items()}
+        with files.atomic(files.receipt_file(name)) as receipt:
+            receipt.write_text(json.dumps(checked, indent=2) + "\n", encoding="utf-8")
+
+
+def verified(name: str, entry: Entry) -> list[Path]:
+    """The files of an entry. Raises `UserError` where one is missing or has another checksum."""
+    import pooch
+
+    paths = []
     for file_name, file in entry.files.items():
-        place, partials = files.archive_folder(name) / file_name, _partials(name)
-        if _kept(place, name, file):
-            continue
-        with files.locked(partials / f"{file_name}.lock", f"fetching {place}"):
-            if not _kept(place, name, file):
-                _fetch(place, name, file, partials)
-    found = {f: file.model_dump(exclude={"addresses"}) for f, file in entry.files.items()}
-    with files.atomic(files.receipt_file(name)) as receipt:
-        receipt.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        path = files.archive_folder(name) / file_name
+        if not path.is_file():
+            problem = (
+                "is no file: move or delete it, then" if os.path.lexists(path) else "is missing:"
+            )
+            raise UserError(
+                f"{path} {problem} `twf data fetch {name}`, or `twf data import` takes the images "
+                "from a file of yours"
+            )
+        algorithm, expected = file.checksum.split(":")
+        actual = pooch.file_hash(str(path), alg=algorithm)
+        if actual != expected:
+            raise UserError(
+                f"{path} is not the file of the registry: its {algorithm} is {actual}, expected "
+                f"{expected}; move or delete it, then `twf data fetch {name}`"
+            )
+        paths.append(path)
+    return paths
 
 
-def status(name: str, entry: Entry) -> Literal["present", "imported", "incomplete", "missing"]:
-    """Which files of an entry are there, by their sizes; their content is not read.
+def status(name: str, entry: Entry) -> Literal["present", "imported", "missing"]:
+    """Whether all files of an entry exist, by their sizes; their content is not read.
 
-    `imported`: not all are, nor need they be, as its images were prepared from a user's file.
+    `imported`: they are not needed, as the images were prepared from a user's file.
     """
-    places = {files.archive_folder(name) / f: file for f, file in entry.files.items()}
-    if all(_has_size(place, file) for place, file in places.items()):
+    if not _missing(name, entry):
         return "present"
-    if imported(name) is not None:
-        return "imported"
-    return "incomplete" if any(map(os.path.lexists, places)) else "missing"
+    return "missing" if imported(name) is None else "imported"
 
 
 def imported(name: str) -> str | None:
-    """The user's file that an entry's images were prepared from, while the prepared are there."""
+    """The user's file that an entry's images were prepared from, while the prepared file exists."""
     try:
-        found = json.loads(files.receipt_file(name).read_bytes())
-    except (OSError, ValueError):
+        receipt = json.loads(files.receipt_file(name).read_bytes())
+        return receipt["imported"] if Path(receipt["prepared"]).exists() else None
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    if not isinstance(found, dict):
-        return None
-    prepared = found.get("prepared", files.data_file(name))
-    return found.get("imported") if Path(prepared).exists() else None
 
 
 def remaining(name: str, entry: Entry) -> int:
     """The bytes of an entry's files that are still to be fetched, where their sizes are known."""
-    left = 0
-    for file_name, file in entry.files.items():
-        if not os.path.lexists(files.archive_folder(name) / file_name):
-            partials = _partials(name).glob(f"{file_name}.????????")
-            left += max(0, (file.size or 0) - max(map(bytes_of, partials), default=0))
-    return left
+    return sum(file.size or 0 for file in _missing(name, entry).values())
 
 
 def unreachable(name: str, entry: Entry) -> str | None:
-    """Why an entry's missing files cannot be fetched now; None if they can, or none is missing.
-
-    A folder is looked into first. Else it may take seconds: all addresses of a file are asked at
-    once, each for one byte.
-    """
-    lost: dict[str, list[str]] = {}  # files, and where they were asked for
-    with ThreadPoolExecutor() as pool:
-        for file_name, file in entry.files.items():
-            place = files.archive_folder(name) / file_name
-            if _has_size(place, file):
-                continue
-            if os.path.lexists(place):
-                return f"{place} does not have the size of the registry's file; move or delete it"
-            addresses = _addresses(name, file_name, file)
-            if any(answers(a, file.size) for a in addresses if a.startswith("file:")):
-                continue
-            if not any(pool.map(answers, addresses, repeat(file.size))):
-                lost[file_name] = addresses
-    if not lost:
-        return None
-    tried = ", ".join(shown(address) for addresses in lost.values() for address in addresses)
-    return (
-        f"cannot fetch {', '.join(lost)} of {name} from here ({tried or 'no address is known'}): "
-        f"`twf data fetch {name}` on a machine with network, or name a folder that has it with "
-        f"{VARIABLE}"
-    )
+    """Why an entry's missing files cannot be fetched now; None if they can, or none is missing."""
+    for file_name, file in _missing(name, entry).items():
+        addresses = _addresses(name, file_name, file)
+        if not any(map(_answers, addresses)):
+            return (
+                f"cannot fetch {file_name} of {name} from here "
+                f"({', '.join(map(shown, addresses)) or 'no address is known'}): `twf data fetch "
+                f"{name}` on a machine with network, or name a folder that has it with {VARIABLE}"
+            )
+    return None
 
 
-def _partials(name: str) -> Path:
-    """Where the files of an entry are on their way."""
-    return files.ARCHIVES / ".partial" / name
+def _missing(name: str, entry: Entry) -> dict[str, File]:
+    folder = files.archive_folder(name)
+
+    def is_there(path: Path, file: File) -> bool:
+        return path.is_file() and file.size in (None, path.stat().st_size)
+
+    return {key: file for key, file in entry.files.items() if not is_there(folder / key, file)}
 
 
-def _fetch(place: Path, name: str, file: File, partials: Path) -> None:
-    """Bring one file to its place from the first address that gives the right one."""
+def _download(path: Path, name: str, file: File) -> None:
+    """Bring one file to `path` from the first address that gives the right one."""
+    partial = files.ARCHIVES / ".partial" / name
     failures = []
-    for address in _addresses(name, place.name, file):
-        # each address continues its own bytes: until the checksum, two may give different files
-        mark = hashlib.sha256(address.encode()).hexdigest()[:8]
-        partial = partials / f"{place.name}.{mark}"
+    with files.writing(path):
+        shutil.rmtree(partial, ignore_errors=True)  # of a killed process
         try:
-            wrong = _bring(address, partial, file)
-        except UnavailableError as error:
-            wrong = str(error)
-        if wrong is None:
-            with files.writing(place):
-                place.parent.mkdir(parents=True, exist_ok=True)
-                partial.replace(place)
-            for left in partials.glob(f"{place.name}.????????"):  # of other addresses
-                left.unlink()
-            return
-        failures.append(f"{shown(address)}: {wrong}")
+            for address in _addresses(name, path.name, file):
+                failure = _fetch_from(address, partial / path.name, file)
+                if failure is None:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    (partial / path.name).replace(path)
+                    return
+                failures.append(f"{shown(address)}: {failure}")
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     raise UserError(
-        f"cannot fetch {place}:\n  "
+        f"cannot fetch {path}:\n  "
         + ("\n  ".join(failures) or "the registry has no address of it")
-        + f"\n`twf data fetch {name}` tries again, and goes on from what came so far; or put the "
-        f"file there yourself, or name a folder or an address that has it with {VARIABLE}"
+        + f"\n`twf data fetch {name}` tries again; or put the file there yourself, or name a "
+        f"folder or an address that has it with {VARIABLE}"
     )
 
 
-def _bring(address: str, partial: Path, file: File) -> str | None:
-    """Fetch one file and check it; what is wrong with it, or None.
+def _fetch_from(address: str, path: Path, file: File) -> str | None:
+    """Bring the file at one address to `path`; why that failed, or None."""
+    import pooch
+    import requests
 
-    A wrong file whose transfer was continued is fetched once more from its start: the address may
-    have had another file before.
-    """
-    for _ in range(2):
-        resumed = download(address, partial, file.size)
-        wrong = file.mismatch(partial)
-        if wrong is None:
-            return None
-        partial.unlink()
-        if not resumed:
-            break
-    return wrong
+    print(f"fetching {path.name} from {shown(address)}", file=sys.stderr, flush=True)
+    pooch.get_logger().setLevel("WARNING")  # its other lines would show what `shown` hides
+    source = pooch.create(
+        path=path.parent,
+        base_url="",
+        registry={path.name: file.checksum},
+        urls={path.name: address},
+        retry_if_failed=RETRIES,
+    )
+    downloader = pooch.HTTPDownloader(
+        progressbar=sys.stderr.isatty(),
+        timeout=TIMEOUT,
+        headers={"Accept-Encoding": "identity"},  # some servers would have .tar.gz unpacked
+    )
+    try:
+        source.fetch(path.name, _copy if address.startswith("file:") else downloader)
+    except (requests.RequestException, FileNotFoundError, ValueError) as error:
+        return shown(str(error))
+    return None
 
 
-def _kept(place: Path, name: str, file: File) -> bool:
-    """Whether the right file is at its place. Raises `UserError` where a wrong one is."""
-    if not os.path.lexists(place):
+def _copy(address: str, output: str, _: Any) -> None:
+    """What a `file:` address names, for pooch."""
+    shutil.copyfile(_path(address), output)
+
+
+def _path(address: str) -> Path:
+    return Path(url2pathname(urlsplit(address).path))
+
+
+def _answers(address: str) -> bool:
+    """Whether an address offers a file now."""
+    import pooch
+    import requests
+
+    if address.startswith("file:"):
+        return _path(address).is_file()
+    try:
+        return bool(pooch.HTTPDownloader(timeout=5)(address, None, None, check_only=True))
+    except requests.RequestException:
         return False
-    wrong = file.mismatch(place) if place.is_file() else "it is no file"
-    if wrong is not None:
-        raise UserError(
-            f"{place} is not the file of the registry: {wrong}; move or delete it, then "
-            f"`twf data fetch {name}`"
-        )
-    return True
-
-
-def _has_size(place: Path, file: File) -> bool:
-    return place.is_file() and file.size in (None, place.stat().st_size)
 
 
 def _addresses(name: str, file_name: str, file: File) -> list[str]:
@@ -176,13 +190,12 @@ def _addresses(name: str, file_name: str, file: File) -> list[str]:
     mirror = os.environ.get(VARIABLE)
     if not mirror:
         return file.addresses
-    if "://" in mirror:
-        try:
-            base = check_address(mirror).rstrip("/")
-        except ValueError as error:
-            raise UserError(f"{VARIABLE} is {shown(repr(mirror))}: {error}") from None
-    elif Path(mirror).is_dir():
-        base = Path(mirror).resolve().as_uri()
-    else:
-        raise UserError(f"{VARIABLE} is {mirror!r}, which is no folder here; mend or unset it")
+    if "://" not in mirror:
+        if not Path(mirror).is_dir():
+            raise UserError(f"{VARIABLE} is {mirror!r}, which is no folder here; mend or unset it")
+        mirror = Path(mirror).resolve().as_uri()
+    try:
+        base = check_address(mirror).rstrip("/")
+    except ValueError as error:
+        raise UserError(f"{VARIABLE} is {shown(mirror)!r}: {error}") from None
     return [f"{base}/{file_name}", f"{base}/{name}/{file_name}", *file.addresses]

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from twf.data.checks import BrokenFileError
+from twf.data.checks import BrokenFileError, is_hidden
 from twf.data.images import read_classes
-from twf.data.leftovers import passed_over
 from twf.data.store import DataArrays
 from twf.errors import few
-
-TRAIN = "train"
-TESTS = ("test", "val")  # what the folder of test images may be called
 
 
 def read(path: Path, size: int) -> DataArrays:
@@ -20,33 +16,29 @@ def read(path: Path, size: int) -> DataArrays:
     Where `path` has a single folder of another name, as archives often do, they are looked for
     there. Raises `BrokenFileError`, also for a folder that is missing or ambiguous.
     """
-    with passed_over(path) as passes:
-
-        def names(folder: Path) -> list[str]:
-            return sorted(f.name for f in folder.iterdir() if not passes(f) and f.is_dir())
-
-        found = names(path)
-        if len(found) == 1 and found[0] not in (TRAIN, *TESTS):
-            path = path / found[0]
-            found = names(path)
-        tests = [name for name in TESTS if name in found]
-        if TRAIN not in found or not tests:
-            needed = " or ".join(TESTS if TRAIN in found else [TRAIN])
-            raise BrokenFileError(
-                path,
-                f"has no {needed}/CLASS/*, its folders are: {few(found) or 'none'}; put the "
-                "training images in train/CLASS, the test images in test/CLASS",
-            )
-        if len(tests) > 1:
-            raise BrokenFileError(path, "has both test/ and val/; leave there the one to test on")
-        train, test = path / TRAIN, path / tests[0]
-        classes, tested = names(train), names(test)
-        for folder, lacking in ((train, set(tested) - {*classes}), (test, {*classes} - {*tested})):
-            if lacking:
-                problem = f"lacks classes that the other split has: {few(sorted(lacking))}"
-                raise BrokenFileError(folder, f"{problem}; each class needs a folder in both")
-        return DataArrays(
-            read_classes([train / name for name in classes], size, passes),
-            read_classes([test / name for name in classes], size, passes),
-            classes,
+    splits = _folders(path)
+    if len(splits) == 1 and splits[0] not in ("train", "test", "val"):
+        path /= splits[0]
+        splits = _folders(path)
+    tests = [name for name in splits if name in ("test", "val")]
+    if "train" not in splits or len(tests) != 1:
+        raise BrokenFileError(
+            path,
+            f"needs train/CLASS/*, and either test/CLASS/* or val/CLASS/*; its folders are: "
+            f"{few(splits) or 'none'}",
         )
+    train, test = path / "train", path / tests[0]
+    classes = _folders(train)
+    if unequal := set(classes) ^ set(_folders(test)):
+        problem = f"and {test} have not the same classes: {few(sorted(unequal))} in one only"
+        raise BrokenFileError(train, problem)
+    return DataArrays(
+        read_classes([train / name for name in classes], size),
+        read_classes([test / name for name in classes], size),
+        classes,
+    )
+
+
+def _folders(path: Path) -> list[str]:
+    inner = (folder.relative_to(path) for folder in path.iterdir() if folder.is_dir())
+    return sorted(str(folder) for folder in inner if not is_hidden(folder))

@@ -72,43 +72,40 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
     check(arrays, entry, size, path)
     store.save(output, name, arrays, dataset.made_of)
     with files.atomic(files.receipt_file(dataset.archive)) as receipt:
-        found = {"imported": str(path), "prepared": str(output)}
-        receipt.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        origin = {"imported": str(path), "prepared": str(output)}
+        receipt.write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
     compared = " and ".join(entry.fingerprints_at(size)) or "none"
     print(
-        f"read {path}: {len(train.labels):,} training and {len(test.labels):,} test images of "
-        f"{len(arrays.classes)} classes, {size} x {size} pixels\n"
-        f"as in the official archive ({entry.title}): the numbers of classes and images, and all "
-        f"fingerprints known at {size} pixels: {compared}\n"
-        f"written to {output}; next: `twf plan STUDY` says what else a study needs"
+        f"{output}: {len(train.labels):,} training and {len(test.labels):,} test images of "
+        f"{len(arrays.classes)} classes from {path}, numbers as in {entry.title}; fingerprints "
+        f"compared at {size} pixels: {compared}. Next: `twf plan STUDY`"
     )
 
 
 def check(arrays: DataArrays, entry: registry.ImagesEntry, size: int, path: Path) -> None:
     """Raise `UserError` where `arrays`, read from `path`, are not the images of `entry`.
 
-    Fingerprints are compared where the registry has them at this `size`. The error says what was
-    expected, what was found, and the likely cause.
+    Fingerprints are compared where the registry has them at this `size`.
     """
     if len(arrays.classes) != entry.classes:
         raise UserError(
             f"{path} has {len(arrays.classes)} classes, expected {entry.classes}: "
-            f"{few(arrays.classes)}{_unusual(arrays.train, arrays.classes)}"
+            f"{few(arrays.classes)}"
         )
-    counts = entry.images.model_dump()
-    found = {name: len(split.labels) for name, split in arrays.splits.items()}
-    for name, count in counts.items():
-        if found[name] != count:
+    for name, expected in entry.images.model_dump().items():
+        count = len(arrays.splits[name].labels)
+        if count != expected:
             raise UserError(
-                f"{path} has {found[name]:,} {name} images, expected {count:,}; "
-                f"{_cause_of_counts(found, counts)}{_unusual(arrays.splits[name], arrays.classes)}"
+                f"{path} has {count:,} {name} images, expected {expected:,}: bring the whole "
+                "official split"
             )
     for name, expected in entry.fingerprints_at(size).items():
-        split = arrays.splits[name]
-        if split.fingerprint != expected:
+        fingerprint = arrays.splits[name].fingerprint
+        if fingerprint != expected:
             raise UserError(
-                f"the {name} images of {path} have the fingerprint {split.fingerprint}, expected "
-                f"{expected}; {_cause_of_content(split, expected)}"
+                f"the {name} images of {path} have the fingerprint {fingerprint}, expected "
+                f"{expected}: bring RGB pixels as they are in the archive, never saved as JPEG nor "
+                "resized otherwise, with labels in the official class order (docs/data.md)"
             )
 
 
@@ -130,22 +127,18 @@ def _reader(name: str) -> Callable[..., DataArrays]:
 
 def _read_official(dataset: params.OfficialData) -> DataArrays:
     """The images of an official archive, which `twf data fetch` has brought."""
-    entry = registry.images_entry(dataset.archive)
-    folder = files.archive_folder(dataset.archive)
-    with extracted(*(folder / name for name in entry.files)) as content:
+    name, entry = dataset.archive, registry.images_entry(dataset.archive)
+    with extracted(name, fetch.verified(name, entry)) as content:
         try:
             arrays = _reader(entry.format)(content, dataset.size)
         except BrokenFileError as error:
-            # what was unpacked is gone: it is named by where it came from
-            only = len(entry.files) == 1
-            place = str(folder.joinpath(*entry.files)) if only else str(folder)
-            said = str(error).replace(f"{content}/", f"{place}{': ' if only else '/'}")
-            said = said.replace(str(content), place)
-            remedy = (
-                f"`twf data fetch {dataset.archive}` says whether the archive is the official one"
-            )
-            raise UserError(f"{said}; {remedy}") from None
-    check(arrays, entry, dataset.size, folder)
+            # what was unpacked is gone, but for its name in the archive
+            problem = str(error).replace(f"{content}/", "").replace(str(content), "its content")
+            raise UserError(
+                f"{', '.join(entry.files)} in {files.archive_folder(name)}: {problem}; mend the "
+                f"archive, or the 'format' of {name} in the registry"
+            ) from None
+    check(arrays, entry, dataset.size, files.archive_folder(name))
     return arrays
 
 
@@ -171,37 +164,3 @@ def _check_params(name: str, dataset: params.Dataset, arrays: DataArrays) -> Non
                 f"datasets.{name}: no {split} image of class {', '.join(map(str, absent))}; each "
                 f"of the {dataset.classes} classes needs one"
             )
-
-
-def _unusual(split: Split, classes: list[str]) -> str:
-    """Which classes have more or fewer images than most, where most have equally many."""
-    counts = np.bincount(split.labels, minlength=len(classes)).tolist()
-    usual = max(counts, key=counts.count)
-    unusual = [
-        f"{name} {count}" for name, count in zip(classes, counts, strict=True) if count != usual
-    ]
-    if not 0 < len(unusual) < len(classes) / 2:
-        return ""
-    return f". Most classes have {usual} of them, but {few(unusual)}"
-
-
-def _cause_of_counts(found: dict[str, int], counts: dict[str, int]) -> str:
-    if found["train"] == counts["test"] and found["test"] == counts["train"]:
-        return "training and test images are exchanged"
-    if sum(found.values()) == sum(counts.values()):
-        return "the split is not the official one"
-    if any(found[split] < counts[split] for split in counts):
-        return "images are missing, or some were held out: bring the whole official split"
-    return "it holds images that the official archive does not have, or some twice"
-
-
-def _cause_of_content(split: Split, expected: str) -> str:
-    """The likely cause of another fingerprint: the usual mistakes are tried."""
-    if Split(split.images[..., ::-1], split.labels).fingerprint == expected:
-        return "its channels are blue-green-red: reverse them, images[..., ::-1]"
-    if Split(split.images.swapaxes(1, 2), split.labels).fingerprint == expected:
-        return "its rows and columns are exchanged: images.swapaxes(1, 2)"
-    return (
-        "its classes are in another order, or its images were resized by another filter or saved "
-        "with loss (as JPEG)"
-    )

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from twf.data.inputs import MADE_OF, header
+from twf.data.inputs import MADE_OF
 from twf.errors import UserError
 from twf.files import atomic
 
@@ -153,23 +153,7 @@ def load(path: Path) -> Dataset:
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); {remedy}") from None
     for name in ("train", "test"):
-        if _fingerprint(path, name) != getattr(dataset, f"{name}_fingerprint"):
+        images, labels = (getattr(dataset, f"{name}_{key}").numpy() for key in ("images", "labels"))
+        if Split(images, labels).fingerprint != getattr(dataset, f"{name}_fingerprint"):
             raise UserError(f"{path} is damaged: its {name} images are not those written; {remedy}")
     return dataset
-
-
-def _fingerprint(path: Path, name: str) -> str:
-    """`Split.fingerprint` of what a file holds, an image in memory at a time."""
-    places = header(path)
-    (labels, _), (images, end) = (
-        places[f"{name}_{of}"]["data_offsets"] for of in ("labels", "images")
-    )
-    count = places[f"{name}_labels"]["shape"][0]
-    with path.open("rb") as file:
-        start = 8 + int.from_bytes(file.read(8), "little")
-        file.seek(start + labels)
-        written = np.frombuffer(file.read(8 * count), "<i8").astype("<u2")
-        file.seek(start + images)
-        size = (end - images) // max(count, 1)
-        found = sorted(sha256(of.tobytes() + file.read(size)).digest() for of in written)
-    return sha256(b"".join(found)).hexdigest()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-from twf.data.checks import BrokenFileError, read_lines
+from twf.data.checks import BrokenFileError, is_hidden, read_lines
 from twf.data.images import read_classes, read_split
-from twf.data.leftovers import passed_over
 from twf.data.store import DataArrays
 from twf.errors import few
 
@@ -23,15 +21,11 @@ def read(folder: Path, size: int) -> DataArrays:
     classes = sorted(words[0] for words in read_lines(listed))
     if len(set(classes)) != len(classes) or not classes:
         raise BrokenFileError(listed, "names a class twice, or none")
-    with passed_over(root) as passes:
-        train = read_classes([root / "train" / name / "images" for name in classes], size, passes)
-        test = _validation(root / "val", classes, passes)
-    return DataArrays(train, read_split(test, size), classes)
+    train = read_classes([root / "train" / name / "images" for name in classes], size)
+    return DataArrays(train, read_split(_validation(root / "val", classes), size), classes)
 
 
-def _validation(
-    folder: Path, classes: list[str], passes: Callable[[Path], bool]
-) -> dict[Path, int]:
+def _validation(folder: Path, classes: list[str]) -> dict[Path, int]:
     """The label of each file in `images/`, as `val_annotations.txt` has it."""
     annotations = folder / "val_annotations.txt"
     label_of = {name: label for label, name in enumerate(classes)}
@@ -43,8 +37,8 @@ def _validation(
         if image in labels:
             raise BrokenFileError(annotations, f"names {words[0]} twice")
         labels[image] = label_of[name]
-    there = {file for file in (folder / "images").glob("*.JPEG") if not passes(file)}
-    unlabelled = sorted(file.name for file in there - labels.keys())
+    images = {file for file in (folder / "images").glob("*.JPEG") if not is_hidden(Path(file.name))}
+    unlabelled = sorted(file.name for file in images - labels.keys())
     if unlabelled or not labels:
         raise BrokenFileError(annotations, f"gives no class to {few(unlabelled) or 'any image'}")
     return labels

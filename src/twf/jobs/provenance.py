@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import twf
-from twf.data.leftovers import is_leftover
+from twf.data.checks import is_hidden
 from twf.errors import warn
 from twf.files import sha256
 from twf.gpus import cpu
@@ -113,4 +113,6 @@ def _deciding(top: Path) -> list[str]:
     found = [top / name for name in DECIDE if (top / name).is_file()]
     found += [path for path in (top / "src").rglob("*") if path.is_file()]
     inner = (path.relative_to(top) for path in found)
-    return sorted(str(path) for path in inner if not is_leftover(path))
+    return sorted(
+        str(path) for path in inner if not (is_hidden(path) or "__pycache__" in path.parts)
+    )
