@@ -12,9 +12,7 @@ from __future__ import annotations
 import io
 import pickle
 import shutil
-import tarfile
 import tempfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -77,37 +75,6 @@ FILES = {  # how it is packed, and its official name
     "tiny-imagenet": ("zip", "tiny-imagenet-200.zip"),
     "cub200": ("gztar", "CUB_200_2011.tgz"),
 }
-
-
-APPLE_DOUBLE = bytes.fromhex("00051607 00020000") + b"Mac OS X        " + bytes(50)
-
-
-def pack_on_a_mac(tree: Path, file: Path) -> int:
-    """What is in `tree` as Finder zips it, or as the Mac's tar packs it; how many files it adds.
-
-    Both keep what a Mac knows of a file beside it: `__MACOSX/FOLDER/._NAME`, or `FOLDER/._NAME`
-    before it, which for tar goes for folders too. Finder leaves its `.DS_Store` in what it showed.
-    """
-    added = 0
-    (tree / next(tree.iterdir()).name / ".DS_Store").write_bytes(b"\0\0\0\1Bud1" + bytes(50))
-    paths = sorted(tree.rglob("*"))
-    if file.suffix == ".zip":
-        with zipfile.ZipFile(file, "w") as archive:
-            for path in paths:
-                inner = path.relative_to(tree)
-                archive.write(path, inner)
-                if path.is_file():
-                    archive.writestr(f"__MACOSX/{inner.parent}/._{inner.name}", APPLE_DOUBLE)
-                    added += 1
-        return added + 1
-    with tarfile.open(file, "w:gz") as archive:
-        for path in paths:
-            inner = path.relative_to(tree)
-            beside = tarfile.TarInfo(f"./{inner.with_name(f'._{inner.name}')}")
-            beside.size = len(APPLE_DOUBLE)
-            archive.addfile(beside, io.BytesIO(APPLE_DOUBLE))
-            archive.add(path, f"./{inner}", recursive=False)
-    return len(paths) + 1
 
 
 def write_folders(folder: Path, arrays: Arrays, test: str = "test") -> None:

@@ -1,4 +1,4 @@
-"""A user's NumPy archive, and what is said of each way in which it can be wrong."""
+"""A user's NumPy archive, and what is named of each way in which it can be wrong."""
 
 from __future__ import annotations
 
@@ -13,39 +13,29 @@ import pytest
 from twf.data import archive
 from twf.errors import UserError
 
-Arrays = dict[str, Any]
-
-
-@pytest.fixture
-def arrays() -> Arrays:
-    generator = np.random.default_rng(0)
-    return {
-        "x_train": generator.integers(0, 256, (9, 16, 16, 3), dtype=np.uint8),
-        "y_train": np.arange(9) % 3,
-        "x_test": generator.integers(0, 256, (3, 16, 16, 3), dtype=np.uint8),
-        "y_test": np.arange(3),
-    }
+ARRAYS: dict[str, Any] = {
+    "x_train": np.random.default_rng(0).integers(0, 256, (9, 16, 16, 3), dtype=np.uint8),
+    "y_train": np.arange(9) % 3,
+    "x_test": np.random.default_rng(1).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8),
+    "y_test": np.arange(3),
+}
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int32, np.int64])
 @pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
-def test_an_archive_is_read(tmp_path, arrays, kind, write):
-    labels = arrays["y_train"].astype(kind)[:, None]
-    write(tmp_path / "mine.npz", **arrays | {"y_train": labels})
-    read = archive.read_npz(tmp_path / "mine.npz", 3)
-    assert np.array_equal(read.train.images, arrays["x_train"])
-    assert np.array_equal(read.test.images, arrays["x_test"])
-    assert np.array_equal(read.train.labels, arrays["y_train"])
-    assert read.train.labels.dtype == read.test.labels.dtype == np.int64
-    assert read.classes == ["0", "1", "2"]
+@pytest.mark.parametrize("names", [None, ["ape", "bee", "cat"]])
+def test_an_archive_is_read(tmp_path, kind, write, names):
+    arrays = ARRAYS | {"y_train": ARRAYS["y_train"].astype(kind)[:, None]}
+    write(tmp_path / "mine.npz", **arrays, **({"class_names": names} if names else {}))
+    data = archive.read_npz(tmp_path / "mine.npz", 3)
+    for name, split in data.splits.items():
+        assert np.array_equal(split.images, ARRAYS[f"x_{name}"])
+        assert np.array_equal(split.labels, ARRAYS[f"y_{name}"])
+        assert split.labels.dtype == np.int64
+    assert data.classes == (names or ["0", "1", "2"])
 
 
-def test_class_names_are_read(tmp_path, arrays):
-    np.savez(tmp_path / "mine.npz", **arrays, class_names=["ape", "bee", "cat"])
-    assert archive.read_npz(tmp_path / "mine.npz", 3).classes == ["ape", "bee", "cat"]
-
-
-WRONG: list[tuple[str, Arrays]] = [  # what is named, and the changes to a good archive
+WRONG: list[tuple[str, dict[str, Any]]] = [  # what is named, and the changes to a good archive
     ("x_test", {"x_test": None}),
     ("y_train, y_test", {"y_train": None, "y_test": None}),
     (r"x_train as float32 \[9, 16, 16, 3\]", {"x_train": np.zeros((9, 16, 16, 3), np.float32)}),
@@ -56,63 +46,57 @@ WRONG: list[tuple[str, Arrays]] = [  # what is named, and the changes to a good 
     (r"y_test as int64 \[3, 2\]", {"y_test": np.arange(6).reshape(3, 2) % 3}),
     ("label 3 in y_test", {"y_test": np.array([0, 1, 3])}),
     ("label -1 in y_train", {"y_train": np.arange(9) % 3 - 1}),
-    (r"class_names as <U3 \[2\]", {"class_names": np.array(["ape", "bee"])}),
-    (r"class_names as int64 \[3\]", {"class_names": np.arange(3)}),
+    ("class_names", {"class_names": np.array(["ape", "bee"])}),
+    ("class_names", {"class_names": np.arange(3)}),
     ("allow_pickle=False", {"class_names": np.array(["a", "b", None], object)}),
 ]
 
 
 @pytest.mark.parametrize(("named", "changes"), WRONG)
-def test_wrong_contents_are_named(tmp_path, arrays, named, changes):
-    arrays |= changes
-    np.savez(tmp_path / "mine.npz", **{k: v for k, v in arrays.items() if v is not None})
+def test_wrong_contents_are_named(tmp_path, named, changes):
+    arrays = {key: array for key, array in (ARRAYS | changes).items() if array is not None}
+    np.savez(tmp_path / "mine.npz", **arrays)
     with pytest.raises(UserError, match=rf"mine\.npz.* {named}"):
         archive.read_npz(tmp_path / "mine.npz", 3)
 
 
-def cut(file: Path, arrays: Arrays) -> None:
-    np.savez(file, **arrays)
+def torn(file: Path) -> None:
+    np.savez(file, **ARRAYS)
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-def damage(file: Path, write: Callable[..., None], arrays: Arrays) -> None:
-    write(file, **arrays)
+def damaged(file: Path) -> None:
+    np.savez(file, **ARRAYS)
     content = bytearray(file.read_bytes())
     content[1000:1200] = bytes(200)
     file.write_bytes(content)
 
 
-def add_text(file: Path, arrays: Arrays) -> None:
-    np.savez(file, **arrays)
+def no_array(file: Path) -> None:
+    np.savez(file, **ARRAYS)
     with zipfile.ZipFile(file, "a") as packed:
         packed.writestr("class_names", "ape bee cat")
 
 
-BROKEN: dict[str, Callable[[Path, Arrays], object]] = {
-    "missing": lambda file, arrays: None,
-    "a single array": lambda file, arrays: np.save(file.open("wb"), arrays["x_train"]),
-    "no array in it": add_text,
-    "cut short": cut,
-    "damaged": lambda file, arrays: damage(file, np.savez, arrays),
-    "damaged and compressed": lambda file, arrays: damage(file, np.savez_compressed, arrays),
+def bomb(file: Path) -> None:
+    """Its header claims more than any memory holds."""
+    with zipfile.ZipFile(file, "w") as packed:
+        for name, array in ARRAYS.items():
+            with packed.open(f"{name}.npy", "w") as member:
+                header = {"descr": array.dtype.str, "fortran_order": False}
+                shape = (10**15, *array.shape[1:])
+                np.lib.format.write_array_header_1_0(member, header | {"shape": shape})
+
+
+BROKEN: dict[str, Callable[[Path], object]] = {
+    "missing": lambda file: None,
+    "a single array": lambda file: np.save(file.open("wb"), ARRAYS["x_train"]),
+    **{write.__name__: write for write in (torn, damaged, no_array, bomb)},
 }
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_what_is_no_archive_is_named(tmp_path, arrays, how):
-    BROKEN[how](tmp_path / "mine.npz", arrays)
-    with pytest.raises(UserError, match=r"mine\.npz.*(savez|x_train, y_train, x_test, y_test)"):
-        archive.read_npz(tmp_path / "mine.npz", 3)
-
-
-@pytest.mark.parametrize("key", ["x_train", "y_test"])
-def test_a_header_that_claims_more_than_memory_holds_names_file_and_key(tmp_path, arrays, key):
-    with zipfile.ZipFile(tmp_path / "mine.npz", "w") as packed:
-        for name, array in arrays.items():
-            shape = (10**15 if name == key else len(array), *array.shape[1:])
-            with packed.open(f"{name}.npy", "w") as member:
-                header = {"descr": array.dtype.str, "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(member, header)
-                member.write(array.tobytes())
-    with pytest.raises(UserError, match=rf"mine\.npz .*memory.* {key} "):
+def test_what_is_no_archive_is_named(tmp_path, how):
+    BROKEN[how](tmp_path / "mine.npz")
+    with pytest.raises(UserError, match=r"mine\.npz.*x_train, y_train, x_test, y_test"):
         archive.read_npz(tmp_path / "mine.npz", 3)

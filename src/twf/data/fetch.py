@@ -157,7 +157,8 @@ def _fetch_from(address: str, path: Path, file: File) -> str | None:
         headers={"Accept-Encoding": "identity"},  # some servers would have .tar.gz unpacked
     )
     try:
-        source.fetch(path.name, _copy if address.startswith("file:") else downloader)
+        is_local = address.startswith("file:")
+        source.fetch(path.name, downloader=_copy if is_local else downloader)
     except (requests.RequestException, FileNotFoundError, ValueError) as error:
         return shown(str(error))
     return None

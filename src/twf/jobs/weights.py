@@ -15,7 +15,8 @@ from twf.learning.models.resnet import ResNet
 from twf.study.params import Network
 
 WRAPPERS = ("state_dict", "model")  # under which training scripts save the weights
-PREFIXES = ("module", "net", "wrappee")  # of the modules that a network was wrapped in
+# of what a network was wrapped in: DataParallel, the published code, torch.compile, Lightning
+PREFIXES = ("module", "net", "wrappee", "model", "network")
 CLASSIFIERS = ("classifier", "linear", "fc")  # the names of the last layer
 ALIAS = "_features."  # where the published code's older networks name all layers once more
 
@@ -25,12 +26,15 @@ def read_network(file: Path, shape: Network, classes: int | None) -> ResNet:
 
     It may have torchvision's names, those of the published code, or ours. `classes` is the number
     of classes that it must have; none takes the file's. Raises `UserError` that names the tensors
-    which are missing, unexpected or of another shape.
+    which are missing, unexpected or of another shape, or hold values that no training gives.
     """
     tensors = read_weights(file)
     if "classifier.weight" not in tensors:
-        wanted = ", ".join(f"{name}.weight" for name in CLASSIFIERS)
-        raise UserError(f"{file} has no classifier: none of {wanted}")
+        expected = ", ".join(f"{name}.weight" for name in CLASSIFIERS)
+        raise UserError(
+            f"{file} has no classifier: none of {expected}, but {few(tensors)}; rename its tensors "
+            "to torchvision's names"
+        )
     network = ResNet(shape, len(tensors["classifier.weight"]) if classes is None else classes)
     needed = network.state_dict()
     # what counts batches decides nothing here, and PyTorch before 0.4.1 did not save it
@@ -41,12 +45,22 @@ def read_network(file: Path, shape: Network, classes: int | None) -> ResNet:
         for name, tensor in tensors.items()
         if name in needed and tensor.shape != needed[name].shape
     ]
-    problems = {"missing": missing, "unexpected": unexpected, "of another shape": reshaped}
+    problems = {
+        "missing": missing,
+        "unexpected": unexpected,
+        "of another shape": reshaped,
+        "not finite": [name for name, tensor in tensors.items() if not tensor.isfinite().all()],
+        "a negative variance": [
+            name
+            for name, tensor in tensors.items()
+            if name.endswith(".running_var") and (tensor < 0).any()
+        ],
+    }
     if any(problems.values()):
-        said = [f"{kind}: {few(names)}" for kind, names in problems.items() if names]
+        lines = [f"{kind}: {few(names)}" for kind, names in problems.items() if names]
         raise UserError(
             f"{file} does not fit a {shape.architecture} of width {shape.width} with "
-            f"{network.classifier.out_features} classes:\n  " + "\n  ".join(said)
+            f"{network.classifier.out_features} classes:\n  " + "\n  ".join(lines)
         )
     network.load_state_dict(tensors)
     return network
@@ -106,6 +120,7 @@ def _unwrap(file: Path, content: Any) -> dict[str, Tensor]:
 
 
 def _our_name(name: str) -> str:
+    name = name.replace("_orig_mod.", "")  # also where a part of the network was compiled
     name = re.sub(rf"^(?:(?:{'|'.join(PREFIXES)})\.)+", "", name)
     name = re.sub(rf"^(?:{'|'.join(CLASSIFIERS)})\.", "classifier.", name)
     return name.replace(".downsample.", ".shortcut.")
