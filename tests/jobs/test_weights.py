@@ -1,4 +1,4 @@
-"""Weights from elsewhere: their names, their wrappings, and what is said where they do not fit."""
+"""Weights from elsewhere: their names, their wrappings, and what is named where they do not fit."""
 
 from __future__ import annotations
 
@@ -63,9 +63,17 @@ NAMES: dict[str, Callable[[Tensors], Tensors]] = {
     "published ResNet-18": renamed(lambda name: name.replace("classifier", "linear")),
     "published ResNet-50": renamed(lambda name: name.replace(".shortcut.", ".downsample.")),
     "aliases": with_aliases,
-    "module.": renamed("module.{}".format),
-    "net.": renamed("net.{}".format),
-    "both": renamed("module.net.{}".format),
+    **{
+        prefix: renamed(f"{prefix}{{}}".format)
+        for prefix in (
+            "module.",
+            "net.",
+            "_orig_mod.",
+            "module._orig_mod.",
+            "_orig_mod.module.net.",
+        )
+    },
+    "a compiled part": renamed(lambda name: name.replace("layer1.", "layer1._orig_mod.")),
     "no counts": lambda tensors: {
         name: tensor for name, tensor in tensors.items() if "num_batches" not in name
     },
@@ -81,7 +89,7 @@ NAMES: dict[str, Callable[[Tensors], Tensors]] = {
     [
         *((SMALL, name, "pth") for name in NAMES),
         *((WIDE, name, "pth") for name in ("torchvision", "published ResNet-50", "aliases")),
-        *((SMALL, name, "safetensors") for name in ("ours", "both")),
+        *((SMALL, name, "safetensors") for name in ("ours", "module._orig_mod.")),
     ],
     ids=str,
 )
@@ -126,7 +134,7 @@ def test_the_names_turned_back_are_torchvisions(torchvision: Any) -> None:
 
 
 def refusal(file: Path, *network: Any) -> str:
-    """What is said of a file that is refused; it names the file."""
+    """The message of a file that is refused; it names the file."""
     with pytest.raises(UserError) as caught:
         read_network(file, *network) if network else read_weights(file)
     assert str(file) in str(caught.value)
@@ -136,60 +144,79 @@ def refusal(file: Path, *network: Any) -> str:
 def test_a_file_that_would_run_code_is_refused_with_what_to_save_instead(file: Path) -> None:
     """A whole network, for example; tests/test_security.py has files that mean harm."""
     torch.save(network(), file)
-    said = refusal(file)
-    assert "twf.learning.models.resnet.ResNet" in said and "network.state_dict()" in said
+    message = refusal(file)
+    assert "twf.learning.models.resnet.ResNet" in message and "network.state_dict()" in message
 
 
 @pytest.mark.parametrize("kind", ["pth", "safetensors"])
-@pytest.mark.parametrize("kept", [0, 0.5, 0.99])
-def test_a_torn_file_is_named(file: Path, kind: str, kept: float) -> None:
+@pytest.mark.parametrize("kept", [0, 0.5, 0.99, "a folder", "<html>404</html>"])
+def test_what_is_torn_or_no_file_of_weights_is_named(file: Path, kind: str, kept: Any) -> None:
     file = file.with_suffix(f".{kind}")
     (torch.save if kind == "pth" else save_file)(network().state_dict(), file)
     content = file.read_bytes()
-    file.write_bytes(content[: int(kept * len(content))])
+    file.unlink()
+    if kept == "a folder":
+        file.mkdir()
+    elif isinstance(kept, str):
+        file.write_text(kept)
+    else:
+        file.write_bytes(content[: int(kept * len(content))])
     refusal(file)
 
 
-@pytest.mark.parametrize("suffix", ["", ".pth", ".safetensors"])
-def test_a_folder_of_weights_is_called_one(tmp_path: Path, suffix: str) -> None:
-    folder = tmp_path / f"weights{suffix}"
-    folder.mkdir()
-    with pytest.raises(UserError, match=f"{folder} is a folder"):
-        read_weights(folder)
-
-
-def test_what_is_no_file_of_weights_is_named(file: Path) -> None:
-    file.write_text("<html>404</html>")
+@pytest.mark.parametrize("content", [torch.zeros(3), [torch.zeros(3)], {}, {"epoch": 3}], ids=str)
+def test_a_file_without_tensors_by_name_is_named(file: Path, content: Any) -> None:
+    torch.save(content, file)
     refusal(file)
-    for content in (torch.zeros(3), [torch.zeros(3)], {}):
-        torch.save(content, file)
-        refusal(file)
-    torch.save({"epoch": 3, "weights": {"a": torch.zeros(3)}}, file)
-    said = refusal(file)
-    assert all(repr(name) in said for name in ("epoch", "state_dict", "model"))
 
 
-# How weights are changed, and how each kind of mistake is named.
-Change = Callable[[Tensors], object]
-WRONG: dict[str, Change] = {
-    r"resnet18 of width 4 with 3 classes:\n  missing: layer1.0.conv1.weight$": lambda t: t.pop(
-        "layer1.0.conv1.weight"
+def filled(name: str, value: float, at: int = 0) -> Callable[[Tensors], object]:
+    """Put a value into a tensor, which is copied first."""
+
+    def change(tensors: Tensors) -> None:
+        tensors[name] = tensors[name].clone()
+        tensors[name].view(-1)[at] = value
+
+    return change
+
+
+# How each kind of mistake is named, and how weights come to have it.
+WRONG: list[tuple[str, Callable[[Tensors], object]]] = [
+    (r"resnet18 of width 4 with 3 .*:\n  missing: bn1.bias$", lambda t: t.pop("bn1.bias")),
+    (r"unexpected: more.weight$", lambda t: t.update({"more.weight": torch.zeros(2)})),
+    (
+        r"conv1.weight \[8, 3, 3, 3\] .*\[4, 3, 3, 3\]$",
+        lambda t: t.update({"conv1.weight": torch.zeros(8, 3, 3, 3)}),
     ),
-    r"unexpected: more.weight$": lambda t: t.update({"more.weight": torch.zeros(2)}),
-    r"conv1.weight \[8, 3, 3, 3\] .*\[4, 3, 3, 3\]$": lambda t: t.update(
-        {"conv1.weight": torch.zeros(8, 3, 3, 3)}
+    (
+        r"missing: conv1.weight, bn1.weight, bn1.bias, bn1.running_mean and 9\d more$",
+        lambda t: [t.pop(name) for name in list(t) if not name.startswith("classifier.")],
     ),
-    r"missing: conv1.weight, bn1.weight, bn1.bias, bn1.running_mean and 9\d more$": lambda t: [
-        t.pop(name) for name in list(t) if not name.startswith("classifier.")
+    (
+        r"none of classifier.weight, linear.weight, fc.weight, but (conv1.weight|bn1.bias), ",
+        lambda t: t.pop("classifier.weight"),
+    ),
+    (r"two different .*classifier.bias", lambda t: t.update({"fc.bias": torch.ones(3)})),
+    (
+        r"unexpected: backbone.(conv1.weight|bn1.bias), ",
+        lambda t: [t.update({f"backbone.{n}": t.pop(n)}) for n in list(t) if n[:2] != "cl"],
+    ),
+    *[
+        (rf"not finite: {name}$", filled(name, value, at=-1))
+        for name in ("conv1.weight", "bn1.running_mean", "layer4.1.bn2.running_var")
+        for value in (float("nan"), float("inf"))
     ],
-    r"classifier.weight, linear.weight, fc.weight": lambda t: t.pop("classifier.weight"),
-    r"classifier.bias.*fc.bias": lambda t: t.update({"fc.bias": torch.ones(3)}),
-}
+    (r"negative variance: bn1.running_var$", filled("bn1.running_var", -1e-6)),
+]
 
 
-@pytest.mark.parametrize("message", WRONG)
-def test_weights_that_do_not_fit_are_told_apart(file: Path, message: str) -> None:
+@pytest.mark.parametrize(("message", "change"), WRONG)
+@pytest.mark.parametrize("kind", ["pth", "safetensors"])
+def test_weights_that_do_not_fit_are_refused_by_tensor(
+    file: Path, message: str, change: Callable[[Tensors], object], kind: str
+) -> None:
+    file = file.with_suffix(f".{kind}")
     tensors = dict(network().state_dict())
-    WRONG[message](tensors)
-    torch.save(tensors, file)
+    change(tensors)
+    (torch.save if kind == "pth" else save_file)(tensors, file)
     assert re.search(message, refusal(file, SMALL, 3), re.MULTILINE)
