@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pooch.core
@@ -31,13 +32,12 @@ Fault = Callable[["Handler"], None]
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves `content` by its paths, but for `faults`, which answer the next requests."""
+    """Serves the folder `served`, but for `faults`, which answer the next requests."""
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.content = {"/file.bin": CONTENT, "/lab/file.bin": CONTENT, "/other.bin": OTHER}
+    def __init__(self, served: Path) -> None:
+        super().__init__(("127.0.0.1", 0), partial(Handler, directory=str(served)))
         self.faults: list[Fault] = []
         self.requests: list[str] = []
 
@@ -48,34 +48,25 @@ class Server(http.server.ThreadingHTTPServer):
         """Clients that are killed are part of the tests."""
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(http.server.SimpleHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        self.server.requests.append(path)
+        self.server.requests.append(self.path)
         if self.server.faults:
             self.server.faults.pop(0)(self)
         else:
-            self.give(self.server.content.get(path))
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def give(self, content: bytes | None, limit: int | None = None) -> None:
-        """Answer with some content, of which no more than `limit` bytes come."""
-        self.send_response(404 if content is None else 200)
-        self.send_header("Content-Length", str(len(content or b"")))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write((content or b"")[:limit])
+            super().do_GET()
 
     def log_message(self, *_: object) -> None:
         pass
 
 
 def cut(handler: Handler) -> None:
-    handler.give(CONTENT, limit=1000)
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(CONTENT)))
+    handler.end_headers()
+    handler.wfile.write(CONTENT[:1000])
 
 
 def busy(handler: Handler) -> None:
@@ -83,8 +74,13 @@ def busy(handler: Handler) -> None:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as server:
+def server(tmp_path: Path) -> Iterator[Server]:
+    """It has `CONTENT` as `file.bin` and `lab/file.bin`, and `OTHER` as `other.bin`."""
+    served = tmp_path / "served"
+    (served / "lab").mkdir(parents=True)
+    for name, content in {"file.bin": CONTENT, "lab/file.bin": CONTENT, "other.bin": OTHER}.items():
+        (served / name).write_bytes(content)
+    with Server(served) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
         server.shutdown()

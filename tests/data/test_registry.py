@@ -66,7 +66,7 @@ def test_a_labs_own_archives_are_added_or_refused_by_key_without_a_password(
     change(values)
     path.write_text(yaml.safe_dump(values))
     if not named:
-        assert registry.entry("our-birds").fingerprints.train is None
+        assert registry.entry("our-birds").fingerprints_at(64) == {}
         titles = [registry.entry(name).title for name in ("cifar10", "cifar100")]
         assert titles == ["Our birds", "CIFAR-100"], "ours is replaced by name"
         return

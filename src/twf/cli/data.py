@@ -33,7 +33,7 @@ def data_list() -> None:
     from twf.data.fetch import status
 
     reading.load(files.PARAMS)  # elsewhere, archives would not be this project's
-    table = Table("name", "title", "images (training + test)", "MiB", "status")
+    table = Table("name", "title", "train + test", "MiB", "status")
     for name, entry in registry.load().items():
         images = f"{entry.images.train:,} + {entry.images.test:,}" if entry.kind == "images" else ""
         size = sum(file.size or 0 for file in entry.files.values()) / 2**20
@@ -57,8 +57,8 @@ def data_show(
     reading.load(files.PARAMS)
     entry = registry.entry(name)
     values = {"status": status(name, entry), "folder": str(files.archive_folder(name))}
-    values |= entry.model_dump(exclude_none=True)
-    print(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), end="")
+    values |= entry.model_dump(exclude_none=True, exclude={"citation"})
+    print(yaml.safe_dump(values, sort_keys=False, allow_unicode=True) + entry.citation, end="")
 
 
 @data_app.command("fetch")

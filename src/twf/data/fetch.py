@@ -10,10 +10,11 @@ import json
 import os
 import shutil
 import sys
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from typing import Literal
+from urllib.error import URLError
+from urllib.request import urlopen, urlretrieve
 
 from twf import files
 from twf.data.registry import Entry, File, check_address, shown
@@ -156,33 +157,21 @@ def _fetch_from(address: str, path: Path, file: File) -> str | None:
         timeout=TIMEOUT,
         headers={"Accept-Encoding": "identity"},  # some servers would have .tar.gz unpacked
     )
+    if address.startswith("file:"):  # of a mirror on a disk, which pooch does not know
+        downloader = lambda url, output, _: urlretrieve(url, output)  # noqa: E731
     try:
-        is_local = address.startswith("file:")
-        source.fetch(path.name, downloader=_copy if is_local else downloader)
-    except (requests.RequestException, FileNotFoundError, ValueError) as error:
+        source.fetch(path.name, downloader=downloader)
+    except (requests.RequestException, URLError, ValueError) as error:
         return shown(str(error))
     return None
 
 
-def _copy(address: str, output: str, _: Any) -> None:
-    """What a `file:` address names, for pooch."""
-    shutil.copyfile(_path(address), output)
-
-
-def _path(address: str) -> Path:
-    return Path(url2pathname(urlsplit(address).path))
-
-
 def _answers(address: str) -> bool:
-    """Whether an address offers a file now."""
-    import pooch
-    import requests
-
-    if address.startswith("file:"):
-        return _path(address).is_file()
+    """Whether an address offers a file now; its content is not read."""
     try:
-        return bool(pooch.HTTPDownloader(timeout=5)(address, None, None, check_only=True))
-    except requests.RequestException:
+        with urlopen(address, timeout=5):
+            return True
+    except (OSError, HTTPException, ValueError):
         return False
 
 

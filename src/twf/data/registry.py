@@ -75,13 +75,6 @@ class Splits(Strict):
     test: Count
 
 
-class Fingerprints(Strict):
-    """`twf.data.store.Split.fingerprint` of each split, where known."""
-
-    train: Fingerprint | None = None
-    test: Fingerprint | None = None
-
-
 class _Entry(Strict):
     title: str
     files: Annotated[dict[FileName, File], Field(min_length=1)]
@@ -98,11 +91,12 @@ class ImagesEntry(_Entry):
     classes: Count
     images: Splits
     size: Count  # pixels along a side of the images that the fingerprints are of
-    fingerprints: Fingerprints = Fingerprints()
+    # `twf.data.store.Split.fingerprint` of each split
+    fingerprints: dict[Literal["train", "test"], Fingerprint | None] = Field(default_factory=dict)
 
     def fingerprints_at(self, size: int) -> dict[str, str]:
         """The fingerprint of each split at `size` pixels, where known."""
-        return self.fingerprints.model_dump(exclude_none=True) if size == self.size else {}
+        return {k: v for k, v in self.fingerprints.items() if v is not None and size == self.size}
 
 
 class WeightsEntry(_Entry):
