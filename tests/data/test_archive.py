@@ -21,8 +21,7 @@ ARRAYS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.int64])
-@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize(("write", "kind"), [(np.savez, np.uint8), (np.savez_compressed, np.int64)])
 @pytest.mark.parametrize("names", [None, ["ape", "bee", "cat"]])
 def test_an_archive_is_read(tmp_path, kind, write, names):
     arrays = ARRAYS | {"y_train": ARRAYS["y_train"].astype(kind)[:, None]}
@@ -37,17 +36,13 @@ def test_an_archive_is_read(tmp_path, kind, write, names):
 
 WRONG: list[tuple[str, dict[str, Any]]] = [  # what is named, and the changes to a good archive
     ("x_test", {"x_test": None}),
-    ("y_train, y_test", {"y_train": None, "y_test": None}),
     (r"x_train as float32 \[9, 16, 16, 3\]", {"x_train": np.zeros((9, 16, 16, 3), np.float32)}),
-    (r"x_train as uint8 \[9, 3, 16, 16\]", {"x_train": np.zeros((9, 3, 16, 16), np.uint8)}),
     (r"x_test as uint8 \[3, 16, 16\]", {"x_test": np.zeros((3, 16, 16), np.uint8)}),
-    (r"y_train as float64 \[9\]", {"y_train": np.zeros(9)}),
     (r"y_train as int64 \[8\]", {"y_train": np.arange(8) % 3}),
     (r"y_test as int64 \[3, 2\]", {"y_test": np.arange(6).reshape(3, 2) % 3}),
     ("label 3 in y_test", {"y_test": np.array([0, 1, 3])}),
     ("label -1 in y_train", {"y_train": np.arange(9) % 3 - 1}),
     ("class_names", {"class_names": np.array(["ape", "bee"])}),
-    ("class_names", {"class_names": np.arange(3)}),
     ("allow_pickle=False", {"class_names": np.array(["a", "b", None], object)}),
 ]
 
@@ -63,13 +58,6 @@ def test_wrong_contents_are_named(tmp_path, named, changes):
 def torn(file: Path) -> None:
     np.savez(file, **ARRAYS)
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-
-
-def damaged(file: Path) -> None:
-    np.savez(file, **ARRAYS)
-    content = bytearray(file.read_bytes())
-    content[1000:1200] = bytes(200)
-    file.write_bytes(content)
 
 
 def no_array(file: Path) -> None:
@@ -91,7 +79,7 @@ def bomb(file: Path) -> None:
 BROKEN: dict[str, Callable[[Path], object]] = {
     "missing": lambda file: None,
     "a single array": lambda file: np.save(file.open("wb"), ARRAYS["x_train"]),
-    **{write.__name__: write for write in (torn, damaged, no_array, bomb)},
+    **{write.__name__: write for write in (torn, no_array, bomb)},
 }
 
 

@@ -106,15 +106,6 @@ def test_a_pickle_that_would_run_code_is_refused_and_runs_nothing(
     assert trace.exists()  # so that the test above speaks of a real danger
 
 
-@pytest.mark.parametrize("name", ["builtins.eval", "os.system", "numpy.core.multiarray.fromfile"])
-def test_a_class_that_is_not_needed_is_named(unpacked, name):
-    folder = unpacked("cifar10")
-    module, _, attribute = name.rpartition(".")
-    member_of(folder, "test_batch").write_bytes(f"c{module}\n{attribute}\n.".encode())
-    with pytest.raises(BrokenFileError, match=rf"test_batch .*{re.escape(name)}"):
-        cifar.read(folder, 32)
-
-
 MEMBERS = {  # what each reader cannot do without
     "cifar10": ["data_batch_1", "test_batch", "batches.meta"],
     "cifar100": ["train", "test", "meta"],
@@ -156,9 +147,7 @@ TABLES = [  # archive and file, old, new, what is named
     (WNIDS, "n02124075", "n04067472", "class twice"),
     (SPLIT, "1 1\n", "1 2\n", "2 for image 1 "),
     (LABELS, "1 1\n", "", "nothing for image 1 "),
-    (LABELS, "1 1\n", "1 4\n", "4 for image 1 "),
     (IMAGES, "1 001", "77 001", "image 77 "),
-    (IMAGES, "/bird_0001", "/a bird_0001", "bird_0001"),
     (IMAGES, "2 001", "1 001", "'1 001"),
     (CLASSES, "1 001", "0 001", "from 1"),
 ]
@@ -178,9 +167,7 @@ def test_a_table_that_does_not_fit_is_named(unpacked, table, old, new, named):
 ROWS = np.zeros((2, 3072), np.uint8)
 BATCHES: list[tuple[Any, str]] = [  # the content of a batch, and what is named
     ([1, 2], "batch"),
-    ({b"labels": [0, 1]}, "data"),
     ({b"data": ROWS[:, 1:], b"labels": [0, 1]}, r"data as uint8 \[2, 3071\]"),
-    ({b"data": ROWS}, "labels"),
     ({b"data": ROWS, b"labels": [[0], [1, 2]]}, "labels"),
     ({b"data": ROWS, b"labels": [0, 10]}, "label 10 in labels"),
 ]
@@ -197,12 +184,9 @@ def test_a_batch_of_wrong_content_is_named(unpacked, content, named):
 
 X = np.zeros((32, 32, 3, 2), np.uint8)
 MATS: list[tuple[dict[str, np.ndarray], str]] = [
-    ({"y": np.ones(2)}, "array X"),
     ({"X": X}, "y as"),
     ({"X": X.swapaxes(2, 3)}, r"X as uint8 \[32, 32, 2, 3\]"),
-    ({"X": X, "y": np.array([[0], [1]], np.uint8)}, "label 0 in y"),
     ({"X": X, "y": np.array([[1], [11]], np.uint8)}, "label 11 in y"),
-    ({"X": X, "y": np.ones((1, 3), np.uint8)}, r"y as uint8 \[1, 3\]"),
 ]
 
 

@@ -28,7 +28,6 @@ def arrays() -> DataArrays:
 
 def test_fingerprint_agrees_with_its_definition(arrays):
     images, labels = arrays.train.images, arrays.train.labels + 300  # both bytes of a label count
-    assert Split(images, labels).fingerprint == canonical.fingerprint(images, labels)
     images, labels = images[::2, ::-1], labels[::2]  # not contiguous
     assert Split(images, labels).fingerprint == canonical.fingerprint(images, labels)
 
@@ -52,21 +51,13 @@ def test_what_is_saved_is_loaded(tmp_path, arrays, mirrored):
     assert (dataset.train_images.dtype, dataset.train_labels.dtype) == (torch.uint8, torch.int64)
 
 
-def test_equal_data_give_equal_bytes_in_whatever_order(tmp_path, arrays):
-    contents = set()
-    for seed in range(4):
-        order = np.random.default_rng(seed).permutation(12)
-        train = Split(np.asfortranarray(arrays.train.images[order]), arrays.train.labels[order])
-        save(tmp_path / "toy.safetensors", "toy", replace(arrays, train=train))
-        contents.add((tmp_path / "toy.safetensors").read_bytes())
-    assert len(contents) == 1
-
-
-def test_the_bytes_of_the_format_are_kept(tmp_path):
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bytes_are_kept_in_whatever_order_the_images_come(tmp_path, seed):
     """A change of the format, or of the order, must raise `VERSION`, and then this value."""
     images = np.arange(6 * 5 * 5 * 3).astype(np.uint8).reshape(6, 5, 5, 3)
-    labels = np.arange(6)
-    toy = DataArrays(Split(images, labels), Split(images[:2], labels[:2]), list("abcdef"))
+    labels, order = np.arange(6), np.random.default_rng(seed).permutation(6)
+    train = Split(np.asfortranarray(images[order]), labels[order])
+    toy = DataArrays(train, Split(images[:2], labels[:2]), list("abcdef"))
     save(tmp_path / "toy.safetensors", "toy", toy)
     content = hashlib.sha256((tmp_path / "toy.safetensors").read_bytes()).hexdigest()
     assert (VERSION, content) == (
