@@ -137,7 +137,8 @@ def test_the_next_address_is_asked_where_one_does_not_give_the_file(server, path
 
 
 def test_a_wrong_file_names_address_and_checksums_and_is_not_kept(server):
-    message = refusal(entry(server.address("other.bin") + "?token=key"))
+    addresses = [server.address(f"{name}.bin?token=key") for name in ("gone", "other")]
+    message = refusal(entry(*addresses))
     parts = (str(FILE), "/other.bin?...", MD5, hashlib.md5(OTHER).hexdigest(), "TWF_MIRROR")
     assert all(part in message for part in (*parts, "`twf data fetch some`"))
     assert "key" not in message

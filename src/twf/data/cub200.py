@@ -45,8 +45,8 @@ def _of_each(files: dict[str, str], table: Path, meaning: dict[str, int]) -> dic
     values = _table(table)
     for identifier, file in files.items():
         if values.get(identifier) not in meaning:
-            found = values.get(identifier, "nothing")
-            raise BrokenFileError(table, f"has {found} for image {identifier} ({file})")
+            value = values.get(identifier, "nothing")
+            raise BrokenFileError(table, f"has {value} for image {identifier} ({file})")
     if unknown := values.keys() - files.keys():
         raise BrokenFileError(table, f"has image {min(unknown)}, which images.txt lacks")
     return {identifier: meaning[value] for identifier, value in values.items()}

@@ -94,7 +94,7 @@ def _load(file: Path) -> Any:
     except Exception as error:  # a damaged file can raise anything
         if asked := re.search(r"GLOBAL (\S+)", str(error)):
             raise UserError(
-                f"{file} asks for {asked[1]}, which could run code; save the weights alone: "
+                f"{file} asks for {asked[1]}, which could run code; save only the weights: "
                 "torch.save(network.state_dict(), file)"
             ) from None
         reason = str(error).partition("\n")[0]
@@ -113,7 +113,7 @@ def _unwrap(file: Path, content: Any) -> dict[str, Tensor]:
     for name, value in content.items():
         if not isinstance(name, str) or not isinstance(value, Tensor):
             raise UserError(
-                f"{file}: {name!r} is no tensor; save the weights alone, or under "
+                f"{file}: {name!r} is no tensor; save only the weights, or put them under "
                 f"{' or '.join(map(repr, WRAPPERS))}"
             )
     return content
