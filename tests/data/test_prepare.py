@@ -166,7 +166,7 @@ def test_what_is_imported_is_said_and_the_archive_is_then_not_needed(describe, c
     np.savez("mine.npz", **official.some_arrays("cub200"))
     import_data("cub200", dataset, Path("mine.npz"))
     message = capsys.readouterr().out
-    for part in ("mine.npz", "18 training", "6 test", "Small cub200", "pixels: test and train"):
+    for part in ("mine.npz", "18 training", "6 test", "Small cub200", "32 pixels: test and train"):
         assert part in message
     assert status("cub200", registry.entry("cub200")) == "imported"
     prepare("cub200", dataset, CUB)  # of which no archive is there

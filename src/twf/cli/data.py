@@ -36,8 +36,9 @@ def data_list() -> None:
     table = Table("name", "title", "train + test", "MiB", "status")
     for name, entry in registry.load().items():
         images = f"{entry.images.train:,} + {entry.images.test:,}" if entry.kind == "images" else ""
-        size = sum(file.size or 0 for file in entry.files.values()) / 2**20
-        table.add_row(name, escape(entry.title), images, f"{size:,.0f}", status(name, entry))
+        sizes = [file.size for file in entry.files.values() if file.size is not None]
+        size = f"{sum(sizes) / 2**20:,.0f}" if len(sizes) == len(entry.files) else "unknown"
+        table.add_row(name, escape(entry.title), images, size, status(name, entry))
     Console().print(table)
 
 

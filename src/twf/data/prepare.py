@@ -77,8 +77,8 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
     compared = " and ".join(entry.fingerprints_at(size)) or "none"
     print(
         f"{output}: {len(train.labels):,} training and {len(test.labels):,} test images of "
-        f"{len(arrays.classes)} classes from {path}, numbers as in {entry.title}; fingerprints "
-        f"compared at {size} pixels: {compared}. Next: `twf plan STUDY`"
+        f"{len(arrays.classes)} classes from {path}, as many as in {entry.title}; fingerprints "
+        f"that are the official ones at {size} pixels: {compared}. Next: `twf plan STUDY`"
     )
 
 
