@@ -24,7 +24,7 @@ from project import PROJECT
 from twf import cli, files
 from twf.cli.commands import app
 from twf.errors import GpuError
-from twf.gpus import nvidia, visible
+from twf.gpus import visible
 from twf.study import expand
 from twf.study.params import Params
 
