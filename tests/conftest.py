@@ -9,7 +9,6 @@ import ctypes
 import errno
 import gc
 import io
-import json
 import math
 import os
 import shutil

@@ -154,9 +154,8 @@ PLAIN = RuntimeError("shapes differ")
 @pytest.mark.parametrize("error", [FULL, BUSY, ILLEGAL, PLAIN])
 def test_only_a_gpu_that_others_use_is_the_users_to_mend(error) -> None:
     expected = GpuError if error in (FULL, BUSY) else type(error)
-    with pytest.raises(RuntimeError if expected is not GpuError else GpuError) as raised:
-        with devices.watched():
-            raise error
+    with pytest.raises(expected) as raised, devices.watched():
+        raise error
     assert type(raised.value) is expected
     assert expected is not GpuError or "gpu_slots" in str(raised.value)
 

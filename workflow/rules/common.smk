@@ -9,6 +9,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 
 from twf import checkout, files, study
+from twf.cli import variables
 from twf.data import preflight, registry
 from twf.engines import conda, environment, made, warm
 from twf.engines.snapshot import Snapshot
@@ -92,6 +93,8 @@ def note_made():
 # other jobs need no GPU, and may run on a node whose GPUs are not for them.
 GPUS = [] if workflow.remote_exec else unless_refused(visible.gpus)
 GPU = int(bool(GPUS))
+if not workflow.remote_exec:
+    unless_refused(variables.refuse_wrong, PARAMS)
 if GPUS and "gpu" not in workflow.global_resources:  # else `--resources gpu=N` says it
     workflow.register_resource("gpu", len(GPUS) * PARAMS.gpu_slots)
 

@@ -49,8 +49,8 @@ def gpus() -> list[Gpu]:
         error = f"none of CUDA_VISIBLE_DEVICES={shown} is there"
     if error:
         raise GpuError(
-            f"CUDA shows no GPU ({error}): mend the driver (often a restart of the machine does) or "
-            "CUDA_VISIBLE_DEVICES, or train on CPU cores with CUDA_VISIBLE_DEVICES= before the "
+            f"CUDA shows no GPU ({error}): mend the driver (a restart of the machine often does) or"
+            " CUDA_VISIBLE_DEVICES, or train on CPU cores with CUDA_VISIBLE_DEVICES= before the "
             "command"
         )
     words = [word.strip() for word in shown.split(",")] if shown else map(str, range(len(names)))
