@@ -71,24 +71,15 @@ def make(
 
 
 @app.command()
-def doctor(
-    study: Annotated[
-        str | None,
-        typer.Argument(help="The study whose disk space is checked. Default: that of params.yaml."),
-    ] = None,
-    params: ParamsFile = files.PARAMS,
-) -> None:
+def doctor(params: ParamsFile = files.PARAMS) -> None:
     """Say what is wrong with the set-up, and how to mend it; exit with 1 where something is.
 
-    A line for each check, which is ok, a warning or wrong: code, packages, driver and GPUs, the
-    home, disk, clock, data and checkpoints, DVC, tracking.
+    A line for each check, which is ok, a warning or wrong: code, packages, GPUs, data and
+    checkpoints, tracking.
     """
     from twf.upkeep import doctor as examining
 
-    loaded = reading.load(params)
-    name = study or loaded.study
-    loaded.named_study(name)
-    if not examining.show(examining.examine(loaded, name)):
+    if not examining.show(examining.examine(reading.load(params))):
         raise typer.Exit(1)
 
 

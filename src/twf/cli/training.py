@@ -29,7 +29,6 @@ from twf.cli.base import (
 )
 from twf.engines import environment
 from twf.errors import BusyError, GpuError, UserError
-from twf.gpus import visible
 from twf.gpus.devices import device_for, watched
 from twf.study import expand, reading
 
@@ -53,11 +52,8 @@ def plan(
     ] = False,
     forecast: Annotated[
         bool,
-        typer.Option("--forecast", help="How long what remains takes here, and the disk it needs."),
+        typer.Option("--forecast", help="How long what remains takes, by what runs took before."),
     ] = False,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 1,
-    execution: ExecutionOption = "plain",
 ) -> None:
     """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
@@ -69,8 +65,8 @@ def plan(
 
     Next: `snakemake --cores all results/STUDY/report.html` does what remains.
 
-    A forecast is an estimate, from steps timed on random images: no data need be there. It alone
-    needs `--device`, `--threads` and `--execution`.
+    A forecast is by the recorded runs of each benchmark, method, width and device, and names what
+    none was recorded of.
     """
     from twf.results import status
 
@@ -85,10 +81,10 @@ def plan(
                 print(name)
         return
     if forecast:
-        from twf.forecast import forecast as forecasting
+        from twf import forecast as forecasting
 
-        kind = visible.kind(device)
-        found["forecast"] = forecasting.forecast(loaded, planned, found, kind, threads, execution)
+        left = [r for r in planned.runs.values() if found["runs"][r.id]["status"] != "done"]
+        found["forecast"] = forecasting.forecast(left)
     if as_json:
         print(json.dumps(found, indent=2))
         return
