@@ -88,7 +88,7 @@ test-all: setup ## Every test, the slow ones and those that need services too
 
 # The lowest and the newest that pyproject.toml allows; what they bring with them is theirs.
 TORCHES := 2.11.0 2.13.0
-OTHERS := grep -vE '^(torch|torchvision|triton|setuptools|cuda-|nvidia-[^m])' constraints.txt
+OTHERS := grep -vE '^(torch|torchvision|triton|setuptools|cuda-|nvidia-)' constraints.txt
 
 test-versions: setup ## The fast tests on each Python here, golden numbers on each PyTorch allowed; downloads GBs
 	@set -e; for version in $(PYTHONS); do \

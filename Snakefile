@@ -43,10 +43,6 @@ onstart:
         warm.start(Path(f".snakemake/twf-{os.getpid()}.socket"))
 
 
-onerror:
-    disk.say_where_full()
-
-
 onsuccess:
     unless_refused(SNAPSHOT.require_unchanged)
     unless_refused(RECORDS.require_followed)

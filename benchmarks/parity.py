@@ -30,6 +30,7 @@ import torch
 import typer
 from scipy import stats
 from torch import Tensor
+from twf.forecast.timing import Nobody
 
 from benchmarks import command
 from benchmarks.reference import METHODS, imports_from, made
@@ -38,7 +39,6 @@ from twf import files
 from twf.data import store
 from twf.data.store import Dataset
 from twf.errors import UserError, lookup
-from twf.forecast.timing import Nobody
 from twf.jobs import checkpoints
 from twf.learning import loop
 from twf.results.show import PROTOCOL_TITLES, markdown_table

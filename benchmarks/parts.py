@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from twf.forecast.timing import random_images
 
 from benchmarks import ceiling
 from benchmarks.shapes import method_of, step_of
 from benchmarks.timing import Effort, Row, rate
-from twf.forecast.timing import random_images
 from twf.learning.evaluation.accuracy import BATCH, accuracy_per_task
 from twf.learning.methods.twf import Twf
 from twf.learning.precision import set_precision

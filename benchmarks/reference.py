@@ -19,9 +19,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from twf.forecast.timing import random_images
 
 from twf.errors import UserError
-from twf.forecast.timing import random_images
 from twf.study import Run
 
 NAME = "published code"

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from twf.forecast.timing import random_images, random_inputs
 
 from twf.data.registry import Splits
 from twf.errors import UserError
-from twf.forecast.timing import random_images, random_inputs
 from twf.learning import loop
 from twf.learning.methods import make
 from twf.learning.methods.base import Method, Task

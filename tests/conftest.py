@@ -9,7 +9,6 @@ import ctypes
 import errno
 import gc
 import io
-import json
 import math
 import os
 import shutil
@@ -22,7 +21,6 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
-import stand_ins.pynvml
 import torch
 import yaml
 from commands import twf  # noqa: F401 - a fixture
@@ -305,42 +303,6 @@ def tiny_inputs(
         network.load_state_dict(made.tensors, strict=False)  # without what it lacks
         checkpoints.save(path, network, made.about)
     return loaded
-
-
-class Nvml:
-    """What the stand-in for NVIDIA's library `pynvml` says, in this process and those it starts."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.has()
-
-    def has(self, *gpus: dict[str, Any] | str, error: str = "", seconds: float = 0) -> None:
-        """The machine's GPUs, or names of errors in their place; or one error, after a while."""
-        said = {"gpus": gpus, "error": error, "seconds": seconds}
-        self.path.with_suffix(".new").write_text(json.dumps(said))
-        self.path.with_suffix(".new").replace(self.path)
-
-    @staticmethod
-    def gpu(id: str, name: str = "A GPU", **changes: Any) -> dict[str, Any]:  # noqa: A002
-        """An idle GPU that is not partitioned; keywords change it."""
-        values = {"memory": (1, 1), "busy": 0, "instances": "NVMLError_NotSupported"}
-        return {"id": id, "name": name} | values | changes
-
-    def asked(self) -> int:
-        """How often processes have asked."""
-        return len(self.path.with_suffix(".asked").read_text().splitlines())
-
-
-@pytest.fixture
-def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nvml:
-    """A stand-in for NVIDIA's library; there is no GPU until it has one."""
-    monkeypatch.setitem(sys.modules, "pynvml", stand_ins.pynvml)
-    monkeypatch.setenv(
-        "PYTHONPATH", str(Path(stand_ins.pynvml.__file__).parent), prepend=os.pathsep
-    )
-    monkeypatch.setenv("STAND_IN_NVML", str(tmp_path / "nvml.json"))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return Nvml(tmp_path / "nvml.json")
 
 
 @pytest.fixture

@@ -80,7 +80,6 @@ def test_a_miniature_run_and_its_report_have_no_key(tiny_inputs, twf, tmp_path) 
         "compare tiny": 0,
         "figures tiny": 0,
         "report tiny": 0,
-        "track sync tiny --mode offline": 1,  # of the torn record
         "run tiny split-target.er.99.s0": 2,
         "doctor": 1,  # there is no DVC in this folder
         "clean": 0,

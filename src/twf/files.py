@@ -22,6 +22,7 @@ PARAMS = Path("params.yaml")
 SCHEMA = Path("workflow/schemas/params.schema.json")
 STAGES = Path("dvc.yaml")
 PRINTED = Path("results/printed.csv")
+COSTS = Path("results/costs.csv")  # what recorded runs took
 FINDINGS_FROM = [*sorted(map(str, Path("results/evidence").glob("*.*"))), str(PRINTED)]
 FINDINGS = [f"docs/{name}" for name in ("estimates.csv", "corners.svg", "gains.svg", "share.svg")]
 ARCHIVES = Path("archives")

@@ -22,9 +22,10 @@ from commands import Said, mistake, publish_nothing, succeed
 from project import PROJECT
 
 from twf import cli, files
+from twf.cli import variables
 from twf.cli.commands import app
-from twf.errors import GpuError
-from twf.gpus import nvidia, visible
+from twf.errors import GpuError, UserError
+from twf.gpus import visible
 from twf.study import expand
 from twf.study.params import Params
 
@@ -49,7 +50,7 @@ OF_RECORDS = ["table tiny", "compare tiny", "figures tiny", "report tiny"]
     [
         *("plan", "clean", "doctor", "data prepare target", "pretrain train origin"),
         *("pretrain import origin mine.pth", "pretrain export origin mine.safetensors"),
-        *(f"run tiny {RUN}", "collect tiny", "track sync tiny", *OF_RECORDS),
+        *(f"run tiny {RUN}", "collect tiny", *OF_RECORDS),
     ],
 )
 def test_outside_a_project_folder_every_command_says_so(twf, tmp_path, monkeypatch, words):
@@ -63,7 +64,7 @@ UNKNOWN = {  # what is unknown, and what there is
     **{words.replace("tiny", "large"): ("large", "tiny") for words in OF_RECORDS},
     **dict.fromkeys(["plan large", "doctor large"], ("large", "tiny")),
     **dict.fromkeys([f"run large {RUN}", "collect large"], ("large", "tiny")),
-    **dict.fromkeys(["track sync large", "data fetch --study large"], ("large", "tiny")),
+    "data fetch --study large": ("large", "tiny"),
     "run tiny split-target.er.99.s0": ("split-target.er.99.s0", "`twf plan tiny`"),
     "table tiny other": ("other", "main.split-target"),
     "data show nothing": ("nothing", "cifar10"),
@@ -211,10 +212,18 @@ def test_cuda_without_a_cuda_device_is_refused(twf, tiny_inputs, monkeypatch, wo
     assert "--device" in mistake(twf(f"{words} --device cuda"))
 
 
-def test_a_wrong_tracking_mode_in_the_environment_is_refused(twf, tiny_inputs, monkeypatch):
-    monkeypatch.setenv("TWF_TRACKING", "sometimes")
-    message = mistake(twf(f"run tiny {RUN}"))
-    assert "TWF_TRACKING" in message and "auto, online, offline, off" in message
+WRONG = {"TRACKING": "sometimes", "GPU_SLOTS": '"2"', "EXECUTION": "'plain'", "SAVE_EVERY": "often"}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_variable_is_refused_before_any_job(twf, tiny_inputs, monkeypatch, name):
+    """As in a file of variables whose quotes are taken for part of the values."""
+    monkeypatch.setenv(f"TWF_{name}", WRONG[name])
+    with pytest.raises(UserError, match=f"TWF_{name}"):
+        variables.refuse_wrong(tiny_inputs)
+    assert f"TWF_{name}" in twf(f"run tiny {RUN}").err
+    monkeypatch.setenv(f"TWF_{name}", "")
+    variables.refuse_wrong(tiny_inputs)
 
 
 @pytest.mark.parametrize("words", ["nothing", "run tiny", f"run tiny {RUN} --threads 0"])
@@ -291,15 +300,11 @@ def test_an_archive_is_shown_with_licence_citation_and_checksum(twf, tiny_projec
 
 
 def test_the_doctor_exits_with_1_where_something_is_wrong(twf, tiny_project, monkeypatch):
-    monkeypatch.setattr(nvidia, "installed", lambda: ([], ""))
-    change_params(lambda values: values.update(tracking={"mode": "online"}))
-    monkeypatch.setenv("HOME", str(tiny_project))
-    for name in ("NETRC", "WANDB_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(visible, "gpus", list)
+    monkeypatch.setenv("TWF_TRACKING", "sometimes")
     said = twf("doctor")
     assert said.code == 1 and "wrong   tracking" in said.out
-    Path(".dvc").mkdir()
-    Path(".dvc/config").write_text("[core]\nno_scm = true\n[cache]\ntype = copy\n")
+    monkeypatch.setenv("TWF_TRACKING", "")
     monkeypatch.setenv("WANDB_API_KEY", "fake-0123")
     said = twf("doctor tiny")
     assert said.code == 0 and "wrong" not in said.out and "fake-0123" not in said.out
@@ -397,27 +402,6 @@ def test_one_experiment_is_planned_and_its_table_made_of_its_own_records(twf, ti
     assert RUN in mistake(twf("table tiny one.split-target"))
 
 
-def test_track_sync_says_what_became_of_each_run_and_fails_if_one_did(
-    twf, tiny_inputs, monkeypatch, tmp_path
-):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    succeed(twf, f"run tiny {RUN}")
-    assert "WANDB_API_KEY" in mistake(twf("track sync tiny --mode online"))
-    code, out, _ = twf("track sync tiny")
-    assert code == 0 and out.startswith("to wandb/: 1 sent, 0 there already\n")
-    assert "no key" in out and "wandb sync wandb/offline-run-*" in out
-    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    out = twf("track sync tiny --mode offline").out
-    assert "no key" not in out and "wandb sync wandb/offline-run-*" in out
-    assert "0 sent, 1 there already" in twf("track sync tiny --mode offline").out
-    torn = files.record_file("tiny", "split-target.joint.s0")
-    torn.write_bytes(b"PAR1")
-    said = twf("track sync tiny --mode offline")
-    assert said.code == 1 and "0 sent, 1 there already, 1 failed" in said.out
-    assert torn.stem in said.err and str(torn) in said.err
-
-
 def test_params_may_lie_elsewhere(twf, tiny_project, tmp_path, monkeypatch):
     files.PARAMS.rename(tmp_path / "mine.yaml")
     succeed(twf, f"plan tiny --json --params {tmp_path}/mine.yaml")
@@ -451,10 +435,10 @@ def test_planning_imports_no_torch(twf, tiny_inputs: Params):
 
 
 def test_work_that_trains_nothing_imports_no_torch():
-    """Preparing data, reporting and sending."""
+    """Preparing data and reporting."""
     readers = ["cifar", "cub200", "folders", "letters", "svhn", "textures", "tiny_imagenet"]
     modules = ["data.prepare", *(f"data.{name}" for name in readers)]
-    modules += ["results.report", "tracking.sync"]
+    modules += ["results.report", "tracking.live"]
     code = "import sys\n"
     for module in modules:
         code += f"import twf.{module}; 'torch' not in sys.modules or sys.exit('{module}')\n"

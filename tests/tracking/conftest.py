@@ -1,4 +1,4 @@
-"""Runs to track, and a Weights & Biases that is not the real one."""
+"""Runs to track, and a home without a key for Weights & Biases."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 import torch
 import wandb
-from wandb_server import WandbServer, serving
 
 from twf import files, study
 from twf.jobs.run import columns_before, execute
 from twf.results import record
 from twf.study import Run, reading
-from twf.tracking.live import SWITCH
+from twf.tracking.mode import SWITCH
 
 Row = dict[str, Any]
 
@@ -34,21 +33,6 @@ def no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     wandb.teardown()
     yield home
     wandb.teardown()
-
-
-@pytest.fixture(scope="session")
-def _server() -> Iterator[WandbServer]:
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture
-def server(_server: WandbServer, no_key: Path, monkeypatch: pytest.MonkeyPatch) -> WandbServer:
-    """A server without any run, and a key for it."""
-    _server.reset()
-    monkeypatch.setenv("WANDB_BASE_URL", _server.address)
-    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    return _server
 
 
 @pytest.fixture

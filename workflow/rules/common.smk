@@ -9,12 +9,12 @@ from snakemake.exceptions import WorkflowError
 from snakemake.settings.types import DeploymentMethod
 
 from twf import checkout, files, study
+from twf.cli import variables
 from twf.data import preflight, registry
 from twf.engines import conda, environment, made, warm
 from twf.engines.snapshot import Snapshot
 from twf.engines.records import Records
 from twf.errors import UserError, lookup
-from twf.forecast import disk
 from twf.gpus import visible
 
 environment.put_own_command_on_path()
@@ -93,8 +93,8 @@ def note_made():
 # other jobs need no GPU, and may run on a node whose GPUs are not for them.
 GPUS = [] if workflow.remote_exec else unless_refused(visible.gpus)
 GPU = int(bool(GPUS))
-if GPUS and workflow.local_exec:
-    visible.hold_jobs_to(GPUS)
+if not workflow.remote_exec:
+    unless_refused(variables.refuse_wrong, PARAMS)
 if GPUS and "gpu" not in workflow.global_resources:  # else `--resources gpu=N` says it
     workflow.register_resource("gpu", len(GPUS) * PARAMS.gpu_slots)
 
@@ -109,13 +109,6 @@ wildcard_constraints:
     source="[^/]+",
     run="[^/]+",
     table=r"[^/]+\.[^/]+",  # EXPERIMENT.BENCHMARK
-
-
-@cache
-def room_for(name, experiment=None):
-    """End the workflow before its first job if the disk of a study, or of one experiment, is small."""
-    wanted = plan(name) if experiment is None else plan(name).only(experiment)
-    or_end(disk.check, PARAMS, wanted)
 
 
 @cache
@@ -156,18 +149,15 @@ def source_of(wildcards):
 
 
 def records_of(wildcards):
-    """The records of all runs of a study, if its disk has room for them."""
-    room_for(wildcards.study)
+    """The records of all runs of a study."""
     return [
         files.record_file(wildcards.study, run) for run in plan(wildcards.study).runs
     ]
 
 
 def records_of_table(wildcards):
-    """The records that a table is made of, if the disk has room for those of its experiment."""
-    table = table_of(wildcards)
-    room_for(wildcards.study, table.experiment)
-    runs = plan(wildcards.study).runs_of(table)
+    """The records that a table is made of."""
+    runs = plan(wildcards.study).runs_of(table_of(wildcards))
     return [files.record_file(wildcards.study, run) for run in runs]
 
 

@@ -1,20 +1,16 @@
-"""The project's folder and what it is shared with: remotes, tracking, housekeeping."""
+"""The project's folder and what it is shared with: remotes, housekeeping."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from twf import files
-from twf.cli.base import DefaultStudyArgument, ParamsFile, StudyArgument, app
+from twf.cli.base import DefaultStudyArgument, ParamsFile, app
 from twf.errors import UserError
-from twf.study import expand, reading
-
-track_app = typer.Typer(no_args_is_help=True, help="Weights & Biases, as a view of the records.")
-app.add_typer(track_app, name="track")
+from twf.study import reading
 
 new_app = typer.Typer(no_args_is_help=True, help="What is one's own, made from what is there.")
 app.add_typer(new_app, name="new")
@@ -74,57 +70,16 @@ def make(
     made.make(targets)
 
 
-@track_app.command("sync")
-def track_sync(
-    study: StudyArgument,
-    params: ParamsFile = files.PARAMS,
-    mode: Annotated[
-        Literal["auto", "online", "offline"], typer.Option(help="auto: online if there is a key.")
-    ] = "auto",
-) -> None:
-    """Send the completed runs of a study to Weights & Biases, from their records.
-
-    Runs that are there already, because they were tracked or synced before, are skipped. Those with
-    other parameters than params.yaml has now are tagged `stale`. Offline, runs go to `wandb/`.
-    """
-    from twf.tracking import client, view
-    from twf.tracking.sync import sync
-
-    loaded = reading.load(params)
-    done = sync(loaded.tracking, study, expand(loaded, study).runs.values(), mode)
-    offline = done.mode == "offline"
-    where = f"{client.folder()}/" if offline else view.project(loaded.tracking, study)
-    print(f"to {where}: {len(done.sent)} sent, {len(done.skipped)} there already", end="")
-    print(f", {len(done.failed)} failed" if done.failed else "")
-    if offline:
-        if not client.has_key():
-            print("no key for Weights & Biases: `wandb login`, or set WANDB_API_KEY")
-        print(f"next, with a key and the network: wandb sync {client.folder()}/offline-run-*")
-    for run, reason in done.failed.items():
-        print(f"failed: {run}: {reason}", file=sys.stderr)
-    if done.failed:
-        raise typer.Exit(1)
-
-
 @app.command()
-def doctor(
-    study: Annotated[
-        str | None,
-        typer.Argument(help="The study whose disk space is checked. Default: that of params.yaml."),
-    ] = None,
-    params: ParamsFile = files.PARAMS,
-) -> None:
+def doctor(params: ParamsFile = files.PARAMS) -> None:
     """Say what is wrong with the set-up, and how to mend it; exit with 1 where something is.
 
-    A line for each check, which is ok, a warning or wrong: code, packages, driver and GPUs, the
-    home, disk, clock, data and checkpoints, DVC, tracking.
+    A line for each check, which is ok, a warning or wrong: code, packages, GPUs, data and
+    checkpoints, tracking.
     """
     from twf.upkeep import doctor as examining
 
-    loaded = reading.load(params)
-    name = study or loaded.study
-    loaded.named_study(name)
-    if not examining.show(examining.examine(loaded, name)):
+    if not examining.show(examining.examine(reading.load(params))):
         raise typer.Exit(1)
 
 

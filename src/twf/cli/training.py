@@ -29,7 +29,6 @@ from twf.cli.base import (
 )
 from twf.engines import environment
 from twf.errors import BusyError, GpuError, UserError
-from twf.gpus import visible
 from twf.gpus.devices import device_for, watched
 from twf.study import expand, reading
 
@@ -53,11 +52,8 @@ def plan(
     ] = False,
     forecast: Annotated[
         bool,
-        typer.Option("--forecast", help="How long what remains takes here, and the disk it needs."),
+        typer.Option("--forecast", help="How long what remains takes, by what runs took before."),
     ] = False,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 1,
-    execution: ExecutionOption = "plain",
 ) -> None:
     """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
@@ -69,8 +65,8 @@ def plan(
 
     Next: `snakemake --cores all results/STUDY/report.html` does what remains.
 
-    A forecast is an estimate, from steps timed on random images: no data need be there. It alone
-    needs `--device`, `--threads` and `--execution`.
+    A forecast is by the recorded runs of each benchmark, method, width and device, and names what
+    none was recorded of.
     """
     from twf.results import status
 
@@ -85,10 +81,10 @@ def plan(
                 print(name)
         return
     if forecast:
-        from twf.forecast import forecast as forecasting
+        from twf import forecast as forecasting
 
-        kind = visible.kind(device)
-        found["forecast"] = forecasting.forecast(loaded, planned, found, kind, threads, execution)
+        left = [r for r in planned.runs.values() if found["runs"][r.id]["status"] != "done"]
+        found["forecast"] = forecasting.forecast(left)
     if as_json:
         print(json.dumps(found, indent=2))
         return
@@ -120,9 +116,9 @@ def pretrain_train(
     from twf.jobs.pretraining import pretrain
 
     loaded = reading.load(params)
-    with resumable("pretrain", source, attempt) as tried, watched():
+    with resumable("pretrain", source, attempt), watched():
         slots = gpu_slots or loaded.gpu_slots
-        on = device_for(device, threads, slots, deterministic, tried)
+        on = device_for(device, threads, slots, deterministic)
         captured_if_possible(partial(pretrain, loaded, source, on, save_every), execution)
 
 
@@ -195,34 +191,30 @@ def run(
 
     loaded = reading.load(params)
     planned = expand(loaded, study).named_run(run)
-    with resumable(study, run, attempt) as tried, watched():
+    with resumable(study, run, attempt), watched():
         slots = gpu_slots or loaded.gpu_slots
-        on = device_for(device, threads, slots, deterministic, tried)
+        on = device_for(device, threads, slots, deterministic)
         captured_if_possible(partial(execute, loaded, planned, on, save_every), execution)
 
 
 @contextlib.contextmanager
-def resumable(group: str, name: str, attempt: int) -> Iterator[Path]:
+def resumable(group: str, name: str, attempt: int) -> Iterator[None]:
     """Train one thing: a run of the study `group`, or a source's network where it is `pretrain`.
 
     Says so where it was stopped and saved, and does not repeat what only a user can mend: Snakemake
     tries a failed job again, whatever the reason; a later attempt ends with the message of the
-    first where that was a mistake. What failed on a GPU is tried again on another one: yields the
-    file in which attempts note the GPUs they take (see `device_for`). Both files lie beside the
-    saved state; the first attempt removes those of an earlier call.
+    first, which lies beside the saved state, where that was a mistake. The first attempt removes
+    that of an earlier call.
     """
     from twf.jobs.resume import STATUS, Stopped
 
     refused = files.state_file(group, name).with_name("refused.txt")
-    tried = refused.with_name("gpus.txt")
     if attempt > 1 and refused.exists():
         raise UserError(f"{refused.read_text(encoding='utf-8')} (not tried again)")
     with files.writing(refused):
         refused.unlink(missing_ok=True)
-        if attempt <= 1:
-            tried.unlink(missing_ok=True)
     try:
-        yield tried
+        yield
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
         raise typer.Exit(STATUS) from None

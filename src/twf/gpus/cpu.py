@@ -12,23 +12,20 @@ import resource
 import sys
 from pathlib import Path
 
-CPUINFO, MEMINFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")  # of Linux alone
+CPUINFO = Path("/proc/cpuinfo")  # only Linux has it
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
 
 
 def cpu_name(threads: int) -> str:
     """The processor's model, or its kind where none is told, as on ARM; with the threads in use."""
-    found = re.search(r"^model name\s*: *(.*\S)", _text(CPUINFO), flags=re.M)
-    model = found[1] if found else platform.machine()
+    match = re.search(r"^model name\s*: *(.*\S)", _cpuinfo(), flags=re.M)
+    model = match[1] if match else platform.machine()
     return f"{model}, {threads} thread{'s' if threads > 1 else ''}"
 
 
-def _text(file: Path) -> str:
-    """What Linux says in a file; nothing on a system without it."""
-    try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
+def _cpuinfo() -> str:
+    """What Linux says of the processor; nothing on other systems."""
+    return CPUINFO.read_text(encoding="utf-8") if CPUINFO.exists() else ""
 
 
 @functools.cache
@@ -38,7 +35,7 @@ def multiplies_bfloat16() -> bool:
     AMD's has; on Intel's without AMX, a training step takes 1.2 to 1.4 times as long as in float32
     (docs/speed.md). Not measured on other processors, nor on systems other than Linux.
     """
-    words = set(_text(CPUINFO).split())
+    words = set(_cpuinfo().split())
     return "amx_bf16" in words or {"avx512_bf16", "AuthenticAMD"} <= words
 
 
@@ -74,12 +71,6 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def free_memory_mib() -> float | None:
-    """The main memory that can be had without swapping; None on systems other than Linux."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", _text(MEMINFO), flags=re.M)
-    return int(found[1]) / 2**10 if found else None
 
 
 def may_fork() -> bool:

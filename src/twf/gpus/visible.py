@@ -1,102 +1,96 @@
-"""The GPUs that jobs may use, as `CUDA_VISIBLE_DEVICES` shows them. No torch here."""
+"""The GPUs that jobs may use: those that CUDA shows. No torch here.
+
+CUDA is asked in a process of its own (`python -m twf.gpus.visible`), as a process that has asked
+can no longer choose the GPUs that it sees, and as a broken driver may never answer.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Sequence
+import subprocess
+import sys
 from importlib.metadata import version
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from twf.errors import GpuError, UserError, warn
-from twf.gpus import nvidia
-from twf.gpus.nvidia import Gpu
+from twf.errors import GpuError, UserError
 
-WHOLE = ("GPU-", "MIG-")  # how the identifiers of GPUs, and of instances, begin
+PATIENCE = 180.0  # seconds for CUDA to answer
+NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
+NONE = ("", "-1", "NoDevFiles")  # as CUDA_VISIBLE_DEVICES, the last by Slurm: no GPU is meant
+
+
+class Gpu(NamedTuple):
+    """A GPU, by its word in `CUDA_VISIBLE_DEVICES` (a number or an identifier), and its name."""
+
+    id: str
+    name: str
 
 
 def gpus() -> list[Gpu]:
-    """The GPUs that jobs may use, as `look` finds them; a warning for each that is missing."""
-    usable, unusable = look()
-    for text in unusable:
-        warn(text)
-    unseen = "CUDA_VISIBLE_DEVICES" not in os.environ and not version("torch").endswith("+cpu")
-    if unseen and not usable and not unusable:
-        warn(
-            f"no NVIDIA driver is found, neither its library NVML nor {nvidia.DRIVER}: the CPU is "
-            "used. Where there is a GPU, install its driver, or show it to this container"
-        )
-    return usable
+    """The GPUs that CUDA shows here; none where PyTorch is built for CPUs only.
 
-
-def look() -> tuple[list[Gpu], list[str]]:
-    """The GPUs that `CUDA_VISIBLE_DEVICES` shows, and a text for each that cannot be used.
-
-    None where PyTorch is built for CPUs alone. Raises `GpuError` where there are GPUs, or some are
-    named, but none can be used: who has GPUs does not want to find out after days that a CPU did
-    the work.
+    Raises `GpuError` where CUDA fails, or shows none of those that `CUDA_VISIBLE_DEVICES` names:
+    who asks for GPUs is not to find out after days that a CPU did the work.
     """
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if version("torch").endswith("+cpu") or shown == "":
-        return [], []
-    found, wrong = nvidia.installed()
-    usable, gone = visible(list(found), shown)
-    wanted = shown is None or bool(gone)
-    there = found or any(nvidia.DRIVER.glob("*")) or any(word.startswith(WHOLE) for word in gone)
-    said = [f"the NVIDIA driver says: {wrong} (GPUs left: {len(usable)})"] if wrong else []
-    said += [f"{word} of CUDA_VISIBLE_DEVICES is not there, and not used" for word in gone]
-    if wanted and there and not usable:
-        raise GpuError(
-            f"none of the GPUs can be used: {'; '.join(said) or 'none answers'}. Mend the driver "
-            "(often a restart of the machine does) or CUDA_VISIBLE_DEVICES, or train on CPU cores "
-            "with CUDA_VISIBLE_DEVICES= before the command"
+    if version("torch").endswith("+cpu") or shown in NONE:
+        return []
+    command = [sys.executable, "-m", "twf.gpus.visible"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, encoding="utf-8", timeout=PATIENCE
         )
-    return usable, said
+        error = done.stderr.strip() if done.returncode else ""
+        names = done.stdout.splitlines()
+    except subprocess.TimeoutExpired:
+        error, names = f"no answer in {PATIENCE:.0f} seconds", []
+    if shown is not None and not names and not error:
+        error = f"none of CUDA_VISIBLE_DEVICES={shown} is there"
+    if error:
+        raise GpuError(
+            f"CUDA shows no GPU ({error}): mend the driver (a restart of the machine often does) or"
+            " CUDA_VISIBLE_DEVICES, or train on CPU cores with CUDA_VISIBLE_DEVICES= before the "
+            "command"
+        )
+    words = [word.strip() for word in shown.split(",")] if shown else map(str, range(len(names)))
+    return [Gpu(word, name) for word, name in zip(words, names, strict=False)]
 
 
 def gpus_for(device: Literal["auto", "cpu", "cuda"]) -> list[Gpu]:
     """The GPUs that `--device` means here; none means the CPU.
 
-    Raises `UserError` where there is no such device, and `GpuError` as `look` does.
+    Raises `UserError` where there is no such device, and `GpuError` as `gpus` does.
     """
-    found = gpus() if device != "cpu" else []
-    if device == "cuda" and not found:
+    usable = gpus() if device != "cpu" else []
+    if device == "cuda" and not usable:
         raise UserError("no CUDA device here; leave --device away, or say --device cpu")
-    return found
+    return usable
 
 
-def hold_jobs_to(chosen: Sequence[Gpu]) -> None:
-    """Let the processes that this one starts see these GPUs, by identifier.
+def driver_names() -> list[str]:
+    """The names of the GPUs that CUDA shows to this process, which is bound to them from then on.
 
-    Once a GPU is gone, its number would mean the next one, or none: a CPU.
+    None without a driver. Raises `OSError` with CUDA's number of the error.
     """
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.id for gpu in chosen)
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return []
+    count, name = ctypes.c_int(), ctypes.create_string_buffer(256)
+    error = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+    if error not in (0, NO_DEVICE):
+        raise OSError(f"CUDA error {error}")
+    names = []
+    for number in range(count.value):
+        cuda.cuDeviceGetName(name, len(name), number)
+        names.append(name.value.decode())
+    return names
 
 
-def kind(device: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cuda"]:
-    """What `--device` means here. Raises the errors of `gpus_for`."""
-    return "cuda" if gpus_for(device) else "cpu"
-
-
-def visible(found: Sequence[Gpu], shown: str | None) -> tuple[list[Gpu], list[str]]:
-    """Those of `found` that `CUDA_VISIBLE_DEVICES` shows, and its words for GPUs that are gone.
-
-    It names them by number or by (start of) identifier. As for CUDA, what follows a word that names
-    no GPU is ignored; except that an identifier may be of a GPU that is gone, and the others are
-    used. Numbers are in the order of the buses, as in `nvidia-smi`
-    (`CUDA_DEVICE_ORDER=PCI_BUS_ID`); -1 means none.
-    """
-    if shown is None:
-        return list(found), []
-    chosen: list[Gpu] = []
-    gone, valid = [], True
-    for word in (word.strip() for word in shown.split(",")):
-        whole = word.startswith(WHOLE)
-        if word.isdigit():
-            named = list(found[int(word) : int(word) + 1])
-        else:
-            named = [gpu for gpu in found if word and gpu.id.startswith(word)]
-        if len(named) != 1 and (whole or word.isdigit()):
-            gone.append(word)
-        valid &= len(named) == 1 or (whole and not named)
-        chosen += named if valid else []
-    return list(dict.fromkeys(chosen)), gone
+if __name__ == "__main__":
+    try:
+        for name in driver_names():
+            print(name)
+    except OSError as error:
+        sys.exit(str(error))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import subprocess
 from pathlib import Path
@@ -36,8 +35,7 @@ def device_and_versions(device: torch.device) -> dict[str, Any]:
     }
     return {
         "device": device_name(device),
-        # `twf.gpus.devices` lets a job see one, by CUDA's identifier
-        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES") if cuda else None,
+        "gpu": f"GPU-{torch.cuda.get_device_properties(device).uuid}" if cuda else None,
         "versions": {k: v for k, v in versions.items() if v},
     }
 

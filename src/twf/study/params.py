@@ -311,7 +311,7 @@ class Study(Strict):
 
 
 class Tracking(Strict):
-    """Weights & Biases: `auto` is online where a key is found, offline elsewhere."""
+    """Weights & Biases: `auto` is online with a key, offline if configured without, else off."""
 
     mode: Literal["auto", "online", "offline", "off"] = "auto"
     project: str = "twf"  # what the names of projects begin with

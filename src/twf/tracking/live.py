@@ -4,74 +4,84 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Iterator
-from typing import get_args
+from typing import Any
+from unittest.mock import patch
 
-from twf.errors import UserError
+from twf.errors import note
+from twf.results.record import PROBED
 from twf.study.params import Tracking
-from twf.tracking.client import WandbRun, of_wandb, reason, resolve
+from twf.tracking import view
+from twf.tracking.mode import Mode, decided, folder, variable
 from twf.tracking.view import Row
 
-MODES = get_args(Tracking.model_fields["mode"].annotation)
-SWITCH = "TWF_TRACKING"  # an environment variable that overrides `tracking.mode` of params.yaml
+PATIENCE = 120.0  # seconds for W&B to start, and to send the last data; `wandb sync` sends the rest
+# W&B's variables that say which run this is: in a sweep they would go before our own identifier.
+IDENTITY = (
+    *("RUN_ID", "RUN_STORAGE_ID", "SWEEP_ID", "SWEEP_PARAM_PATH", "RESUME", "NAME", "RUN_GROUP"),
+    *("RUN_DIR", "JOB_TYPE", "TAGS", "NOTES", "PROJECT", "CONFIG_PATHS"),
+    *("LAUNCH", "LAUNCH_CONFIG_PATH", "LAUNCH_TRACE_ID"),
+)
 
 
 class LiveTracker:
-    """Reports a run to Weights & Biases until something fails; without a `WandbRun`, to nobody."""
+    """Reports a run to Weights & Biases until something fails; without W&B's run, to nobody.
 
-    def __init__(self, wandb_run: WandbRun | None = None, columns_before: Row | None = None):
+    A run is never resumed there: it starts with row 0, which replaces what was under its
+    identifier.
+    """
+
+    def __init__(self, wandb_run: Any = None, columns_before: Row | None = None):
         self._run = wandb_run
         self._columns_before = columns_before or {}
+        self._sent = 0  # rows
 
     def update(self, outcome: Row) -> None:
         """Report the outcome so far, by the record's columns."""
-        self._report(lambda run: run.update({**self._columns_before, **outcome}))
+        self._report(lambda run: self._send(run, {**self._columns_before, **outcome}))
 
     def finish(self, row: Row) -> None:
         """Report the run's record."""
-        self._report(lambda run: run.finish(row))
+
+        def end(run: Any) -> None:
+            self._send(run, row)
+            run.summary.update(view.summary(row))
+            run.finish()
+
+        self._report(end)
 
     def abandon(self) -> None:
         """End without an outcome."""
-        self._report(lambda run: run.abandon())
+        self._report(lambda run: run.finish(exit_code=1))
 
-    def _report(self, action: Callable[[WandbRun], object]) -> None:
+    def _send(self, run: Any, row: Row) -> None:
+        for values in view.rows(row)[self._sent :]:
+            run.log(values, step=self._sent, commit=True)
+            self._sent += 1
+
+    def _report(self, action: Callable[[Any], object]) -> None:
         try:
             if self._run is not None:
                 action(self._run)
         except Exception as error:  # whatever it is, the run matters more
             self._run = None
-            _warn(f"tracking stopped: {reason(error)}")
-
-
-def decided(settings: Tracking) -> tuple[str, str]:
-    """The mode of tracking, and what says so.
-
-    `TWF_TRACKING` goes first, then what W&B itself is told, then `tracking.mode` of params.yaml.
-    Raises `UserError` for a mode that there is not.
-    """
-    if (mode := os.environ.get(SWITCH)) is not None:
-        if mode not in MODES:
-            raise UserError(f"{SWITCH} is {mode!r}; allowed: {', '.join(MODES)}")
-        return mode, SWITCH
-    said, where = of_wandb()
-    return (said, where) if said else (settings.mode, "tracking.mode of params.yaml")
+            note(f"warning: tracking stopped: {_reason(error)}")
 
 
 @contextlib.contextmanager
 def start_tracking(settings: Tracking, columns_before: Row) -> Iterator[LiveTracker]:
     """A tracker for one run, in the mode that is `decided`.
 
-    `columns_before` are the columns of the run's record that are set before it trains.
+    `columns_before` are the columns of the run's record that are set before it trains. Raises
+    `UserError` as `decided` does.
     """
     mode, _ = decided(settings)
     run = None
     if mode != "off":
         try:
-            run = WandbRun(settings, columns_before, resolve(mode))
+            run = _begin(settings, columns_before, mode)
         except Exception as error:  # no wandb, no network, no disk: the run goes on without it
-            _warn(f"tracking is off for this run: {reason(error)}")
+            note(f"warning: tracking is off for this run: {_reason(error)}")
     tracker = LiveTracker(run, columns_before)
     try:
         yield tracker
@@ -80,5 +90,41 @@ def start_tracking(settings: Tracking, columns_before: Row) -> Iterator[LiveTrac
         raise
 
 
-def _warn(message: str) -> None:
-    print(f"warning: {message}", file=sys.stderr)
+def _begin(settings: Tracking, row: Row, mode: Mode) -> Any:
+    """W&B's run for a run of ours."""
+    import wandb
+
+    folder().mkdir(parents=True, exist_ok=True)
+    # W&B's own process takes these from the environment. Without the mode it sends word of itself
+    # offline too. `wandb.setup` takes them as well, but never returns where the process does not
+    # start (W&B 0.31).
+    ours = {"WANDB_MODE": mode, "WANDB_X_SERVICE_WAIT": str(PATIENCE)}
+    with patch.dict(os.environ, ours):
+        for name in [name for name in os.environ if name.startswith("WANDB_")]:
+            if not variable(name) or name.removeprefix("WANDB_") in IDENTITY:
+                del os.environ[name]
+        run = wandb.init(
+            mode=mode,
+            project=view.project(settings, row["study"]),
+            entity=settings.entity,
+            **view.about(row),
+            dir=folder().absolute().parent,
+            settings=wandb.Settings(
+                silent=True,
+                console="off",
+                disable_git=True,  # an address can hold a key; the record has the commit
+                x_disable_stats=True,
+                x_save_requirements=False,  # 0.3 s; constraints.txt of the commit says them
+                finish_timeout=PATIENCE,
+                finish_timeout_raises=True,
+            ),
+        )
+    run.define_metric("phase")
+    for name in ("accuracy", *PROBED):
+        run.define_metric(f"{name}/*", step_metric="phase")
+    return run
+
+
+def _reason(error: BaseException) -> str:
+    """What an error says, or its kind where it says nothing, as one of a refused key does."""
+    return str(error) or f"{type(error).__name__}, without a reason; is the key right?"
