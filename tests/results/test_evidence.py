@@ -65,12 +65,40 @@ def test_another_record_of_a_run_is_refused_and_nothing_changes(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_record_of_an_earlier_schema_has_null_for_what_it_lacks(tmp_path):
-    write(tmp_path / "a", row("er.s0", 50.0))
-    path = tmp_path / "a" / "er.s0.parquet"
-    pq.write_table(pq.read_table(path).drop(["gates_open"]), path, write_page_checksum=True)
+def test_records_of_other_versions_of_the_schema_share_a_table(tmp_path):
+    """Whatever columns records have today: the code that reads them is not asked."""
+    earlier, later = row("er.s0", 50.0), row("er.s1", 60.0)
+    table = pa.Table.from_pylist([earlier], schema=record.SCHEMA).drop(["gates_open"])
+    (tmp_path / "a").mkdir()
+    pq.write_table(table, tmp_path / "a" / "er.s0.parquet")
     path, _ = evidence.add(tmp_path / "a", tmp_path / "evidence")
-    assert evidence.read_table(path).column("gates_open").to_pylist() == [None]
+    assert "gates_open" not in evidence.read_table(path).column_names
+    table = pa.Table.from_pylist([later], schema=record.SCHEMA).append_column("joules", [[2.5]])
+    pq.write_table(table, tmp_path / "a" / "er.s1.parquet")
+    assert evidence.add(tmp_path / "a", tmp_path / "evidence") == (path, 1)
+    rows = evidence.read_table(path).to_pylist()
+    assert rows == [earlier | {"joules": None}, later | {"joules": 2.5}]
+
+
+def test_a_column_of_another_type_is_refused_and_nothing_changes(tmp_path):
+    path, _ = evidence.add(write(tmp_path / "a", row("er.s0", 50.0)), tmp_path / "evidence")
+    before = path.read_bytes()
+    table = pa.Table.from_pylist([row("er.s1", 50.0)], schema=record.SCHEMA)
+    at = table.column_names.index("seed")
+    other = table.set_column(at, "seed", pa.array(["1"]))
+    (tmp_path / "b").mkdir()
+    pq.write_table(other, tmp_path / "b" / "er.s1.parquet")
+    with pytest.raises(UserError, match="different types"):
+        evidence.add(tmp_path / "b", tmp_path / "evidence")
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_record_is_named(tmp_path):
+    folder = write(tmp_path / "a", row("er.s0", 50.0))
+    (folder / "er.s1.parquet").write_bytes((folder / "er.s0.parquet").read_bytes()[:-9])
+    with pytest.raises(UserError, match=r"er\.s1\.parquet cannot be read"):
+        evidence.add(folder, tmp_path / "evidence")
+    assert not (tmp_path / "evidence").exists()
 
 
 @pytest.fixture
