@@ -65,7 +65,7 @@ def test_lines_that_run_code_from_data_fail_the_lint() -> None:
 def test_the_workflow_has_no_such_line() -> None:
     """The lint does not read Snakemake's language."""
     rules = [PROJECT / "Snakefile", *(PROJECT / "workflow").rglob("*.smk")]
-    assert len(rules) > 5
+    assert len(rules) == 5
     danger = re.compile(
         r"^\s+(run|script|notebook):|(import|from) (pickle|marshal|joblib|torch|yaml|os|subprocess)"
         r"|\b(eval|exec|open|Unpickler)\(|\bos\.(system|popen|exec|spawn|posix_spawn)",

@@ -18,7 +18,7 @@ from PIL import Image
 from project import PROJECT
 
 from twf import files
-from twf.data import folders, listing, preflight, registry, store
+from twf.data import folders, listing, registry, store
 from twf.data.fetch import fetch, status
 from twf.data.prepare import import_data, prepare
 from twf.errors import UserError
@@ -72,11 +72,8 @@ def made(name: str) -> bytes:
 @pytest.mark.parametrize("name", official.CLASSES)
 def test_archive_arrays_and_folders_give_the_same_file(describe, name):
     dataset = describe(name)
-    preflight.data(name, dataset)
     fetch(name, registry.entry(name))
-    preflight.data(name, dataset)
     prepare(name, dataset, files.data_file(name))
-    preflight.data(name, dataset)
     from_archive = made(name)
     arrays = official.some_arrays(name)
     assert store.load(files.data_file(name)).classes == arrays["class_names"].tolist()
@@ -388,49 +385,17 @@ def test_folders_that_do_not_fit_are_named(tmp_path, named):
 # What stops a study before its first job
 
 
-def test_missing_data_that_cannot_be_fetched_are_named_with_what_brings_them(describe):
+def test_an_imported_data_set_is_not_replaced_by_one_from_an_archive(describe):
+    """Where params.yaml asks for another size, a user says what is to become of it."""
     dataset = describe("cifar10")
-    shutil.rmtree("elsewhere")
-    with pytest.raises(UserError, match=r"cifar-10-python\.tar\.gz") as refused:
-        preflight.data("cifar10", dataset)
-    for remedy in ("fetch cifar10", "import cifar10 FILE", "fetch --study STUDY"):
-        assert f"`twf data {remedy}`" in str(refused.value)
-
-
-def test_a_prepared_file_of_other_data_is_refused(describe):
-    dataset = describe("cifar10")
-    arrays = official.some_arrays("cifar10")
-    path = files.data_file("cifar10")
-    np.savez("mine.npz", **arrays)
+    np.savez("mine.npz", **official.some_arrays("cifar10"))
     import_data("cifar10", dataset, Path("mine.npz"))
-    preflight.data("cifar10", dataset)
-    with pytest.raises(UserError, match=f"{path} .*32.*64"):
-        preflight.data("cifar10", dataset.model_copy(update={"size": 64}))
-    arrays["x_train"][0] ^= 1
-    splits = (store.Split(arrays[f"x_{s}"], arrays[f"y_{s}"]) for s in ("train", "test"))
-    store.save(path, "cifar10", store.DataArrays(*splits, ["a"] * 10))
-    with pytest.raises(UserError, match=f"{path} .*train images"):
-        preflight.data("cifar10", dataset)
-    for torn in (b"", b"12345678", b"\x10" + 7 * b"\0", b"\2" + 7 * b"\0" + b"{}"):
-        path.write_bytes(torn)
-        with pytest.raises(UserError, match=f"{path} .*delete it"):
-            preflight.data("cifar10", dataset)
-
-
-def test_a_users_own_file_that_is_missing_is_named(tiny_values):
-    dataset = reading.check(tiny_values).datasets["target"]
-    with pytest.raises(UserError, match=r"datasets\.target: no archives/target\.npz"):
-        preflight.data("target", dataset)
-
-
-def test_weights_that_are_missing_are_named(tiny_project, tiny_values):
-    network = {"architecture": "resnet50"}
-    tiny_values["sources"]["origin"] = {"network": network, "weights": "mine.pth"}
-    checked = reading.check(tiny_values)
-    with pytest.raises(UserError, match=r"sources\.origin: no mine\.pth"):
-        preflight.network(checked, "origin")
-    Path("mine.pth").touch()
-    preflight.network(checked, "origin")
+    path = files.data_file("cifar10")
+    before = path.read_bytes()
+    prepare("cifar10", dataset, path)
+    with pytest.raises(UserError, match=f"{path} was imported from mine.npz.*size: 32 -> 64"):
+        prepare("cifar10", dataset.model_copy(update={"size": 64}), path)
+    assert path.read_bytes() == before
 
 
 # The real data, where they are

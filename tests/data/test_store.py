@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
-from twf.data.inputs import header
 from twf.data.store import VERSION, DataArrays, Split, load, save
 from twf.errors import UserError
+from twf.files import header
 
 
 @pytest.fixture

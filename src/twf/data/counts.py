@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from twf import files
-from twf.data import archive, inputs, registry
+from twf.data import archive, registry
 from twf.data.registry import Splits
+from twf.study import products
 
 if TYPE_CHECKING:
     from twf.study import params
@@ -21,8 +22,9 @@ def count(name: str, dataset: params.Dataset) -> Splits:
     Raises `UserError` where a user's own archive cannot be read.
     """
     path = files.data_file(name)
-    if path.exists() and not inputs.data(name, dataset).changes:
-        header = inputs.header(path)
+    made = products.made_data(name)
+    if made is not None and made == products.data_plan(dataset, made):
+        header = files.header(path)
         if {"train_labels", "test_labels"} <= header.keys():
             train, test = (header[f"{split}_labels"]["shape"][0] for split in ("train", "test"))
             return Splits(train=train, test=test)

@@ -24,13 +24,13 @@ from rich.text import Text
 
 import twf
 from twf import checkout, files
-from twf.data import inputs
 from twf.engines import environment
 from twf.errors import UserError
 from twf.forecast import disk
 from twf.gpus import cpu, nvidia, visible
 from twf.study import expand
 from twf.study.params import Params
+from twf.study.products import Products
 
 EXTRAS = ("", "report", "pipeline", "remotes")  # what `make setup` installs for users
 
@@ -143,7 +143,8 @@ def packages() -> Iterator[Check]:
 def _install() -> str:
     """How the environment that is active gets what it is to have."""
     if Path(sys.prefix, "conda-meta").is_dir():
-        return f"conda env update --prefix {shlex.quote(sys.prefix)} --file environment.yml"
+        file = "workflow/envs/environment.yml"
+        return f"conda env update --prefix {shlex.quote(sys.prefix)} --file {file}"
     return "make --always-make setup"
 
 
@@ -236,7 +237,7 @@ def space(params: Params, study: str) -> Iterator[Check]:
 
 
 def clock() -> Iterator[Check]:
-    """Whether files can be written here at this machine's time, and none is from the future."""
+    """Whether files can be written here at this machine's time,"""
     try:
         with tempfile.NamedTemporaryFile(dir=".", prefix=".doctor-") as file:
             skew = os.stat(file.name).st_mtime - time.time()
@@ -249,26 +250,20 @@ def clock() -> Iterator[Check]:
         remedy = "set both machines' clocks (NTP): Snakemake goes by modification times"
         yield Check("clock", "wrong", said, remedy)
         return
-    files.refuse_from_future()
-    yield Check("clock", "ok", "files have this machine's times, and none is from the future")
+    yield Check("clock", "ok", "files have this machine's times")
 
 
 def made(params: Params) -> Iterator[Check]:
     """Whether the data sets and networks that are there are as `params.yaml` asks."""
-    held = {
-        files.data_file(name): (inputs.data(name, dataset), f"twf data prepare {name}")
-        for name, dataset in params.datasets.items()
-    }
-    held |= {
-        files.checkpoint_file(name): (inputs.network(params, name), f"twf pretrain train {name}")
-        for name in params.sources
-    }
-    stale = {path: found for path, found in held.items() if found[0].changes}
-    for path, (found, remedy) in stale.items():
+    products = Products(params)
+    held = {f"twf data prepare {name}": products.data(name) for name in params.datasets}
+    held |= {f"twf pretrain train {name}": products.network(name) for name in params.sources}
+    stale = {remedy: product for remedy, product in held.items() if product.state == "stale"}
+    for remedy, product in stale.items():
         again = f"{remedy}, or Snakemake; or take the change of params.yaml back"
-        yield Check("inputs", "warning", f"{path} is stale: {found.why}", again)
+        yield Check("inputs", "warning", f"{product.file} is stale: {product.why}", again)
     if not stale:
-        count = sum(path.exists() for path in held)
+        count = sum(product.made is not None for product in held.values())
         yield Check("inputs", "ok", f"{count} data sets and networks, as params.yaml has them")
 
 
