@@ -81,8 +81,17 @@ def why(wildcards, output):
     return f": {reason}" if reason else ""
 
 
-def made_by(kind, plan, product, made_from):
+FILES = {  # of each kind of product: its plan file, and itself
+    "data set": (files.data_plan, files.data_file),
+    "source": (files.checkpoint_plan, files.checkpoint_file),
+    "run": (files.run_plan, files.record_file),
+    "study": (files.study_plan, files.runs_file),
+}
+
+
+def made_by(kind, made_from, *names):
     """A product's plan; and what it is made from, unless it is as planned and not forced."""
+    plan, product = (file(*names) for file in FILES[kind])
     planned()
     or_end(products.named, kind, plan)
     asked = workflow.dag_settings
@@ -90,15 +99,14 @@ def made_by(kind, plan, product, made_from):
     if kind == "run" and product.exists() and (forced or str(product) in planned().why):
         REPLACED.append(str(product))
     done = plans.is_made(product, plan) and not forced
-    return {
-        "plan": str(plan),
-        "made_from": [] if done else made_from(products.read_plan(plan)),
-    }
+    return {"plan": str(plan), "made_from": [] if done else made_from(products.read_plan(plan))}
 
 
 def brought(file):
     """A file from elsewhere, whose time says nothing: of an archive to fetch, or the user's."""
     archive = registry.of_file(Path(file))
+    if not archive and not Path(file).exists():
+        sys.exit(f"error: no {file}: put it there, or change its name in {files.PARAMS}")
     return ancient(str(files.receipt_file(archive)) if archive else file)
 
 
@@ -110,27 +118,6 @@ def of_data(plan):
 
 def of_network(plan):
     return brought(plan["weights"]) if "weights" in plan else files.data_file(plan["data"])
-
-
-def data_input(wildcards):
-    name = wildcards.data
-    return made_by("data set", files.data_plan(name), files.data_file(name), of_data)
-
-
-def network_input(wildcards):
-    name = wildcards.source
-    return made_by("source", files.checkpoint_plan(name), files.checkpoint_file(name), of_network)
-
-
-def run_input(wildcards):
-    names = wildcards.study, wildcards.run
-    return made_by("run", files.run_plan(*names), files.record_file(*names), plans.inputs_of)
-
-
-def collect_input(wildcards):
-    name = wildcards.study
-    records = lambda plan: plans.runs_of(name)
-    return made_by("study", files.study_plan(name), files.runs_file(name), records)
 
 
 def study_plan(wildcards):

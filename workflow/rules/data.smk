@@ -11,7 +11,7 @@ rule fetch:
 
 rule data:
     input:
-        unpack(data_input),
+        unpack(lambda w: made_by("data set", of_data, w.data)),
     output:
         update(files.DATA),  # what a refused archive leaves is what was there
     log:

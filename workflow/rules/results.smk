@@ -1,6 +1,6 @@
 rule collect:
     input:
-        unpack(collect_input),
+        unpack(lambda w: made_by("study", lambda _: plans.runs_of(w.study), w.study)),
     output:
         files.RUNS,
     log:

@@ -1,6 +1,6 @@
 rule pretrain:
     input:
-        unpack(network_input),
+        unpack(lambda w: made_by("source", of_network, w.source)),
     output:
         update(files.CHECKPOINT),  # an older one stays until the new one is there
     log:
@@ -25,7 +25,7 @@ rule pretrain:
 
 rule run:
     input:
-        unpack(run_input),
+        unpack(lambda w: made_by("run", plans.inputs_of, w.study, w.run)),
     output:
         update(files.RECORD),  # an older one stays until the new one is there
     log:

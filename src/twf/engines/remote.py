@@ -19,15 +19,11 @@ LOCK = Path("dvc.lock")
 
 
 def stages(params: Params, study: str) -> list[str]:
-    """DVC's stages of a study: its data, its networks, its runs and its report.
-
-    Of a source with several networks, DVC has the first.
-    """
+    """DVC's stages of a study: its data, its networks, its runs and its report."""
     plan = expand(params, study)
-    more = {name for source in params.sources for name in params.networks(source)[1:]}
     return [
         *(f"data@{name}" for name in needed_data(params, plan)),
-        *(f"pretrain@{name}" for name in plan.sources if name not in more),
+        *(f"pretrain@{name}" for name in plan.sources),
         f"runs@{study}",
         f"report@{study}",
     ]
