@@ -56,9 +56,12 @@ def miniature() -> dict:
     benchmark |= {"epochs": 1, "batch_size": 64, "buffers": [16]}
     del benchmark["methods"]["twf"]["overrides"]  # of a buffer that is not there
     experiments = values["studies"]["demo"]["experiments"]
-    main = experiments["main"] | {"methods": ["finetune", "er", "twf"], "seeds": [0]}
+    main = {"methods": ["finetune", "er", "twf"], "seeds": [0], "buffers": [16]}
     dissimilar = experiments["dissimilar"] | {"methods": ["twf"], "buffers": [16]}
-    values["studies"]["demo"]["experiments"] = {"main": main, "dissimilar": dissimilar}
+    values["studies"]["demo"]["experiments"] = {
+        "main": experiments["main"] | main,
+        "dissimilar": dissimilar,
+    }
     return values
 
 

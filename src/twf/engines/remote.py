@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +35,18 @@ def pull(params: Params, study: str) -> None:
         UserError: without such a remote, without anything of the study in `dvc.lock`, or if
             something does not come.
     """
-    wanted, locked = stages(params, study), _locked()
-    if f"runs@{study}" not in locked:
+    locked = _locked()
+    there = [stage for stage in stages(params, study) if stage in locked]
+    if f"runs@{study}" not in there:
         raise UserError(
             f"{LOCK} has no runs@{study}: whoever has the results of study {study} does `dvc repro "
             f"$(twf plan {study} --stages)` and `dvc push`, and commits {LOCK}"
         )
     _have_remote_verified()
-    there = [stage for stage in wanted if stage in locked]
-    if _call("dvc", "pull", *there).returncode != 0:
+    if _dvc("pull", *there).returncode != 0:
         raise UserError(
             f"dvc pull did not bring all of {', '.join(there)}, for the reason above; the same "
-            "command goes on from here. If the remote refused, check your keys; if 'Checkout "
-            "failed', an object is missing in the remote or damaged there; if 'unsaved', files "
-            "here are in no commit of DVC: move them away, or `dvc commit` them. See "
-            "docs/remotes.md"
+            "command goes on from here. See docs/remotes.md"
         )
     plans.write(params, study)
     print(f"study {study} is as in {LOCK}; `twf plan {study}` says what is not as planned")
@@ -70,22 +66,19 @@ def _locked() -> dict[str, Any]:
 
 def _have_remote_verified() -> None:
     """DVC uses what a remote sends without a check, unless the remote has `verify`: set it here."""
-    done = _call("dvc", "config", "--list", stdout=subprocess.PIPE)  # keys too: it is not printed
-    config = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-    remote = config.get("core.remote")
+    config = _dvc("config", "--list", stdout=subprocess.PIPE).stdout  # keys too: not to be printed
+    values = dict(line.split("=", 1) for line in config.splitlines() if "=" in line)
+    remote = values.get("core.remote")
     if remote is None:
         raise UserError(
             "DVC has no default remote: `dvc remote add --default NAME WHERE`; docs/remotes.md "
             "has the set-up for a folder, S3 and SSH"
         )
-    if config.get(f"remote.{remote}.verify") != "true":
-        _call("dvc", "remote", "modify", "--local", remote, "verify", "true")
+    if values.get(f"remote.{remote}.verify") != "true":
+        _dvc("remote", "modify", "--local", remote, "verify", "true")
 
 
-def _call(program: str, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run an engine of this environment."""
-    if find_spec(program) is None:
-        raise UserError(f"{program} is not installed here: `make setup`, then `make pull`")
-    return subprocess.run(
-        [sys.executable, "-m", program, *words], text=True, **options, encoding="utf-8"
-    )
+def _dvc(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Call the DVC of this environment."""
+    words = (sys.executable, "-m", "dvc", *words)
+    return subprocess.run(words, text=True, encoding="utf-8", **options)
