@@ -21,7 +21,7 @@ from processes import until
 from project import PROJECT
 
 from twf.data import registry
-from twf.data.fetch import fetch, remaining, status, unreachable
+from twf.data.fetch import fetch, remaining, status
 from twf.errors import UserError
 
 CONTENT = random.Random(0).randbytes(2**20)
@@ -189,7 +189,6 @@ def test_a_mirror_is_asked_first(server, monkeypatch, tmp_path, kind):
     (mirror / "file.bin").write_bytes(CONTENT)
     address = server.address("lab/")
     monkeypatch.setenv("TWF_MIRROR", address if kind == "address" else str(tmp_path / "a mirror"))
-    assert unreachable("some", entry()) is None
     fetch("some", entry(server.address()))
     assert_fetched()
     assert "/file.bin" not in server.requests
@@ -201,13 +200,6 @@ def test_a_wrong_mirror_is_named_without_its_password(monkeypatch, mirror):
     monkeypatch.setenv("TWF_MIRROR", mirror)
     message = refusal(entry())
     assert "TWF_MIRROR is '" in message and "key" not in message
-
-
-def test_whether_a_file_could_be_fetched_is_asked_without_fetching_it(server):
-    assert unreachable("some", entry(server.address("gone"), server.address())) is None
-    message = str(unreachable("some", entry(server.address("gone"), "http://127.0.0.1:9/x")))
-    assert "file.bin of some" in message and "TWF_MIRROR" in message
-    assert not Path("archives").exists()
 
 
 def test_a_killed_fetch_leaves_no_file_and_two_processes_fetch_once(server, tmp_path):

@@ -10,11 +10,10 @@ import json
 import os
 import shutil
 import sys
-from http.client import HTTPException
 from pathlib import Path
 from typing import Literal
 from urllib.error import URLError
-from urllib.request import urlopen, urlretrieve
+from urllib.request import urlretrieve
 
 from twf import files
 from twf.data.registry import Entry, File, check_address, shown
@@ -92,19 +91,6 @@ def remaining(name: str, entry: Entry) -> int:
     return sum(file.size or 0 for file in _missing(name, entry).values())
 
 
-def unreachable(name: str, entry: Entry) -> str | None:
-    """Why an entry's missing files cannot be fetched now; None if they can, or none is missing."""
-    for file_name, file in _missing(name, entry).items():
-        addresses = _addresses(name, file_name, file)
-        if not any(map(_answers, addresses)):
-            return (
-                f"cannot fetch {file_name} of {name} from here "
-                f"({', '.join(map(shown, addresses)) or 'no address is known'}): `twf data fetch "
-                f"{name}` on a machine with network, or name a folder that has it with {VARIABLE}"
-            )
-    return None
-
-
 def _missing(name: str, entry: Entry) -> dict[str, File]:
     folder = files.archive_folder(name)
 
@@ -164,15 +150,6 @@ def _fetch_from(address: str, path: Path, file: File) -> str | None:
     except (requests.RequestException, URLError, ValueError) as error:
         return shown(str(error))
     return None
-
-
-def _answers(address: str) -> bool:
-    """Whether an address offers a file now; its content is not read."""
-    try:
-        with urlopen(address, timeout=5):
-            return True
-    except (OSError, HTTPException, ValueError):
-        return False
 
 
 def _addresses(name: str, file_name: str, file: File) -> list[str]:
