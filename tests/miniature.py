@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
 import subprocess
@@ -16,12 +14,11 @@ from keys import KEYS, has_key
 from processes import environment
 from project import PROJECT
 
-from twf import files, study
+from twf import files
 from twf.results import record
-from twf.study import reading
 
 REPORT = str(files.report_file("demo"))
-SIZE = 8 * 2**20  # of the digits in bytes, where outputs are pretended; all else is small
+SIZE = 8 * 2**20  # of the digits in bytes, in a project whose files are sent; all else is small
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"  # a title
 
 
@@ -59,9 +56,12 @@ def miniature() -> dict:
     benchmark |= {"epochs": 1, "batch_size": 64, "buffers": [16]}
     del benchmark["methods"]["twf"]["overrides"]  # of a buffer that is not there
     experiments = values["studies"]["demo"]["experiments"]
-    main = experiments["main"] | {"methods": ["finetune", "er", "twf"], "seeds": [0]}
+    main = {"methods": ["finetune", "er", "twf"], "seeds": [0], "buffers": [16]}
     dissimilar = experiments["dissimilar"] | {"methods": ["twf"], "buffers": [16]}
-    values["studies"]["demo"]["experiments"] = {"main": main, "dissimilar": dissimilar}
+    values["studies"]["demo"]["experiments"] = {
+        "main": experiments["main"] | main,
+        "dissimilar": dissimilar,
+    }
     return values
 
 
@@ -74,11 +74,14 @@ def catchable() -> dict[str, Any]:
 
 
 FINETUNE, ER, TWF = (f"split-digits.{name}.s0" for name in ("finetune", "er.16", "twf.16"))
-FILES = (  # of the pipeline; DVC's stages of drawn data depend on their code
-    *("Snakefile", "workflow", "profiles", "environment.yml", "results/printed.csv"),
+FILES = (  # of the pipeline; DVC's stages of plans depend on code
+    *("Snakefile", "workflow", "profiles", "results/printed.csv"),
     *("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore"),
-    *(f"src/twf/data/{name}.py" for name in ("digits", "letters", "textures")),
+    *("src/twf/learning", "src/twf/study"),
 )
+
+
+CACHES = shutil.ignore_patterns("__pycache__")
 
 
 def checkout(folder: Path, values: dict[str, Any] | None = None) -> None:
@@ -86,7 +89,7 @@ def checkout(folder: Path, values: dict[str, Any] | None = None) -> None:
     for name in FILES:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         if (PROJECT / name).is_dir():
-            shutil.copytree(PROJECT / name, folder / name, symlinks=True)
+            shutil.copytree(PROJECT / name, folder / name, symlinks=True, ignore=CACHES)
         else:
             shutil.copy2(PROJECT / name, folder / name)
     (folder / "params.yaml").write_text(yaml.safe_dump(values or miniature(), sort_keys=False))
@@ -144,38 +147,6 @@ def outputs(folder: Path) -> dict[str, int]:
 def written(before: dict[str, int], after: dict[str, int]) -> set[str]:
     """The outputs that are new, or were written again."""
     return {name for name, time in after.items() if before.get(name) != time}
-
-
-def pretend_outputs(folder: Path) -> None:
-    """Fill such a checkout with random bytes as outputs.
-
-    Records have the parameters that the plan asks for, data sets a header. The digits have `SIZE`
-    bytes.
-    """
-    params = reading.load(folder / "params.yaml")
-    planned = study.expand(params, "demo")
-    summary = call(folder, "snakemake", REPORT, "--summary")
-    for line in summary.splitlines():
-        name, _, rest = line.partition("\t")
-        if not rest or name == "output_file":
-            continue
-        path = folder / name if "." in Path(name).name else folder / name / "index.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        begun = b""
-        if path.parent.name == "data":
-            dataset = params.datasets[path.stem]
-            metadata = {f"{split}_fingerprint": "" for split in ("train", "test")}
-            metadata["classes"] = json.dumps([""] * dataset.classes)
-            images = {"shape": [0, dataset.size]}
-            header = json.dumps({"__metadata__": metadata, "train_images": images}).encode()
-            begun = len(header).to_bytes(8, "little") + header
-        length = SIZE if path.name == "digits.safetensors" else 1000
-        path.write_bytes(begun + os.urandom(length - len(begun)))
-    (folder / files.metrics_file("demo")).write_text("{}")
-    for run in planned.runs.values():
-        row = dict.fromkeys(record.SCHEMA.names) | {"run": run.id, "digest": run.digest}
-        row["provenance"] = json.dumps({"parameters": run.values})
-        record.write(folder / files.record_file("demo", run.id), row)
 
 
 def results(folder: Path, run: str) -> dict[str, Any]:

@@ -31,13 +31,16 @@ def constraints() -> list[Requirement]:
     return [Requirement(line) for line in lines if line and not line.startswith("#")]
 
 
+ENVIRONMENT = PROJECT / "workflow/envs/environment.yml"
+
+
 def test_the_conda_environment_installs_what_make_setup_does() -> None:
     """What pyproject.toml asks for, in the versions of constraints.txt."""
-    python, pip, by_pip = yaml.safe_load((PROJECT / "environment.yml").read_text())["dependencies"]
+    python, pip, by_pip = yaml.safe_load(ENVIRONMENT.read_text())["dependencies"]
     assert (python, pip) == (f"python{METADATA['requires-python']}", "pip")
     constraints, project = by_pip["pip"]
-    assert constraints == "--constraint constraints.txt"
-    extras = re.fullmatch(r"--editable \.\[([a-z,]+)\]", project)[1].split(",")
+    assert constraints == "--constraint ../../constraints.txt"
+    extras = re.fullmatch(r"--editable \.\./\.\.\[([a-z,]+)\]", project)[1].split(",")
     assert {"", *extras} == set(doctor.EXTRAS)
 
 

@@ -34,7 +34,7 @@ QUEUE = HERE / "queue"  # the runs that wait: STUDY/RUN, one in each line
 SETTINGS = "driver.json"  # of the pack
 TRAVELS = (  # of the checkout
     *("src", "benchmarks", "tests", "workflow", "results/printed.csv", "params.yaml"),
-    *("pyproject.toml", "constraints.txt", "environment.yml"),
+    *("pyproject.toml", "constraints.txt"),
 )
 LARGEST = 15 * 2**20  # bytes of a file that `collect` writes
 MEASURED, NAMES = "benchmarks/results", ("steps", "compiled")

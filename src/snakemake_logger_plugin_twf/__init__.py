@@ -25,7 +25,7 @@ from twf.progress import duration
 environment.replace_home()  # Snakemake imports this before it looks for its cache there
 
 RUN, PRETRAIN = "run", "pretrain"  # the rules whose jobs take the time
-NEW = ": no record"  # how the message of a run ends that was never done
+WHY = ": "  # in a job's message, before what is not as planned
 # Of no use to who waits: Snakemake says them in every call, or again and again.
 NOISE = (
     "Using workflow specific profile",
@@ -92,7 +92,7 @@ class LogHandler(LogHandlerBase):
         now = time.monotonic()
         self.begun[job["jobid"]] = (now, job)
         first = job["rule_name"] == RUN and not self.first_run
-        if (text := job["rule_msg"]) and not text.endswith(NEW):
+        if WHY in (text := job["rule_msg"] or ""):
             self._say(f"begun: {text}")  # what is made again, and why
         elif first or job["rule_name"] == PRETRAIN:
             self._say(f"begun: {_name(job)}; its log: {' '.join(job['log'] or [])}")
@@ -116,7 +116,7 @@ class LogHandler(LogHandlerBase):
 
 def _name(job: Mapping[str, Any]) -> str:
     """What a job is, without why it is done."""
-    text = (job["rule_msg"] or "").removesuffix(NEW)
+    text = (job["rule_msg"] or "").partition(WHY)[0]
     return text or " ".join([job["rule_name"], *map(str, job["wildcards"].values())])
 
 
@@ -126,6 +126,5 @@ def _result(logs: list[str] | None) -> str:
         last = Path((logs or [])[0]).read_text(encoding="utf-8").splitlines()[-1]
     except (OSError, IndexError):  # on another machine, or empty
         return ""
-    before, marked, accuracies = last.partition("final average accuracy ")
-    taken = "the record kept from before, " * ("before it was replaced" in before)
-    return f": {taken}{accuracies}" if marked else ""
+    _, marked, accuracies = last.partition("final average accuracy ")
+    return f": {accuracies}" if marked else ""

@@ -10,8 +10,8 @@ from twf.errors import UserError
 
 OWN_ENVIRONMENT = (
     "`make setup` there makes its own environment; leave the active one (`deactivate`) and take "
-    "that: . .venv/bin/activate. With conda: `conda env create --name NAME --file environment.yml` "
-    "there, and `conda activate NAME`"
+    "that: . .venv/bin/activate. With conda: `conda env create --name NAME --file "
+    "workflow/envs/environment.yml` there, and `conda activate NAME`"
 )
 
 

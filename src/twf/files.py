@@ -9,18 +9,14 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
-from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from twf.errors import BusyError, UserError
 
-SKEW = 2.0  # seconds that a file system's clock and ours may differ by
-
 PARAMS = Path("params.yaml")
 SCHEMA = Path("workflow/schemas/params.schema.json")
-STAGES = Path("dvc.yaml")
 PRINTED = Path("results/printed.csv")
 COSTS = Path("results/costs.csv")  # what recorded runs took
 FINDINGS_FROM = [*sorted(map(str, Path("results/evidence").glob("*.*"))), str(PRINTED)]
@@ -43,12 +39,19 @@ METRICS = "results/{study}/metrics.json"
 FIGURES = "results/{study}/figures"
 STATEMENT = "results/{study}/reproducibility.md"
 REPORT = "results/{study}/report.html"
+# What decides each product that takes hours, beside it: see `twf.study.products`.
+PLANS = Path("plans")
+DATA_PLAN = "plans/data/{data}.json"
+CHECKPOINT_PLAN = "plans/checkpoints/{source}.json"
+RUN_PLAN = "plans/{study}/{run}.json"
+STUDY_PLAN = "plans/{study}.json"
+TABLES = "results/{study}/tables"
+COMPARED = ("comparison", "claims", "gains", "order")  # in `TABLES`
 SEARCH = (  # every trial, the best of each cell, to read and as input of another study
     "results/{study}/tables/trials.csv",
     "results/{study}/tables/best-hyperparameters.md",
     "results/{study}/tables/best-hyperparameters.yaml",
 )
-REPLACED = "replaced/{study}/{run}/{digest}.parquet"  # records that were, as a cache
 STATE = "states/{study}/{run}/state.safetensors"  # of an unfinished run; no output of a rule
 
 TABLES_VERSION = 5  # of the columns of tables; raised by each change, so that they are made anew
@@ -69,7 +72,12 @@ data_file = _path(DATA)  # the prepared arrays of a data set
 checkpoint_file = _path(CHECKPOINT)  # the network pretrained on a source
 record_file = _path(RECORD)
 state_file = _path(STATE)
-replaced_file = _path(REPLACED)
+data_plan = _path(DATA_PLAN)
+checkpoint_plan = _path(CHECKPOINT_PLAN)
+run_plan = _path(RUN_PLAN)
+study_plan = _path(STUDY_PLAN)
+tables_folder = _path(TABLES)
+figures_folder = _path(FIGURES)
 runs_file = _path(RUNS)  # all records of a study in one table
 table_file = _path(f"{TABLE}.{{extension}}")  # of `TABLE_FORMATS`
 comparison_file = _path(f"{COMPARISON}.{{extension}}")  # the paper's cells beside a study's
@@ -87,24 +95,6 @@ log_file = _path("logs/{study}/runs/{run}.log")  # of a run by Snakemake
 def search_files(study: str) -> tuple[Path, ...]:
     """What a study's searches for hyperparameters found, in the order of `SEARCH`."""
     return tuple(Path(pattern.format(study=study)) for pattern in SEARCH)
-
-
-def refuse_from_future() -> None:
-    """Raise `UserError` where what was made, or `params.yaml`, has a time in the future.
-
-    The clock was set back. Snakemake would discard what is made from such a file, as older than its
-    input, after the job has done all its work.
-    """
-    patterns = (DATA, CHECKPOINT, RECORD, RUNS, str(PARAMS))
-    made = chain.from_iterable(Path().glob(re.sub(r"\{\w+\}", "*", p)) for p in patterns)
-    there = (path for path in made if path.exists())  # no link that leads nowhere
-    late = [str(path) for path in there if path.stat().st_mtime > time.time() + SKEW]
-    if late:
-        raise UserError(
-            f"{len(late)} files have times in the future, for example {late[0]}: what is made from "
-            "them would look out of date. Set the clock right; if it is right, reset their times: "
-            "find -H data checkpoints results params.yaml -newermt now -exec touch {} +"
-        )
 
 
 @contextlib.contextmanager
@@ -180,6 +170,24 @@ def sha256(path: Path) -> str:
     """SHA-256 of a file's content, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def header(path: Path) -> dict[str, Any]:
+    """The header of a safetensors file; empty where there is none. No tensor is read.
+
+    Raises `UserError` where this user may not read the file.
+    """
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if length > path.stat().st_size:
+                return {}
+            values = json.loads(file.read(length))
+    except (FileNotFoundError, ValueError):
+        return {}
+    except PermissionError as error:
+        raise UserError(f"{path}: {error.strerror}: let this user read it") from None
+    return values if isinstance(values, dict) else {}
 
 
 def tidy_safetensors(path: Path) -> None:

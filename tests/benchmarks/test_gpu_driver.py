@@ -48,7 +48,7 @@ SETTINGS = {
 def checkout(tiny_project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The project with the miniature study in place of its own; the test is in it."""
     names = ("src", "benchmarks", "tests", "workflow", "results/printed.csv")
-    for name in (*names, "pyproject.toml", "constraints.txt", "environment.yml"):
+    for name in (*names, "pyproject.toml", "constraints.txt"):
         (tiny_project / name).parent.mkdir(exist_ok=True)
         (tiny_project / name).symlink_to(PROJECT / name)
     values = yaml.safe_load((tiny_project / "params.yaml").read_text())

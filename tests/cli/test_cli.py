@@ -26,6 +26,7 @@ from twf.cli import variables
 from twf.cli.commands import app
 from twf.errors import GpuError, UserError
 from twf.gpus import visible
+from twf.results.record import read_run
 from twf.study import expand
 from twf.study.params import Params
 
@@ -48,7 +49,7 @@ OF_RECORDS = ["table tiny", "compare tiny", "figures tiny", "report tiny"]
 @pytest.mark.parametrize(
     "words",
     [
-        *("plan", "clean", "doctor", "data prepare target", "pretrain train origin"),
+        *("plan", "doctor", "data prepare target", "pretrain train origin"),
         *("pretrain import origin mine.pth", "pretrain export origin mine.safetensors"),
         *(f"run tiny {RUN}", "collect tiny", *OF_RECORDS),
     ],
@@ -115,8 +116,8 @@ def test_a_torn_record_is_named_and_planned_anew(twf, tiny_inputs):
     change_params(lambda v: v["studies"]["tiny"]["experiments"]["main"].update(methods=["er"]))
     tear(path)
     assert str(path) in mistake(twf("collect tiny"))
-    assert json.loads(twf("plan --json").out)["runs"][RUN]["status"] == "unreadable"
-    assert "1 unreadable" in twf("plan").out
+    assert json.loads(twf("plan --json").out)["runs"][RUN]["status"] == "stale"
+    assert "cannot be read" in twf("plan").out
 
 
 def test_what_is_there_of_a_study_makes_its_tables_and_report(twf, tiny_inputs):
@@ -226,7 +227,7 @@ def test_a_wrong_variable_is_refused_before_any_job(twf, tiny_inputs, monkeypatc
     variables.refuse_wrong(tiny_inputs)
 
 
-@pytest.mark.parametrize("words", ["nothing", "run tiny", f"run tiny {RUN} --threads 0"])
+@pytest.mark.parametrize("words", ["nothing", "run", f"run tiny {RUN} --threads 0"])
 def test_words_that_the_command_does_not_know_exit_with_2(twf, tiny_project, words):
     said = twf(words)
     assert said.code == 2 and "Usage: twf" in said.err and "Traceback" not in said.err
@@ -310,17 +311,6 @@ def test_the_doctor_exits_with_1_where_something_is_wrong(twf, tiny_project, mon
     assert said.code == 0 and "wrong" not in said.out and "fake-0123" not in said.out
 
 
-def test_what_is_left_over_goes_with_yes_alone(twf, tiny_project):
-    log = files.log_file("tiny", RUN)
-    log.parent.mkdir(parents=True)
-    log.write_text("said")
-    said = twf("clean").out
-    assert "1 items, 4 bytes" in said and "logs/tiny" in said and "--yes" in said
-    assert log.exists()
-    assert "1 items, 4 bytes" in twf("clean --yes").out
-    assert not log.exists()
-
-
 def test_what_is_fetched_must_be_said_and_known(twf, tiny_project, monkeypatch):
     message = mistake(twf("data fetch"))
     assert "--study STUDY" in message and "`twf data list`" in message
@@ -377,7 +367,7 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
 
     change_params(lambda v: v["benchmarks"]["split-target"]["methods"]["er"].update(lr=0.06))
     assert states(status())[2] == {FINETUNE: "done", RUN: "stale"}
-    assert twf("plan --todo").out == f"{RUN}\n"
+    assert twf("plan --todo").out == f"{files.record_file('tiny', RUN)}\n"
     assert all(said in twf("plan").out for said in ("1 done, 1 stale", "stale, lr: 0.05 -> 0.06"))
 
 
@@ -390,7 +380,8 @@ def test_one_experiment_is_planned_and_its_table_made_of_its_own_records(twf, ti
     target = str(files.table_file("tiny", "one.split-target", "md"))
     said = twf("plan tiny --experiment one").out
     assert "2 runs (2 to do)" in said and f"snakemake --cores all {target}" in said
-    assert twf("plan tiny --experiment one --todo").out.split() == [FINETUNE, RUN]
+    records = [str(files.record_file("tiny", run)) for run in (FINETUNE, RUN)]
+    assert twf("plan tiny --experiment one --todo").out.split() == records
     assert "'two'" in mistake(twf("plan tiny --experiment two"))
 
     publish_nothing()
@@ -405,20 +396,12 @@ def test_one_experiment_is_planned_and_its_table_made_of_its_own_records(twf, ti
 def test_params_may_lie_elsewhere(twf, tiny_project, tmp_path, monkeypatch):
     files.PARAMS.rename(tmp_path / "mine.yaml")
     succeed(twf, f"plan tiny --json --params {tmp_path}/mine.yaml")
-    monkeypatch.setenv("TWF_PARAMS", f"{tmp_path}/mine.yaml")
-    succeed(twf, "plan tiny --json")
 
 
 def test_the_projects_schema_is_in_step_with_the_types(twf, tmp_path):
     succeed(twf, f"schema {tmp_path}/folder/schema.json")
     text = (tmp_path / "folder/schema.json").read_text()
     assert text == (PROJECT / files.SCHEMA).read_text(), "run `twf schema` to write it anew"
-
-
-def test_the_projects_stages_are_in_step_with_params(twf, tmp_path):
-    succeed(twf, f"stages {tmp_path}/dvc.yaml --params {PROJECT / files.PARAMS}")
-    text = (tmp_path / "dvc.yaml").read_text()
-    assert text == (PROJECT / files.STAGES).read_text(), "run `twf stages` to write it anew"
 
 
 def test_planning_imports_no_torch(twf, tiny_inputs: Params):
@@ -456,6 +439,21 @@ def test_a_mistake_is_not_tried_again_and_is_once_mended(twf, tiny_inputs):
     succeed(twf, f"run tiny {RUN} --attempt 1", f"run tiny {RUN} --attempt 2")
 
 
+def test_a_run_by_hand_writes_the_plans_first_and_a_plan_file_does_the_same_run(twf, tiny_inputs):
+    """The second reads nothing of params.yaml."""
+    path, record = files.run_plan("tiny", FINETUNE), files.record_file("tiny", FINETUNE)
+    assert "`twf plan STUDY --write`" in mistake(twf(f"run {path}"))
+    assert "`twf plan tiny`" in mistake(twf("run tiny"))
+    succeed(twf, f"run tiny {FINETUNE}")
+    first = read_run(record).to_pylist()[0]
+    record.unlink()
+    files.PARAMS.write_text("{")
+    succeed(twf, f"run {path}")
+    again = read_run(record).to_pylist()[0]
+    same = ("digest", "accuracy_class_il", "accuracy_task_il", "provenance")
+    assert {key: first[key] for key in same} == {key: again[key] for key in same}
+
+
 def test_a_call_beside_a_run_at_work_does_not_end_its_further_attempts(twf, tiny_inputs):
     """Neither a call by hand, nor a job that finds one."""
     lock = files.state_file("tiny", RUN).parent.with_name(f"{RUN}.lock")
@@ -467,10 +465,9 @@ def test_a_call_beside_a_run_at_work_does_not_end_its_further_attempts(twf, tiny
 
 def test_a_file_of_ones_own_is_not_overwritten_by_what_is_generated(twf, tiny_project):
     before = Path("params.yaml").read_text()
-    for command in ("stages", "schema"):
-        assert "name another one" in mistake(twf(f"{command} params.yaml"))
+    assert "name another one" in mistake(twf("schema params.yaml"))
     assert Path("params.yaml").read_text() == before
-    succeed(twf, "stages dvc.yaml", "stages dvc.yaml", "schema s.json", "schema s.json")
+    succeed(twf, "schema s.json", "schema s.json")
 
 
 def test_what_a_gpu_refused_is_tried_again(twf, tiny_inputs, monkeypatch):
@@ -487,7 +484,7 @@ def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(monkeypatch)
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("twf.engines.warm.hand_over", interrupted)
+    monkeypatch.setattr("twf.engines.environment.replace_home", interrupted)
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert end.value.code == 130

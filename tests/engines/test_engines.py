@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from keys import files_with_keys
 from miniature import (
     ER,
     FINETUNE,
-    HOSTILE,
     PROJECT,
     REPORT,
     TWF,
@@ -36,12 +36,15 @@ from miniature import (
     results,
     written,
 )
+from processes import ended, start, the_process, until
 
-from twf import files, study
+from twf import files
 from twf.data import registry
-from twf.study import reading
 
-METRICS = str(files.metrics_file("demo"))
+METRICS, RUNS = str(files.metrics_file("demo")), str(files.runs_file("demo"))
+TEXTURES = "split-digits.twf.16.from-textures.s0"
+RECORDS = {name: str(files.record_file("demo", name)) for name in (FINETUNE, ER, TWF, TEXTURES)}
+OF_RECORDS = {"collect": 1, "report": 1}
 
 pytestmark = pytest.mark.slow
 
@@ -54,41 +57,60 @@ def repro(folder: Path) -> str:
     return call(folder, "dvc", "repro", "report@demo")
 
 
-def what_follows_from_twf(folder: Path) -> set[str]:
-    """TwF's runs, and everything made of all runs."""
-    planned = study.expand(reading.load(folder / "params.yaml"), "demo")
-    made = [files.record_file("demo", r.id) for r in planned.runs.values() if r.method == "twf"]
-    made += [
-        files.table_file("demo", name, ending)
-        for name in planned.tables
-        for ending in files.TABLE_FORMATS
-    ]
-    for ending in files.COMPARISON_FORMATS:
-        for file in (
-            files.comparison_file,
-            files.claims_file,
-            files.gains_file,
-        ):
-            made.append(file("demo", ending))
-    made += [files.order_file("demo", ending) for ending in ("parquet", "csv")]
-    figures = folder / "results/demo/figures"  # with Snakemake's timestamp
-    made += [path.relative_to(folder) for path in figures.iterdir()]
-    assert files.figure_file("demo", "accuracy.main.split-digits", "svg") in made
-    made += [files.runs_file("demo"), files.statement_file("demo")]
-    return {*map(str, made), METRICS, REPORT}
+def trains(folder: Path, *words: str) -> dict[str, int]:
+    """How many jobs of each rule Snakemake would do, but for those of seconds at the end."""
+    done = jobs(folder, *words)
+    return {rule: n for rule, n in done.items() if rule not in {*OF_RECORDS, "total"}}
+
+
+def records(before: dict[str, int], after: dict[str, int]) -> set[str]:
+    """The runs whose records were written."""
+    return {Path(name).stem for name in written(before, after) if "/runs/" in name}
+
+
+def made_of_all(before: dict[str, int], after: dict[str, int]) -> bool:
+    """Whether all that is made of a study's records was written too."""
+    return {RUNS, METRICS, REPORT} <= written(before, after)
+
+
+def longer(values: dict[str, Any]) -> None:
+    """Another recipe of the network that three of the runs start from."""
+    values["sources"]["letters"]["pretraining"]["epochs"] = 2
+
+
+def lower(values: dict[str, Any]) -> None:
+    values["benchmarks"]["split-digits"]["methods"]["er"]["lr"] = 0.05
 
 
 def test_no_key_of_the_environment_is_in_what_the_engines_left(made: Path) -> None:
     assert files_with_keys(made) == []
 
 
-def test_after_snakemake_dvc_repro_trains_nothing(project: Path) -> None:
-    """The first `dvc repro` is held by the fixture; a second finds all stages as they were."""
+# One graph
+
+
+def test_one_parameter_reruns_its_runs_and_what_follows_through_either_engine(
+    project: Path,
+) -> None:
     before = outputs(project)
+    change_twf(project, lambda_fp=0.5)
+    said = call(project, "snakemake", REPORT, "--dry-run")
+    assert "run split-digits.twf.16.s0 of study demo: lambda_fp: 0.05 -> 0.5" in said
+    assert "stale, lambda_fp: 0.05 -> 0.5" in call(project, "twf", "plan", "demo")
+    said = snakemake(project)
+    assert re.search(r"2 records of 0.0\d hours will be replaced: `dvc commit` keeps them", said)
+    after = outputs(project)
+    assert records(before, after) == {TWF, TEXTURES} and made_of_all(before, after)
+    repro(project)
+    assert written(after, outputs(project)) == set()
+
+    change_params(project, lower)
+    repro(project)
+    last = outputs(project)
+    assert records(after, last) == {ER} and made_of_all(after, last)
+    assert not {name for name in written(after, last) if not name.startswith("results/")}
+    assert idle(project)
     assert "Running stage" not in repro(project)
-    assert written(before, outputs(project)) == set()
-    records = {path.stem for path in (project / "results/demo/runs").iterdir()}
-    assert records == {FINETUNE, ER, TWF, "split-digits.twf.16.from-textures.s0"}
 
 
 def test_after_dvc_repro_snakemake_has_nothing_to_do(empty: Path, tmp_path: Path) -> None:
@@ -109,51 +131,189 @@ def test_an_experiment_reruns_the_same_and_is_shown_beside_its_commit(project: P
 
     commit(project)
     committed = json.loads((project / METRICS).read_text())
-    assert dvc("metrics", "show", METRICS)[""]["data"][METRICS]["data"] == committed
-    assert call(project, "dvc", "metrics", "diff", "--targets", METRICS) == ""
-
     before = outputs(project)
     key = "benchmarks.split-digits.methods.twf.lambda_fp"
     call(project, "dvc", "exp", "run", "report@demo", "--set-param", f"{key}=0.5", "--name", "more")
-    after = outputs(project)
-    assert written(before, after) == what_follows_from_twf(project)
-    snakemake(project)
-    assert written(after, outputs(project)) == set()
+    assert records(before, outputs(project)) == {TWF, TEXTURES}
+    assert idle(project)
 
     tried = json.loads((project / METRICS).read_text())
-    cell = "split-digits.twf.16.class-il"
     old, new = (pd.json_normalize(means).loc[0] for means in (committed, tried))
-    assert old[cell] != new[cell]
     changes = dvc("metrics", "diff", "--targets", METRICS)[METRICS]
     assert {name: (change["old"], change["new"]) for name, change in changes.items()} == {
         name: (old[name], new[name]) for name in old.index if old[name] != new[name]
     }
-    assert all(".twf." in name for name in changes)
-
     *_, experiment = dvc("exp", "show")[1]["experiments"]
     (shown,) = experiment["revs"]
     assert (experiment["name"], shown["data"]["metrics"][METRICS]["data"]) == ("more", tried)
-    twf = shown["data"]["params"]["params.yaml"]["data"]["benchmarks"]["split-digits"]["methods"]
-    assert twf["twf"]["lambda_fp"] == 0.5
 
     call(project, "git", "restore", ".")
-    call(project, "dvc", "checkout", "--with-deps", "report@demo")
-    call(project, "twf", "touch", "demo")
+    call(project, "dvc", "checkout", "runs@demo", "report@demo")
     assert json.loads((project / METRICS).read_text()) == committed
     assert idle(project)
 
 
-def test_records_that_an_experiment_brings_back_are_made_anew(project: Path) -> None:
-    """It begins with a checkout, in place of records that DVC has not seen."""
+def test_a_clone_after_pull_needs_neither_engine_and_reruns_what_is_changed(
+    project: Path, tmp_path: Path
+) -> None:
+    remote, clone = tmp_path / "remote", tmp_path / "clone"
+    call(project, "dvc", "remote", "add", "--default", "shared", str(remote))
+    stages = call(project, "twf", "plan", "demo", "--stages").split()
+    call(project, "dvc", "repro", *stages)
+    call(project, "dvc", "push", "--quiet", *stages)
     commit(project)
-    change_twf(project, lambda_fp=0.5)
-    call(project, "snakemake", str(files.record_file("demo", TWF)), "--cores", "2")
-    made = results(project, TWF)
-    call(project, "dvc", "exp", "run", "runs-demo")
-    plan = json.loads(call(project, "twf", "plan", "demo", "--json"))
-    assert {run["status"] for run in plan["runs"].values()} == {"done"}
-    assert results(project, TWF) == made
-    assert idle(project, str(files.runs_file("demo")))
+    call(tmp_path, "git", "clone", "--quiet", str(project), str(clone))
+    call(clone, "dvc", "pull", "--quiet", *stages)
+    assert trains(clone, REPORT) == {}
+    for name in ("data", "checkpoints", "results/demo"):
+        shutil.rmtree(clone / name)
+    make_pull(clone)
+    before = outputs(clone)
+    own = [name for name in outputs(project) if not name.endswith(".snakemake_timestamp")]
+    assert sorted(before) == sorted(own)
+    assert all((clone / name).read_bytes() == (project / name).read_bytes() for name in own)
+    assert idle(clone)
+    assert "to do" not in repro(clone)
+    assert written(before, outputs(clone)) == set()
+    change_twf(clone, alpha=0.7)
+    assert trains(clone, REPORT) == {"run": 2}
+
+
+# What times, notes and files that are gone say: nothing
+
+
+def test_nothing_is_trained_for_a_time_a_note_or_an_input_that_is_gone(project: Path) -> None:
+    shutil.rmtree(project / ".snakemake")
+    assert idle(project)
+    files_made = sorted(outputs(project), key=lambda name: hashlib.sha256(name.encode()).digest())
+    for number, name in enumerate(files_made):
+        os.utime(project / name, (1.7e9 + number, 1.7e9 + number))
+    assert trains(project, REPORT) == {}
+    os.utime(project / RECORDS[TWF], (1.6e8, 1.6e8))
+    assert trains(project, REPORT) == {}
+    ahead = (4e9, 4e9)
+    os.utime(project / RECORDS[ER], ahead)
+    shutil.rmtree(project / "data")
+    shutil.rmtree(project / "checkpoints")
+    assert trains(project, REPORT) == {}
+    snakemake(project, "--touch")
+    assert idle(project)
+    change_params(project, lower)  # of the record from the future, whose inputs are gone
+    assert trains(project, REPORT) == {"data": 2, "pretrain": 1, "run": 1}
+
+
+def test_records_alone_make_the_report_and_only_what_is_changed_is_trained(
+    project: Path,
+) -> None:
+    """As git may hold them."""
+    for name in (
+        "data",
+        "checkpoints",
+        ".snakemake",
+        "results/demo/tables",
+        "results/demo/figures",
+    ):
+        shutil.rmtree(project / name)
+    for name in (RUNS, METRICS, REPORT, str(files.statement_file("demo"))):
+        (project / name).unlink()
+    assert jobs(project, REPORT) == OF_RECORDS | {"total": 2}
+    change_params(project, lower)
+    assert trains(project, REPORT) == {"data": 2, "pretrain": 1, "run": 1}
+
+
+def test_touch_seals_nothing_that_is_not_as_planned(project: Path) -> None:
+    def touched(change: Callable[[dict[str, Any]], object]) -> dict[str, int]:
+        change_params(project, change)
+        call(project, "snakemake", REPORT, "--cores", "2", "--touch")
+        return jobs(project, REPORT)
+
+    methods = ["finetune", "er", "twf"]
+    main = lambda values: values["studies"]["demo"]["experiments"]["main"]  # noqa: E731
+    of_all = OF_RECORDS | {"total": 2}
+    assert touched(lambda v: main(v).update(methods=methods[1:])) == of_all  # fewer runs
+    assert touched(lambda v: main(v).update(methods=methods, title="Other")) == of_all
+    assert touched(lambda v: main(v).update(title="Main comparison")) == {}
+    assert touched(lambda v: v["fidelity"].update(F8="paper")) == of_all
+    change_params(project, lambda v: v["fidelity"].update(F8="published"))
+    assert touched(longer) == {"pretrain": 1, "run": 3} | OF_RECORDS | {"total": 6}
+
+
+def test_a_record_that_cannot_be_read_is_made_again(project: Path) -> None:
+    (project / RECORDS[ER]).write_bytes(os.urandom(100))
+    assert trains(project, REPORT) == {"run": 1}
+
+
+def test_what_a_user_forces_is_made_from_what_must_be_there(project: Path) -> None:
+    assert trains(project, REPORT, "--forcerun", "run") == {"run": 4}
+    shutil.rmtree(project / "data")
+    shutil.rmtree(project / "checkpoints")
+    assert trains(project, REPORT, "--forcerun", "run") == {"data": 3, "pretrain": 2, "run": 4}
+    assert trains(project, RECORDS[ER], "--force") == {"data": 2, "pretrain": 1, "run": 1}
+
+
+# What a user edits
+
+
+def test_a_methods_code_reruns_its_runs_and_a_comment_none(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through both engines. A study that does not follow it says so."""
+    shutil.rmtree(project / "src")
+    shutil.copytree(PROJECT / "src", project / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("PYTHONPATH", str(project / "src"))
+    code = project / "src/twf/learning/methods/er.py"
+    code.write_text(f"# a comment\n{code.read_text()}")
+    assert idle(project)
+    before = outputs(project)
+    with code.open("a") as file:
+        file.write("\n\nNEW = 1\n")
+    assert "stale, code of er" in call(project, "twf", "plan", "demo")
+    assert trains(project, REPORT) == {"run": 1}
+    call(project, "dvc", "repro", "runs@demo")
+    assert records(before, outputs(project)) == {ER}
+    change_params(project, lambda v: v["studies"]["demo"].update(follow_code=False))
+    call(project, "snakemake", RUNS, "--cores", "2", "--touch")
+    assert trains(project, RUNS) == {"run": 4}  # their plan has one thing less
+
+
+def test_an_own_archive_reruns_what_is_made_of_it_by_its_content(
+    project: Path, tmp_path: Path
+) -> None:
+    """Whatever its time; and it need not stay."""
+    import numpy as np
+    from pictures import split_pictures
+
+    def own(values: dict[str, Any]) -> None:
+        mine = {"reader": "archive", "file": "archives/mine.npz", "title": "Mine", "size": 16}
+        digits = values["datasets"]["digits"]
+        kept = {"classes": 4, "augmentation": digits["augmentation"]}
+        values["datasets"]["digits"] = mine | kept
+        values["benchmarks"]["split-digits"] |= {"tasks": 2, "batch_size": 8}
+        values["studies"]["demo"]["experiments"].pop("dissimilar")
+        values["studies"]["demo"]["experiments"]["main"]["methods"] = ["finetune"]
+
+    change_params(project, own)
+    said = snakemake(project, fails=True)
+    assert "archives/mine.npz" in said and "Traceback" not in said
+    archive = project / "archives/mine.npz"
+    archive.parent.mkdir()
+    pictures = split_pictures(4)
+    np.savez(archive, **pictures)
+    call(project, "snakemake", RUNS, "--cores", "2")
+    os.utime(archive, (4e9, 4e9))
+    assert idle(project, RUNS)
+    pictures["x_train"][0] ^= 1
+    np.savez(archive, **pictures)
+    os.utime(archive, (1.6e8, 1.6e8))
+    before = outputs(project)
+    call(project, "snakemake", RUNS, "--cores", "2")
+    assert written(before, outputs(project)) == {
+        str(files.data_file("digits")),
+        RECORDS[FINETUNE],
+        RUNS,
+    }
+    archive.unlink()
+    assert idle(project, RUNS)
 
 
 def misspell(values: dict[str, Any]) -> None:
@@ -162,37 +322,104 @@ def misspell(values: dict[str, Any]) -> None:
     twf |= {"lambda_fp": -1.0, "lambda_pf": 0.1}
 
 
-def bring_own(values: dict[str, Any]) -> None:
-    """A file that is not there."""
-    own = {"reader": "archive", "file": "archives/mine.npz", "title": "Mine", "size": 16}
-    digits = values["datasets"]["digits"]
-    values["datasets"]["digits"] = own | {k: digits[k] for k in ("classes", "augmentation")}
+def test_wrong_parameters_and_unknown_targets_stop_before_the_first_job(fresh: Path) -> None:
+    for target, named in {
+        RECORDS[ER].replace("er", "err"): "no run 'split-digits.err.16.s0' in plans/demo",
+        REPORT.replace("demo", "domo"): "no study 'domo'",
+        "checkpoints/leters.safetensors": "no source 'leters'",
+    }.items():
+        said = call(fresh, "snakemake", target, "--cores", "2", fails=True)
+        assert named in said and "Traceback" not in said
+    change_params(fresh, misspell)
+    said = snakemake(fresh, fails=True)
+    where = "benchmarks.split-digits.methods.twf"
+    assert all(part in said for part in (where, "'lambda_pf'", "'lambda_fp'"))
+    assert "Traceback" not in said and outputs(fresh) == {}
 
 
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        (misspell, ["benchmarks.split-digits.methods.twf", "'lambda_pf'", "'lambda_fp'"]),
-        (bring_own, ["datasets.digits", "archives/mine.npz"]),
-    ],
-)
-def test_wrong_parameters_and_missing_data_stop_before_the_first_job(
-    fresh: Path, change: Callable[[dict[str, Any]], None], named: list[str]
+# While others work
+
+
+def caught(folder: Path, *words: str) -> tuple[Any, int]:
+    """Such a call, stopped in the run of TwF once it has saved a state; and the run's process."""
+    process = start(folder, *words, TWF_SAVE_EVERY="0")
+    until((folder / files.state_file("demo", TWF)).exists, "a saved state")
+    job = the_process(folder, f"/twf run {files.run_plan('demo', TWF)}")
+    os.kill(job, signal.SIGSTOP)
+    return process, job
+
+
+def test_an_edit_while_jobs_run_changes_nothing_for_them_and_the_next_call_sees_it(
+    project: Path,
 ) -> None:
-    change_params(fresh, change)
-    said = snakemake(fresh, fails=True)
-    assert all(part in said for part in named)
-    assert "Traceback" not in said
-    assert outputs(fresh) == {}
+    """A second call says who works by what, and one of the same parameters does its own."""
+    change_params(project, lower)
+    change_twf(project, lambda_fp=0.5)
+    process, job = caught(project, "snakemake", RECORDS[TWF], "--cores", "1")
+    call(project, "snakemake", RECORDS[ER], "--cores", "1")  # on another target
+    change_twf(project, lambda_fp=0.7)
+    said = call(project, "snakemake", RUNS, "--dry-run", fails=True)
+    assert "works here with other parameters" in said and "Traceback" not in said
+    os.kill(job, signal.SIGCONT)
+    assert ended(process)[0] == 0
+    said = call(project, "snakemake", RECORDS[TWF], "--dry-run")
+    assert "lambda_fp: 0.5 -> 0.7" in said
+    assert trains(project, RUNS) == {"run": 2}  # and TwF's other
 
 
-def test_too_small_a_disk_stops_before_the_first_job(fresh: Path, small_disk: Path) -> None:
-    images = {"train_per_class": 400}  # some MiB
-    change_params(fresh, lambda values: values["datasets"]["letters"].update(images))
-    (fresh / "data").symlink_to(small_disk)
-    said = snakemake(fresh, fails=True)
-    assert f"the disk of {small_disk}" in said and "`twf clean`" in said
-    assert outputs(fresh) == {} and list(small_disk.iterdir()) == []
+def test_a_killed_job_is_done_by_the_next_call(project: Path) -> None:
+    """The record of before stays until then, and is not taken for the new one."""
+    change_twf(project, lambda_fp=0.5)
+    before = (project / RECORDS[TWF]).read_bytes()
+    process, job = caught(project, "snakemake", RECORDS[TWF], "--cores", "1", "--retries", "0")
+    os.kill(job, signal.SIGKILL)
+    os.kill(process.pid, signal.SIGKILL)
+    ended(process)
+    assert (project / RECORDS[TWF]).read_bytes() == before
+    call(project, "snakemake", "--unlock")
+    call(project, "snakemake", RECORDS[TWF], "--cores", "1", "--touch")
+    assert trains(project, RECORDS[TWF]) == {"run": 1}
+    call(project, "snakemake", RECORDS[TWF], "--cores", "1")
+    assert "resumed" in (project / files.log_file("demo", TWF)).read_text()
+    assert idle(project, RECORDS[TWF])
+
+
+# Targets, GPUs, archives
+
+
+def test_a_run_is_the_same_alone_by_hand_by_its_plan_and_as_a_target(project: Path) -> None:
+    first, record, plan = results(project, TWF), RECORDS[TWF], str(files.run_plan("demo", TWF))
+    for words in (
+        ("twf", "run", "demo", TWF),
+        ("twf", "run", plan),
+        ("snakemake", record, "--cores", "1"),
+    ):
+        (project / record).unlink()
+        call(project, *words)
+        assert results(project, TWF) == first
+
+
+def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
+    fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two GPUs that are not there, for a target that needs none."""
+    change_params(fresh, lambda values: values.update(gpu_slots=3))
+    gpus = (
+        "from twf.gpus import nvidia, visible\n"
+        "visible.gpus = lambda: [nvidia.Gpu(i, 'A GPU') for i in 'ab']\n"
+    )
+    (tmp_path / "sitecustomize.py").write_text(gpus)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    words = ("snakemake", "data/digits.safetensors", "--cores", "1")
+    for more, count in (((), 6), (("--resources", "gpu=2"), 2)):
+        (fresh / "data/digits.safetensors").unlink(missing_ok=True)
+        assert f'Provided resources: gpu=Resource("gpu", {count})' in call(fresh, *words, *more)
+
+
+def test_config_may_choose_the_study_and_nothing_else(project: Path) -> None:
+    words = ("snakemake", "--cores", "2", "--dry-run", "--config")
+    assert "Nothing to be done" in call(project, *words, "study=demo")
+    assert "--config" in call(project, *words, "tracking={'mode': 'off'}", fails=True)
 
 
 def processor_seconds() -> float:
@@ -231,86 +458,18 @@ def test_planning_the_papers_study_takes_little_more_than_snakemakes_start(
     assert re.search(r"^run +610$", said[-1], flags=re.M), said[-1][-2000:]
 
 
-def test_a_table_needs_the_runs_of_its_experiment_alone(fresh: Path) -> None:
-    shutil.copy(PROJECT / "params.yaml", fresh)
-    for target, runs in (("dissimilar.split-digits.md", 3), ("best-hyperparameters.yaml", 6)):
-        found = jobs(fresh, f"results/demo/tables/{target}")
-        assert (found["run"], found["pretrain"]) == (runs, 1)
-        assert "collect" not in found
-
-
-def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
-    fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two GPUs that are not there, for a target that needs none."""
-    change_params(fresh, lambda values: values.update(gpu_slots=3))
-    gpus = (
-        "from twf.gpus import visible\n"
-        "visible.gpus = lambda: [visible.Gpu(i, 'A GPU') for i in 'ab']\n"
-    )
-    (tmp_path / "sitecustomize.py").write_text(gpus)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    words = ("snakemake", "data/digits.safetensors", "--cores", "1")
-    for more, count in (((), 6), (("--resources", "gpu=2"), 2)):
-        (fresh / "data/digits.safetensors").unlink(missing_ok=True)
-        assert f'Provided resources: gpu=Resource("gpu", {count})' in call(fresh, *words, *more)
-
-
-def test_config_may_choose_the_study_and_nothing_else(project: Path) -> None:
-    words = ("snakemake", "--cores", "2", "--dry-run", "--config")
-    assert "Nothing to be done" in call(project, *words, "study=demo")
-    assert "--config" in call(project, *words, "tracking={'mode': 'off'}", fails=True)
-
-
-def test_a_run_is_the_same_alone_by_hand_and_as_a_target(project: Path) -> None:
-    plan = json.loads(call(project, "twf", "plan", "demo", "--json"))
-    assert {run["status"] for run in plan["runs"].values()} == {"done"}
-    first, record = results(project, TWF), files.record_file("demo", TWF)
-    servers = set(project.glob(".snakemake/twf-*"))
-    for words in (("twf", "run", "demo", TWF), ("snakemake", str(record), "--cores", "1")):
-        (project / record).unlink()
-        call(project, *words)
-        assert results(project, TWF) == first
-    assert set(project.glob(".snakemake/twf-*")) == servers  # none for one job
-
-
-def test_a_fresh_clone_after_make_pull_needs_neither_engine(project: Path, tmp_path: Path) -> None:
-    """A changed hyperparameter then reruns its method's runs and what follows, and no more."""
-    remote, clone = tmp_path / "remote", tmp_path / "clone"
-    call(project, "dvc", "remote", "add", "--default", "shared", str(remote))
-    call(project, "dvc", "push", "--quiet", "report@demo", "--with-deps")
-    commit(project)
-    call(tmp_path, "git", "clone", "--quiet", str(project), str(clone))
-    make_pull(clone)
-    assert idle(clone)
-    make_pull(clone)  # finds all there
-    before = outputs(clone)
-    assert {name: (clone / name).read_bytes() for name in before} == {
-        name: (project / name).read_bytes() for name in outputs(project)
-    }
-    assert "Running stage" not in repro(clone)
-    assert written(before, outputs(clone)) == set()
-
-    change_twf(clone, alpha=0.7)
-    needed = jobs(clone, REPORT)
-    assert needed["run"] == 2 and not {"data", "pretrain"} & needed.keys()
-
-
 def test_snakemakes_own_report_has_our_captions_and_needs_no_network(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody listens there
-    assert project.joinpath("params.yaml").read_text().count(HOSTILE) == 2  # titles
     made = project / "results/demo/snakemake-report.html"
     snakemake(project, "--report", str(made.relative_to(project)))
     page = made.read_text()
     assert "alert(1)" not in page and "onerror=alert" not in page
     text = re.sub(r"<[^>]+>", "", page)
     for caption in (
-        "Table main.split-digits of the study demo",
-        "Each number that the paper prints beside the study demo",
-        "Each claim of the paper",
+        "claims, gains and order of methods beside the study demo",
         "Figure accuracy.main.split-digits of the study demo",
         "with which deviations from the paper",
         "The report of the study demo",
@@ -339,7 +498,7 @@ def test_an_archive_is_fetched_once_kept_pushed_and_pulled(
     assert "fetch cifar10 (" in said and "data cifar10 (" in said
     made = (fresh / prepared).read_bytes()
     archive.unlink()  # from here on nothing can be fetched
-    call(fresh, "dvc", "repro", "data@cifar10")
+    call(fresh, "dvc", "repro", "archive@cifar10", "data@cifar10")
     assert idle(fresh, prepared)
     call(fresh, "dvc", "remote", "add", "--default", "shared", str(tmp_path / "remote"))
     stages = ("archive@cifar10", "data@cifar10")

@@ -16,7 +16,7 @@ from miniature import ER, FINETUNE, TWF, call, catchable, checkout, compare
 from miniature import REPORT as TARGET
 from processes import TIMEOUT, environment, free_port, parent, the_process, until
 
-from twf.files import log_file, state_file
+from twf.files import log_file, run_plan, state_file
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scontrol")
 PATH = environment()["PATH"]
@@ -117,7 +117,7 @@ def project(tmp_path: Path) -> Path:
 def process_of(project: Path, run: str) -> int:
     """The process that does a run in `project`, once it has saved a state."""
     until((project / state_file("demo", run)).exists, f"a state of {run}")
-    return the_process(project, f"/twf run demo {run}")
+    return the_process(project, f"/twf run {run_plan('demo', run)}")
 
 
 def job_of(run: str) -> str:
@@ -161,7 +161,6 @@ def test_a_study_on_slurm_ends_in_the_records_of_a_local_one(
     assert "gres:gpu:1" in job
     for run in (FINETUNE, ER, TWF):
         assert "resumed" in (project / log_file("demo", run)).read_text()
-    assert not list((project / ".snakemake").glob("twf-*"))  # of a warm server
     assert "Nothing to be done" in call(project, "snakemake", "--cores", "2", TARGET)
 
     compare(project, local)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from miniature import REPORT, call, change_params, change_twf, copied, jobs
 from miniature import TWF as RUN
+from miniature import call, change_params, copied, jobs
 from processes import cut_power, ended, inside, start, the_process, until
 from safetensors.numpy import load_file
 
@@ -79,7 +78,7 @@ def going_on(folder: Path, *words: str) -> subprocess.Popen[str]:
 
 def job(folder: Path) -> int:
     """The process that does the run for Snakemake."""
-    return the_process(folder, f"/twf run demo {RUN}")
+    return the_process(folder, f"/twf run {files.run_plan('demo', RUN)}")
 
 
 def damage(path: Path, at: bytes | None = None) -> None:
@@ -120,19 +119,19 @@ def test_jobs_of_a_killed_snakemake_save_and_the_next_goes_on(
 def test_after_dvc_was_killed_snakemake_goes_on_and_the_next_dvc_finds_it_done(
     project: Path, as_made: AsMade
 ) -> None:
-    dvc = going_on(project, "dvc", "repro", "runs-demo")
+    dvc = going_on(project, "dvc", "repro", "runs@demo")
     snakemake = the_process(project, f"/snakemake {RUNS}")
     os.kill(snakemake, signal.SIGSTOP)  # so that it is still at work when DVC is called again
     dvc.kill()
     dvc.wait()
-    said = call(project, "dvc", "repro", "runs-demo", fails=True)
+    said = call(project, "dvc", "repro", "runs@demo", fails=True)
     assert "had been killed. Auto removed it from the lock file." in said
-    assert "Directory cannot be locked" in said and "failed to reproduce 'runs-demo'" in said
+    assert "Directory cannot be locked" in said and "failed to reproduce 'runs@demo'" in said
     os.kill(snakemake, signal.SIGCONT)
     until(lambda: not inside(project), "the end of Snakemake")
-    call(project, "dvc", "repro", "runs-demo")
+    call(project, "dvc", "repro", "runs@demo")
     as_made(project)
-    assert "up to date" in call(project, "dvc", "status", "--with-deps", "runs-demo")
+    assert "up to date" in call(project, "dvc", "status", "--with-deps", "runs@demo")
 
 
 @pytest.fixture(scope="session")
@@ -207,7 +206,7 @@ def test_a_disk_that_fills_up_is_named_and_costs_nothing_saved(
     filler = fill(on_small_disk)
     status, said = ended(snakemake)
     assert status == 1
-    assert f"the disk of {on_small_disk} is full" in said and "`twf clean`" in said
+    assert "No space left on device" in said
     assert not (on_small_disk / RECORD).exists()
     said = call(on_small_disk, "twf", "run", "demo", RUN, fails=True)
     assert "No space left on device" in said and "Traceback" not in said
@@ -221,7 +220,7 @@ def test_a_read_only_folder_is_named_and_left_as_it_is(
     on_small_disk: Path, as_made: AsMade
 ) -> None:
     remount(on_small_disk, "ro")
-    for words in (MAKE, ("dvc", "repro", "runs-demo"), ("twf", "doctor", "demo")):
+    for words in (MAKE, ("dvc", "repro", "runs@demo")):
         assert "Read-only file system" in call(on_small_disk, *words, fails=True)
     said = call(on_small_disk, "twf", "run", "demo", RUN, fails=True)
     assert "Read-only file system" in said and "Traceback" not in said
@@ -248,10 +247,10 @@ def test_a_lock_left_behind_is_told_or_taken_over(project: Path, as_made: AsMade
     theirs = project / ".dvc/tmp/rwlock"
     held = {str(project / RUNS): {"pid": os.getpid(), "cmd": "dvc repro"}}
     theirs.write_text(json.dumps({"write": held}))
-    said = call(project, "dvc", "repro", "runs-demo", fails=True)
+    said = call(project, "dvc", "repro", "runs@demo", fails=True)
     assert "is busy, it is being blocked by" in said and "you can manually remove" in said
     theirs.unlink()
-    call(project, "dvc", "repro", "runs-demo")
+    call(project, "dvc", "repro", "runs@demo")
     as_made(project)
 
 
@@ -260,72 +259,17 @@ def test_a_damaged_checkpoint_is_not_trained_from(project: Path, as_made: AsMade
     said = call(project, *MAKE, fails=True)
     assert f"error: {CHECKPOINT}" in said
     (project / CHECKPOINT).unlink()
-    call(project, "dvc", "checkout", "pretrain@letters")
-    call(project, "touch", "--reference=data/letters.safetensors", CHECKPOINT)
-    assert jobs(project, RECORD, "--max-checksum-file-size", "0") == {"run": 1, "total": 1}
+    assert jobs(project, RECORD) == {"pretrain": 1, "run": 1, "total": 2}  # and no other run
     call(project, *MAKE)
     as_made(project)
-    (project / CHECKPOINT).unlink()  # without DVC
-    call(project, "twf", "pretrain", "train", "letters")
-    as_made(project)
 
 
-def test_a_damaged_record_is_not_collected(whole: Path, as_made: AsMade) -> None:
+def test_a_damaged_record_is_not_collected_and_made_again(whole: Path, as_made: AsMade) -> None:
     damage(whole / RECORD, at=RUN.encode())
     said = call(whole, "twf", "collect", "demo", fails=True)
-    assert f"error: {RECORD}" in said
-    (whole / RECORD).unlink()
-    call(whole, "dvc", "checkout", "runs-demo")
-    call(whole, "twf", "collect", "demo")
-    as_made(whole)
-    (whole / RECORD).unlink()  # without DVC
+    assert RECORD in said
     call(whole, *MAKE)
     as_made(whole)
-
-
-def cached(folder: Path, path: str) -> Path:
-    """The object in DVC's cache that has the content of a file."""
-    content = (folder / path).read_bytes()
-    objects = (folder / ".dvc/cache/files/md5").glob("*/*")
-    (found,) = (o for o in objects if o.read_bytes() == content)
-    return found
-
-
-def test_a_damaged_object_in_dvcs_cache_is_made_good_from_the_folder(
-    whole: Path, as_made: AsMade
-) -> None:
-    kept = cached(whole, CHECKPOINT)
-    damage(kept)
-    as_made(whole)  # it is a copy
-    shutil.rmtree(whole / ".dvc/cache/files")
-    call(whole, "dvc", "commit", "--force", "--with-deps", "report@demo")
-    (whole / CHECKPOINT).unlink()
-    call(whole, "dvc", "checkout", "pretrain@letters")
-    as_made(whole)
-
-
-def test_a_clock_set_back_stops_before_the_first_job(whole: Path, as_made: AsMade) -> None:
-    """Relative to the clock, all that was made is an hour ahead: what is made now is older."""
-    hour = 3600 * 10**9
-    for path in whole.rglob("*"):
-        at = path.stat().st_mtime_ns + hour
-        os.utime(path, ns=(at, at))
-    assert jobs(whole, REPORT) == {}
-    (whole / RECORD).unlink()
-    said = call(whole, *MAKE, fails=True)
-    assert "in the future" in said and "[1/1] run" not in said
-    assert "in the future" in call(whole, "twf", "doctor", "demo", fails=True)
-    (remedy,) = re.findall(r"find -H .* -exec touch \{\} \+", said)
-    call(whole, *remedy.split())
-    assert jobs(whole, RECORD) == {"run": 1, "total": 1}
-    call(whole, *MAKE)
-    as_made(whole)
-
-
-def planned(folder: Path) -> set[str]:
-    """What `twf plan` says of the runs."""
-    plan = json.loads(call(folder, "twf", "plan", "demo", "--json"))
-    return {run["status"] for run in plan["runs"].values()}
 
 
 def test_two_studies_at_once_are_both_done(project: Path, as_made: AsMade) -> None:
@@ -352,19 +296,3 @@ def test_a_study_started_twice_is_done_once(project: Path, as_made: AsMade) -> N
     os.kill(first, signal.SIGCONT)
     assert ended(snakemake)[0] == 0
     as_made(project)
-
-
-def test_parameters_changed_meanwhile_are_told_and_do_not_mix(
-    project: Path, as_made: AsMade
-) -> None:
-    """All jobs read the parameters that Snakemake planned with; DVC notes no others for them."""
-    dvc = going_on(project, "dvc", "repro", "runs-demo")
-    change_twf(project, alpha=0.7)
-    status, said = ended(dvc)
-    assert status != 0 and "failed to reproduce 'runs-demo'" in said
-    assert "params.yaml was changed meanwhile" in said
-    as_made(project)
-    assert planned(project) == {"done", "stale"}
-    call(project, "dvc", "repro", "runs-demo")
-    assert planned(project) == {"done"}
-    assert "up to date" in call(project, "dvc", "status", "runs-demo")

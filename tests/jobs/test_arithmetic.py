@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from made import execute
 
 from twf.errors import UserError
 from twf.gpus import cpu
 from twf.jobs.arithmetic import captured_if_possible, set_arithmetic
-from twf.jobs.run import execute
 from twf.learning.step import CaptureError
 
 CPU = torch.device("cpu")

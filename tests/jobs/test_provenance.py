@@ -19,7 +19,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A committed checkout that the package seems to lie in."""
     package = tmp_path / "src/twf"
     package.mkdir(parents=True)
-    for path in ("src/twf/__init__.py", "src/twf/loss.py", "params.yaml", "environment.yml"):
+    for path in ("src/twf/__init__.py", "src/twf/loss.py", "params.yaml"):
         (tmp_path / path).write_text("a: 1\n")
     (tmp_path / ".gitignore").write_text("/.venv/\n/results/\n")
     git(tmp_path, "init", "--quiet")
@@ -43,7 +43,7 @@ def test_an_unchanged_checkout_is_its_commit(checkout):
 
 
 @pytest.mark.parametrize(
-    "path", ["src/twf/loss.py", "src/twf/study/methods/mine.py", "params.yaml", "environment.yml"]
+    "path", ["src/twf/loss.py", "src/twf/study/methods/mine.py", "params.yaml"]
 )
 def test_a_changed_or_new_file_that_can_change_a_number_is_told(checkout, path):
     (checkout / path).parent.mkdir(parents=True, exist_ok=True)

@@ -18,15 +18,14 @@ from typing import Any
 
 import pytest
 import torch
+from made import execute, pretrain
 from safetensors import safe_open
 from safetensors.torch import load_file
 
 from twf import files, study
 from twf.errors import UserError
 from twf.jobs import resume
-from twf.jobs.pretraining import pretrain
 from twf.jobs.resume import Keeper, Stopped, keeping
-from twf.jobs.run import execute
 from twf.learning import loop
 from twf.learning.state import flatten
 from twf.results import record
@@ -349,6 +348,6 @@ def test_a_saved_state_names_all_that_the_result_depends_on(tiny_inputs, tiny_ru
         execute(tiny_inputs, planned, CPU)
     with safe_open(files.state_file("tiny", planned.id), framework="pt") as file:
         guard = json.loads(file.metadata()["state"])["guard"]
-    depends = {"parameters", "code", "inputs", "versions", "device", "execution", "precision"}
+    depends = {"plan", "code", "inputs", "versions", "device", "execution", "precision"}
     assert guard.keys() == depends | {"threads", "deterministic"}
     assert guard["threads"] == torch.get_num_threads()

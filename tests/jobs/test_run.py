@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 import torch
+from made import execute, plan_of
 
 from twf import files
 from twf.data import store
 from twf.errors import UserError
 from twf.jobs import checkpoints
-from twf.jobs.run import execute
+from twf.jobs import run as jobs
 from twf.learning import loop
-from twf.results import record, status
-from twf.study import Run
+from twf.results import record
+from twf.study import Run, reading
 from twf.study.methods import METHODS
 from twf.study.params import Params
+from twf.study.products import made_data
 from twf.tracking.live import LiveTracker
 
 CPU = torch.device("cpu")
@@ -73,10 +75,11 @@ def test_a_run_writes_a_record_that_reads_back(tiny_inputs, tiny_run, method):
     assert row["device"].endswith(", 1 thread") and row["host"]
 
     found = record.provenance(row)
-    parts = ("parameters", "code", "inputs", "versions", "gpu", "execution", "precision")
+    parts = ("parameters", "plan", "code", "inputs", "versions", "gpu", "execution", "precision")
     assert found.keys() == {*parts, "deterministic"}
     assert found["gpu"] is None  # it is a CPU's
     assert found["parameters"] == json.loads(run.parameters)
+    assert record.brief(path)["plan"] == plan_of(tiny_inputs, run)
     assert found["code"].keys() == {"version", "commit", "method_hash"}
     assert len(found["code"]["method_hash"]) == 64
     tensors = checkpoints.load(files.checkpoint_file("origin"), tiny_run(method).network).tensors
@@ -202,11 +205,6 @@ def test_a_record_says_which_images_of_the_source_were_replayed(tiny_inputs, tin
     made_from = record.provenance(execute_and_read(tiny_inputs, run))["inputs"]
     source = store.load(files.data_file(run.source_data))
     assert made_from["source_train_fingerprint"] == source.train_fingerprint
-    assert status.run_state(tiny_inputs, run)[0] == "done"
-    path = files.data_file(run.source_data)
-    content = path.read_bytes()
-    path.write_bytes(content.replace(source.train_fingerprint.encode(), b"0" * 64))
-    assert f"another {path}" in status.unfit_inputs(tiny_inputs, run, made_from)
 
 
 def test_a_run_of_a_search_does_not_see_the_test_set(tiny_inputs, tiny_run):
@@ -220,7 +218,7 @@ def test_a_run_of_a_search_does_not_see_the_test_set(tiny_inputs, tiny_run):
         store.Split(255 - dataset.test_images.numpy(), dataset.test_labels.numpy()[::-1].copy()),
         dataset.classes,
     )
-    store.save(path, "target", arrays)
+    store.save(path, "target", arrays, made_data("target"))
     again = execute_and_read(tiny_inputs, run)
     assert again["accuracy_class_il"] == row["accuracy_class_il"]
     assert again["history"][-1]["loss"] == row["history"][-1]["loss"]
@@ -249,7 +247,7 @@ def test_a_task_that_does_not_fill_a_batch_is_refused(tiny_inputs, tiny_run, met
 
 @pytest.mark.parametrize(
     ("method", "why"),
-    [("er", "it is probed"), ("derpp-pretraining", "replays the source's images")],
+    [("er", "is probed"), ("derpp-pretraining", "replays the source's images")],
 )
 def test_images_that_are_missing_are_named_with_what_a_run_needs_them_for(
     tiny_inputs, tiny_run, method, why
@@ -258,6 +256,25 @@ def test_images_that_are_missing_are_named_with_what_a_run_needs_them_for(
     if method == "er":
         run = run.model_copy(update={"probes": True, "source_data": "origin"})
     files.data_file("origin").unlink()
-    said = f"no data/origin.safetensors: .*data prepare origin.*Run {run.id} needs it: .*{why}"
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=f"no data/origin.safetensors: .*{why}.*prepare origin"):
         execute(tiny_inputs, run, CPU)
+
+
+def test_a_run_from_what_is_not_as_planned_is_refused(tiny_inputs, tiny_values, tiny_run):
+    """The message names what differs, and what makes the file anew."""
+    tiny_values["sources"]["origin"]["pretraining"]["epochs"] = 3
+    with pytest.raises(UserError, match="origin.*epochs: 1 -> 3.*`twf pretrain train origin`"):
+        execute(reading.check(tiny_values), tiny_run("er"), CPU)
+
+
+def test_a_run_whose_code_is_not_the_plans_writes_nothing(tiny_inputs, tiny_values, tiny_run):
+    """It was edited since the plan was written."""
+    tiny_values["studies"]["tiny"]["follow_code"] = True
+    run = tiny_run("er")
+    plan = plan_of(reading.check(tiny_values), run)
+    tracking = tiny_inputs.tracking
+    with pytest.raises(UserError, match="code of er was changed"):
+        jobs.execute(run, plan | {"code": "0" * 64}, tracking, CPU)
+    assert not files.record_file("tiny", run.id).exists()
+    jobs.execute(run, plan, tracking, CPU)
+    assert record.brief(files.record_file("tiny", run.id))["plan"] == plan

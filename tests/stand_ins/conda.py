@@ -1,8 +1,7 @@
 """A stand-in for conda: what Snakemake asks of it, and what conda does with an environment's file.
 
-conda makes an environment of its own packages, writes the lines for pip to a file beside the
-environment's, and has pip of the new environment install them, working in that folder. Here uv says
-whether that would be possible, and whether this Python's environment has it all, in such versions.
+conda makes an environment of its own packages, and has pip of the new environment install the
+lines for pip, working in the folder of the environment's file. Here what they name must be there.
 The environment that is made has a `twf` alone, which is this Python's and notes its calls.
 """
 
@@ -10,10 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import yaml
@@ -39,15 +35,11 @@ def create(file: Path, prefix: Path) -> None:
     """`conda env create --file FILE --prefix PREFIX`"""
     dependencies = yaml.safe_load(file.read_text())["dependencies"]
     (pip,) = (part["pip"] for part in dependencies if isinstance(part, dict))
-    beside = file.resolve().parent
-    with tempfile.NamedTemporaryFile("w", dir=beside, suffix=".requirements.txt") as lines:
-        lines.write("\n".join(pip))
-        lines.flush()
-        words = [shutil.which("uv"), "pip", "install", "--dry-run", "--offline"]
-        words += ["--python", sys.executable, "--requirement", lines.name]
-        done = subprocess.run(words, cwd=beside, capture_output=True, text=True)
-    if done.returncode != 0 or "Would make no changes" not in done.stderr:
-        sys.exit(f"{done.stderr}\nCondaEnvException: Pip failed")
+    constraints, project = (
+        file.resolve().parent / line.split()[1].partition("[")[0] for line in pip
+    )
+    if not constraints.is_file() or not (project / "pyproject.toml").is_file():
+        sys.exit(f"{pip}: not found beside {file}\nCondaEnvException: Pip failed")
     twf = prefix / "bin/twf"
     twf.parent.mkdir(parents=True)
     twf.write_text(TWF.format(prefix=prefix, python=sys.executable))

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 import wandb
+from made import execute
 
 from twf import files, study
-from twf.jobs.run import columns_before, execute
+from twf.jobs.run import columns_before
 from twf.results import record
 from twf.study import Run, reading
 from twf.tracking.mode import SWITCH
@@ -67,7 +68,9 @@ def before() -> Callable[[Run], Row]:
     }
     started = datetime(2026, 1, 1, tzinfo=UTC)
     cpu = torch.device("cpu")
-    return lambda run: columns_before(run, provenance, started, cpu) | {"host": "here"}
+    return lambda run: (
+        columns_before(run, {"parameters": run.values}, provenance, started, cpu) | {"host": "here"}
+    )
 
 
 @pytest.fixture

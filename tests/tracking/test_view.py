@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-
 from twf.study import Run
 from twf.study.params import Tracking
 from twf.tracking import view

@@ -187,20 +187,6 @@ def test_a_clock_that_differs_from_the_file_systems_is_wrong(tiny_project, monke
     assert check.state == "wrong" and "+100 s" in check.said
 
 
-def test_files_from_the_future_are_wrong(tiny_inputs, tmp_path) -> None:
-    """The remedy that is told mends them, also on another disk."""
-    Path("data").rename(tmp_path / "elsewhere")
-    Path("data").symlink_to(tmp_path / "elsewhere")
-    Path("results").mkdir()
-    late = files.data_file("target")
-    os.utime(late, (time.time() + 3600,) * 2)
-    check = next(c for c in doctor.examine(tiny_inputs, "tiny") if c.name == "clock")
-    assert check.state == "wrong" and str(late) in check.said
-    remedy = check.said[check.said.index("find -H") :]
-    subprocess.run(shlex.split(remedy), check=True)
-    assert only(doctor.clock(), "clock").state == "ok"
-
-
 @pytest.fixture
 def configure(tiny_project: Path) -> Callable[[str], None]:
     """`configure(text)`: a project of DVC's with this configuration."""

@@ -1,14 +1,8 @@
-localrules:
-    fetch,  # on a cluster, the node that Snakemake runs on may be the only one with network
-
-
 rule fetch:
     output:
         files.RECEIPT,
     log:
         "logs/fetch/{archive}.log",
-    benchmark:
-        "logs/fetch/{archive}.tsv"
     conda:
         ENVIRONMENT
     shell:
@@ -17,16 +11,16 @@ rule fetch:
 
 rule data:
     input:
-        data_input,
+        unpack(lambda w: made_by("data set", of_data, w.data)),
     output:
         update(files.DATA),  # what a refused archive leaves is what was there
     log:
         "logs/data/{data}.log",
-    benchmark:
-        "logs/data/{data}.tsv"
     conda:
         ENVIRONMENT
     params:
-        dataset=data_parameters,
+        why=why,
+    message:
+        "data {wildcards.data}{params.why}"
     shell:
-        "twf data prepare {wildcards.data} > {log} 2>&1"
+        "twf data prepare {input.plan} > {log} 2>&1"

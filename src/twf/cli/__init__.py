@@ -1,7 +1,6 @@
 """The `twf` command: one command per node of the pipeline, and a few to look around.
 
-Nothing heavy is imported before it is known that this process does the work itself, and then only
-inside the commands, so that help and planning come at once.
+Nothing heavy is imported but inside the commands, so that help and planning come at once.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ import os
 import sys
 
 from twf import checkout
-from twf.engines import environment, warm
+from twf.engines import environment
 from twf.errors import UserError
 
 
 def main() -> None:
-    """Run the command line, or have a server do it where Snakemake has started one.
+    """Run the command line.
 
     In a folder with other code than this, no command but `doctor`, which says so, does anything.
     """
@@ -30,8 +29,6 @@ def main() -> None:
         if sys.argv[1:2] != ["doctor"]:
             checkout.refuse_other_code()
         environment.replace_home()
-        if (status := warm.hand_over()) is not None:
-            sys.exit(status)
         from twf.cli import commands
 
         commands.run()

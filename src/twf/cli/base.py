@@ -26,9 +26,7 @@ app = typer.Typer(
     """,
 )
 
-ParamsFile = Annotated[
-    Path, typer.Option("--params", help="The study as data.", envvar="TWF_PARAMS")
-]
+ParamsFile = Annotated[Path, typer.Option("--params", help="The study as data.")]
 DeviceOption = Annotated[
     Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU if there is one.")
 ]
@@ -60,6 +58,9 @@ AttemptOption = Annotated[
 ]
 SourceArgument = Annotated[
     str, typer.Argument(help="A source of params.yaml, for example cifar100.")
+]
+PlannedSourceArgument = Annotated[
+    str, typer.Argument(help="A source, or its plan file: plans/checkpoints/SOURCE.json.")
 ]
 StudyArgument = Annotated[str, typer.Argument(help="A study of params.yaml, for example demo.")]
 DefaultStudyArgument = Annotated[

@@ -9,8 +9,9 @@ import typer
 
 from twf import files
 from twf.cli.base import ParamsFile, app
+from twf.engines import plans
 from twf.errors import UserError, lookup
-from twf.study import expand, reading
+from twf.study import expand, products, reading
 from twf.study.params import Dataset
 
 data_app = typer.Typer(
@@ -94,13 +95,26 @@ def data_fetch(
 
 @data_app.command("prepare")
 def data_prepare(
-    name: Annotated[str, typer.Argument(help="A data set of params.yaml, for example digits.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="A data set, for example digits; or its plan file: plans/data/X.json."),
+    ],
     params: ParamsFile = files.PARAMS,
 ) -> None:
-    """Make the arrays of a data set: data/NAME.safetensors. Next: `twf pretrain train`."""
+    """Make the arrays of a data set: data/NAME.safetensors. Next: `twf pretrain train`.
+
+    By a plan file, and nothing of params.yaml; for a name, the plans are written first.
+    """
     from twf.data.prepare import prepare
 
-    prepare(name, _dataset(params, name), files.data_file(name))
+    path, held = Path(name), None
+    if path.suffix != ".json":
+        _dataset(params, name)
+        held = plans.write(reading.load(params))
+        path = files.data_plan(name)
+    dataset = products.planned_dataset(products.read_plan(path))
+    prepare(path.stem, dataset, files.data_file(path.stem))
+    del held  # the plans, until here
 
 
 @data_app.command("import")

@@ -37,37 +37,15 @@ def new_method(
 
 @app.command()
 def pull(study: DefaultStudyArgument = None) -> None:
-    """Bring a study's data, checkpoints and results from DVC's default remote, and touch them.
+    """Bring a study's data, checkpoints and results from DVC's default remote, and plan with them.
 
-    Then neither `snakemake` nor `dvc repro` has anything to do. Called again after an interruption,
-    it continues. docs/remotes.md has the set-up of a remote.
+    Then neither `snakemake` nor `dvc repro` trains anything. Called again after an interruption, it
+    continues. docs/remotes.md has the set-up of a remote.
     """
-    from twf.engines import touch as touching
+    from twf.engines import remote
 
     loaded = reading.load(files.PARAMS)  # the one that both engines read
-    touching.pull(loaded, study or loaded.study)
-
-
-@app.command()
-def touch(study: DefaultStudyArgument = None) -> None:
-    """After `dvc checkout`: have Snakemake take a study's files as up to date.
-
-    Only if all contents are as in dvc.lock and all records as planned; else it names what differs.
-    """
-    from twf.engines import touch as touching
-
-    loaded = reading.load(files.PARAMS)
-    touching.touch(loaded, study or loaded.study)
-
-
-@app.command()
-def make(
-    targets: Annotated[list[str], typer.Argument(help="Files, as for `snakemake`.")],
-) -> None:
-    """Have Snakemake make files with all cores, unless they are up to date. For DVC's stages."""
-    from twf.engines import made
-
-    made.make(targets)
+    remote.pull(loaded, study or loaded.study)
 
 
 @app.command()
@@ -84,47 +62,11 @@ def doctor(params: ParamsFile = files.PARAMS) -> None:
 
 
 @app.command()
-def clean(
-    params: ParamsFile = files.PARAMS,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove it.")] = False,
-) -> None:
-    """Say what is left over and how many bytes that is; with `--yes`, remove it.
-
-    Logs, partial files of killed processes, saved states of what is done, and records that others
-    replaced. Records, data, checkpoints, archives and the states of interrupted runs stay.
-    """
-    from twf.upkeep import clean as cleaning
-
-    reading.load(params)  # elsewhere, a folder called logs may be anyone's
-    found = cleaning.find()
-    sizes = [cleaning.size(path) for path in found]
-    if yes:
-        cleaning.remove(found)
-    for path, size in zip(found, sizes, strict=True):
-        print(f"{size:>15,}  {path}")
-    print(f"{'removed' if yes else 'would be removed'}: {len(found)} items, {sum(sizes):,} bytes")
-    if found and not yes:
-        print(cleaning.AT_WORK if cleaning.is_locked() else "next: the same with --yes")
-
-
-@app.command()
 def schema(
     output: Annotated[Path, typer.Argument(help="Where to write it.")] = files.SCHEMA,
 ) -> None:
     """Write the JSON schema of params.yaml, after a change of the types in twf.study.params."""
     _write_generated(output, reading.schema(), "https://json-schema.org/")
-
-
-@app.command()
-def stages(
-    output: Annotated[Path, typer.Argument(help="Where to write it.")] = files.STAGES,
-    params: ParamsFile = files.PARAMS,
-) -> None:
-    """Write dvc.yaml, after a change of the data sets, sources or studies of params.yaml."""
-    from twf.engines.stages import dvc_yaml
-
-    text = dvc_yaml(reading.load(params))
-    _write_generated(output, text, text.splitlines()[0])
 
 
 def _write_generated(output: Path, text: str, mark: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,8 +36,9 @@ def collect(
     if partial:
         _collect_partial(planned)
         return
-    status.require_done(planned)
-    record.collect([files.record_file(study, run) for run in planned.runs], files.runs_file(study))
+    made_by = status.require_done(planned)
+    paths = [files.record_file(study, run) for run in planned.runs]
+    record.collect(paths, files.runs_file(study), made_by)
 
 
 def _collect_partial(planned: Plan) -> Results:
@@ -49,8 +49,6 @@ def _collect_partial(planned: Plan) -> Results:
     paths = [files.record_file(planned.study, run) for run in planned.runs]
     collected = files.runs_file(planned.study)
     left_out = record.collect_partial(paths, collected)
-    if left_out:  # Snakemake is to collect anew, whatever the time of what is still to come
-        os.utime(collected, (0, 0))
     results = Results.collected(planned)
     unreadable = [reason for reason in left_out.values() if reason]
     print(
@@ -90,20 +88,31 @@ def table(
 
 @app.command()
 def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
-    """Hold the paper's numbers, claims and gains against a study's: verdicts, commands, GPU hours.
+    """Make all tables of a study, and hold the paper's numbers, claims and gains against them.
 
-    Makes `comparison`, `order`, `claims` and `gains` in results/STUDY/tables/, and
-    results/STUDY/metrics.json, which `dvc metrics diff` compares with the last commit's, from the
-    collected records, the tables and what was searched. Next: `twf figures`.
+    Makes what `twf table` and `twf search` make; `comparison`, `order`, `claims` and `gains` in
+    results/STUDY/tables/, and results/STUDY/metrics.json, which `dvc metrics diff` compares with
+    the last commit's, from the collected records. Next: `twf figures`.
     """
     from twf.results.frame import Results
 
     loaded = reading.load(params)
-    write_compared(loaded, Results.collected(expand(loaded, study)))
+    _write_tables(loaded, Results.collected(expand(loaded, study)))
+
+
+def _write_tables(params: Params, results: Results) -> None:
+    """Write a study's tables, what was searched, and the comparison with the paper."""
+    from twf.results import cells
+    from twf.results import search as searching
+
+    cells.write(results, results.plan.tables.values())
+    if results.plan.search:
+        searching.write(results)
+    write_compared(params, results)
 
 
 def write_compared(params: Params, results: Results) -> None:
-    """Write what `twf compare` makes, of records and tables that are there."""
+    """Write the comparison, of records and tables that are there."""
     from twf.results import cells, dvc_metrics, search
     from twf.results.paper import claim_tests, comparison, gains
 
@@ -156,34 +165,25 @@ def report(
     study: StudyArgument,
     params: ParamsFile = files.PARAMS,
     partial: Annotated[
-        bool,
-        typer.Option("--partial", help="First make all that it shows, of the records there are."),
+        bool, typer.Option("--partial", help="Of the records that are there, collected first.")
     ] = False,
 ) -> None:
     """Make the report of a study, one HTML file to open or send: results/STUDY/report.html.
 
-    And its reproducibility statement as text: results/STUDY/reproducibility.md. With `--partial` it
-    needs no more than records, whatever is missing: while a study runs, or of records from
-    elsewhere, without their data.
+    And all that it shows, as `twf compare` and `twf figures`; and its reproducibility statement as
+    text: results/STUDY/reproducibility.md. With `--partial` it needs no more than records, whatever
+    is missing: while a study runs, or of records from elsewhere, without their data.
     """
-    from twf.results import cells, report
-    from twf.results import search as searching
+    from twf.results import report
     from twf.results.frame import Results
 
     loaded = reading.load(params)
     planned = expand(loaded, study)
-    if partial:
-        results = _collect_partial(planned)
-        note(f"{study}: tables")
-        cells.write(results, planned.tables.values())
-        if planned.search:
-            searching.write(results)
-        note(f"{study}: comparison with the paper")
-        write_compared(loaded, results)
-        _figures(results)
-        note(f"{study}: the report")
-    else:
-        results = Results.collected(planned)
+    results = _collect_partial(planned) if partial else Results.collected(planned)
+    note(f"{study}: tables, and comparison with the paper")
+    _write_tables(loaded, results)
+    _figures(results)
+    note(f"{study}: the report")
     report.write(loaded, results)
     print(f"the report: {files.report_file(study)}")
 

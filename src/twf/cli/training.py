@@ -20,17 +20,17 @@ from twf.cli.base import (
     DeviceOption,
     ExecutionOption,
     ParamsFile,
+    PlannedSourceArgument,
     SaveOption,
     SlotsOption,
     SourceArgument,
-    StudyArgument,
     ThreadsOption,
     app,
 )
-from twf.engines import environment
+from twf.engines import environment, plans, remote
 from twf.errors import BusyError, GpuError, UserError
 from twf.gpus.devices import device_for, watched
-from twf.study import expand, reading
+from twf.study import expand, products, reading
 
 pretrain_app = typer.Typer(no_args_is_help=True, help="Pretrained networks: where runs start.")
 app.add_typer(pretrain_app, name="pretrain")
@@ -45,10 +45,16 @@ def plan(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     todo: Annotated[
-        bool, typer.Option("--todo", help="The names of the runs that are not done, and no more.")
+        bool, typer.Option("--todo", help="The records of the runs that are not done, no more.")
     ] = False,
     every: Annotated[
         bool, typer.Option("--all", help="Every run, also where nothing is to be done.")
+    ] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the study's plan files, and no more.")
+    ] = False,
+    stages: Annotated[
+        bool, typer.Option("--stages", help="DVC's stages of the study, and no more.")
     ] = False,
     forecast: Annotated[
         bool,
@@ -57,11 +63,11 @@ def plan(
 ) -> None:
     """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
-    `done`: a record with these parameters is there; `by uncommitted code`: made with files that no
-    commit has; `diverged`: its loss became infinite. `stale`: it has other parameters, or is of
-    another checkpoint or other data than are there, or these say that they were made otherwise than
-    params.yaml asks. `unreadable`: it is damaged, or of another version; delete it. `to do`: no
-    record; `3/15 epochs saved`: it was begun, and goes on from there.
+    `done`: a record by this plan is there; `by uncommitted code`: made with files that no commit
+    has; `made with other code`: the method's code was changed since, and the study does not follow
+    it; `diverged`: its loss became infinite. `stale`: it is of another plan, and the difference is
+    named, or cannot be read; it will be replaced. `to do`: no record; `3/15 epochs saved`: it was
+    begun, and goes on from there.
 
     Next: `snakemake --cores all results/STUDY/report.html` does what remains.
 
@@ -74,11 +80,17 @@ def plan(
     planned = expand(loaded, study or loaded.study)
     if experiment is not None:
         planned = planned.only(experiment)
+    if write:
+        plans.write(loaded, planned.study)
+        return
+    if stages:
+        print(*remote.stages(loaded, planned.study))
+        return
     found = status.of_plan(loaded, planned)
     if todo:
         for name, entry in found["runs"].items():
             if entry["status"] != "done":
-                print(name)
+                print(files.record_file(planned.study, name))
         return
     if forecast:
         from twf import forecast as forecasting
@@ -95,7 +107,7 @@ def plan(
 
 @pretrain_app.command("train")
 def pretrain_train(
-    source: SourceArgument,
+    source: PlannedSourceArgument,
     params: ParamsFile = files.PARAMS,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
@@ -115,11 +127,13 @@ def pretrain_train(
     from twf.jobs.arithmetic import captured_if_possible
     from twf.jobs.pretraining import pretrain
 
-    loaded = reading.load(params)
-    with resumable("pretrain", source, attempt), watched():
-        slots = gpu_slots or loaded.gpu_slots
-        on = device_for(device, threads, slots, deterministic)
-        captured_if_possible(partial(pretrain, loaded, source, on, save_every), execution)
+    with (
+        planned_network(params, source) as (name, planned, shared),
+        resumable("pretrain", name, attempt),
+        watched(),
+    ):
+        on = device_for(device, threads, gpu_slots or shared, deterministic)
+        captured_if_possible(partial(pretrain, name, planned, on, save_every), execution)
 
 
 @pretrain_app.command("import")
@@ -138,10 +152,9 @@ def pretrain_import(
     """
     from twf.jobs.pretraining import import_weights
 
-    loaded = reading.load(params)
-    with watched():
-        on = device_for(device, threads, gpu_slots or loaded.gpu_slots)
-        import_weights(loaded, source, file, on)
+    with planned_network(params, source) as (name, planned, shared), watched():
+        on = device_for(device, threads, gpu_slots or shared)
+        import_weights(name, planned, file, on)
 
 
 @pretrain_app.command("export")
@@ -159,16 +172,17 @@ def pretrain_export(
     """
     from twf.jobs.pretraining import export_weights
 
-    loaded = reading.load(params)
-    with watched():
-        on = device_for(device, threads, gpu_slots or loaded.gpu_slots)
-        export_weights(loaded, source, file, on)
+    with planned_network(params, source) as (name, planned, shared), watched():
+        on = device_for(device, threads, gpu_slots or shared)
+        export_weights(name, planned, file, on)
 
 
 @app.command()
 def run(
-    study: StudyArgument,
-    run: Annotated[str, typer.Argument(help="A run's identifier, as `twf plan STUDY` lists them.")],
+    study: Annotated[str, typer.Argument(help="A study, or a plan file: plans/STUDY/RUN.json.")],
+    run: Annotated[
+        str | None, typer.Argument(help="A run's identifier, as `twf plan STUDY` lists them.")
+    ] = None,
     params: ParamsFile = files.PARAMS,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
@@ -180,6 +194,7 @@ def run(
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
 
+    By its plan file, and nothing of params.yaml; with STUDY and RUN, the plans are written first.
     Needs the benchmark's data and the source's checkpoint. Called again after an interruption, it
     resumes from its last saved state; SIGTERM and Ctrl-C save before they end it. Next: `twf
     collect`.
@@ -189,12 +204,38 @@ def run(
     from twf.jobs.arithmetic import captured_if_possible
     from twf.jobs.run import execute
 
-    loaded = reading.load(params)
-    planned = expand(loaded, study).named_run(run)
-    with resumable(study, run, attempt), watched():
-        slots = gpu_slots or loaded.gpu_slots
-        on = device_for(device, threads, slots, deterministic)
-        captured_if_possible(partial(execute, loaded, planned, on, save_every), execution)
+    held, path = None, Path(study)
+    if run is not None:
+        loaded = reading.load(params)
+        path = files.run_plan(study, expand(loaded, study).named_run(run).id)
+        held = plans.write(loaded, study)
+    elif path.suffix != ".json":
+        raise UserError(f"which run of {study}? `twf plan {study}` lists them")
+    planned, plan = products.planned_run(path)
+    slots, tracking = plans.settings()
+    with resumable(planned.study, planned.id, attempt), watched():
+        on = device_for(device, threads, gpu_slots or slots, deterministic)
+        work = partial(execute, planned, plan, tracking, on, save_every)
+        captured_if_possible(work, execution)
+    del held  # the plans, until here
+
+
+@contextlib.contextmanager
+def planned_network(params: Path, source: str) -> Iterator[tuple[str, products.Values, int]]:
+    """A source's name, the plan of its network, and the jobs that share a GPU.
+
+    By a plan file, and nothing of `params.yaml`; for a source's name, the plans are written first,
+    and held.
+    """
+    path, held = Path(source), None
+    if path.suffix != ".json":
+        loaded = reading.load(params)
+        loaded.named_source(source)
+        held = plans.write(loaded)
+        path = files.checkpoint_plan(source)
+    plan = products.read_plan(path)
+    yield path.stem, plan, plans.settings()[0]
+    del held
 
 
 @contextlib.contextmanager

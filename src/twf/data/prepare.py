@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from twf import files
-from twf.data import archive, fetch, inputs, preflight, registry, store
+from twf.data import archive, fetch, registry, store
 from twf.data.checks import BrokenFileError
 from twf.data.extract import extracted
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError, few
-from twf.study import params
+from twf.study import params, products
 
 
 def prepare(name: str, dataset: params.Dataset, output: Path) -> None:
@@ -27,12 +27,16 @@ def prepare(name: str, dataset: params.Dataset, output: Path) -> None:
     if dataset.reader == "official" and output.exists():
         imported = fetch.imported(dataset.archive)
         if imported is not None:
-            preflight.data(name, dataset)
+            made = products.made_data(name) or {}
+            if changes := products.changes(made, dataset.made_of):
+                raise UserError(
+                    f"{output} was imported from {imported}, and is not as planned "
+                    f"({products.shortened(changes)}): `twf data import {name} FILE` again, or "
+                    "delete it to have it made from the archive"
+                )
             print(f"{output} was imported from {imported}: nothing to do")
             return
-    made_of = dataset.made_of
-    if dataset.reader == "archive" and Path(dataset.file).is_file():
-        made_of |= {inputs.FILE_SHA256: inputs.sha256(Path(dataset.file))}
+    made_of = products.data_plan(dataset, known={})
     try:
         arrays = _read(dataset)
     except ModuleNotFoundError as error:

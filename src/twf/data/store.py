@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from twf.data.inputs import MADE_OF
 from twf.errors import UserError
 from twf.files import atomic
+from twf.study.products import MADE_OF
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -94,7 +94,7 @@ def save(
 ) -> None:
     """Write `arrays` as the data set `name`, each split in the order of its digests.
 
-    The header has `made_of` too, what `params.yaml` says of them: see `twf.data.inputs`.
+    The header has `made_of` too, the plan that they were made by: see `twf.study.products`.
 
     The format (https://github.com/huggingface/safetensors#format): the header's length in 8 bytes,
     the header as JSON, and the tensors' bytes. safetensors' own writer wants all tensors at once,

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 from twf.errors import UserError
-from twf.files import PARAMS, PRINTED
 
 LOOKS = 0.2  # seconds from one look at whether the parent is there to the next
 
@@ -104,30 +103,8 @@ def pass_on_sigterm() -> None:
 
 
 def refuse_unfit_folder() -> None:
-    """Raise `UserError` in a folder that an engine would go wrong in.
-
-    The copy that DVC makes for an experiment has results without Snakemake's notes on their
-    parameters: old ones would pass for new. And Snakemake takes braces in a name for a pattern.
-    """
-    folder = str(Path.cwd())
-    if "/.dvc/tmp/exps/" in f"{folder}/":
-        raise UserError(
-            "in DVC's own copy of this folder old results would pass for new ones: leave --temp "
-            "and --queue away, or clone the project and do `dvc exp run` in the clone"
-        )
-    if set("{}") & set(folder):
+    """Raise `UserError` in a folder whose name Snakemake would take for a pattern."""
+    if set("{}") & set(folder := str(Path.cwd())):
         raise UserError(
             f"Snakemake takes the braces of {folder} for a name to fill in: rename that folder"
-        )
-
-
-def refuse_other_folder(project: Path) -> None:
-    """Raise `UserError` where Snakemake works in a folder without what rules read of the project.
-
-    That is `project`, but for `--directory`, and for `--snakefile` in another folder.
-    """
-    if missing := [str(path) for path in (PARAMS, PRINTED) if not path.exists()]:
-        raise UserError(
-            f"no {' and no '.join(missing)} in {Path.cwd()}, where Snakemake works: call it in "
-            f"{project}, without --directory"
         )

@@ -14,7 +14,7 @@ from safetensors.torch import save as serialized
 from torch import Tensor
 
 from twf.errors import UserError
-from twf.files import atomic, sha256, tidy_safetensors
+from twf.files import atomic, header, sha256, tidy_safetensors
 from twf.learning.models.resnet import ResNet
 from twf.study.params import Network
 
@@ -54,6 +54,25 @@ def digest(text: str, tensors: dict[str, Tensor]) -> str:
     return found.hexdigest()
 
 
+def tensors_sha256(path: Path) -> str:
+    """SHA-256 of a safetensors file's tensors, by name, without what the header says of them.
+
+    So a network that is trained again with the same result is the same network, whenever that was.
+    Raises `UserError` where the file cannot be read.
+    """
+    tensors = header(path)
+    tensors.pop("__metadata__", None)
+    sha = hashlib.sha256()
+    with path.open("rb") as file:
+        start = 8 + int.from_bytes(file.read(8), "little")
+        for name in sorted(tensors):
+            first, end = tensors[name]["data_offsets"]
+            file.seek(start + first)
+            sha.update(name.encode())
+            sha.update(file.read(end - first))
+    return sha.hexdigest()
+
+
 def load(path: Path, network: Network) -> Checkpoint:
     """Read a checkpoint and check that it holds a `network`."""
     remedy = f"make it with `twf pretrain train {path.stem}`"
@@ -65,8 +84,7 @@ def load(path: Path, network: Network) -> Checkpoint:
     about = _undamaged(path, tensors, metadata, f"delete it; {remedy}")
     if about["network"] != network.model_dump():
         raise UserError(
-            f"{path} holds a {about['network']}, params.yaml asks for {network.model_dump()}; "
-            f"{remedy}"
+            f"{path} holds a {about['network']}, its plan asks for {network.model_dump()}; {remedy}"
         )
     return Checkpoint(tensors, about, sha256(path))
 

@@ -16,10 +16,10 @@ from twf.data.checks import is_hidden
 from twf.errors import warn
 from twf.files import sha256
 from twf.gpus import cpu
-from twf.jobs.code import code_hash
+from twf.study.code import code_hash
 
 # what can change a number, in a checkout: code, parameters, and the packages it runs with
-DECIDE = ("src", "params.yaml", "pyproject.toml", "constraints.txt", "environment.yml")
+DECIDE = ("src", "params.yaml", "pyproject.toml", "constraints.txt")
 PACKED = "commit.json"  # beside src/: the commit, and the digests of what decides
 
 

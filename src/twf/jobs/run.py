@@ -14,43 +14,48 @@ from typing import Any
 import torch
 
 from twf import files
-from twf.data import inputs, preflight, store
+from twf.data import store
 from twf.errors import UserError
 from twf.gpus import cpu
-from twf.jobs import checkpoints, replaced
+from twf.jobs import checkpoints
 from twf.jobs.arithmetic import set_arithmetic
-from twf.jobs.code import LOOP, method_module
+from twf.jobs.checkpoints import tensors_sha256
 from twf.jobs.provenance import arithmetic_units, code_origin, device_and_versions, device_name
 from twf.jobs.resume import keeping
 from twf.learning import loop, tasks
 from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.progress import progress
 from twf.results import record
-from twf.study import Run
-from twf.study.params import Params
+from twf.study import Run, products
+from twf.study.code import LOOP, method_module
+from twf.study.methods import METHODS
+from twf.study.params import Tracking
 from twf.tracking.live import start_tracking
 
 
 def execute(
-    params: Params,
     run: Run,
+    plan: products.Values,
+    tracking: Tracking,
     device: torch.device,
     save_every: float = math.inf,
     execution: str = "plain",
 ) -> None:
-    """Train, evaluate, and write the record.
+    """Train, evaluate, and write the record, which carries the `plan` that it is made by.
 
     The run's state is saved every `save_every` seconds and after each task; where there is one, the
     run goes on from it. Where the record was written too, because the process was killed just then,
-    the state is removed and nothing is trained; nor where a record of these parameters was replaced
-    by another and is still kept. Raises `UserError` where another process
-    is at this run, or what it starts from is stale, and `twf.jobs.resume.Stopped` where SIGTERM or
-    SIGINT ended it.
+    the state is removed and nothing is trained. Raises `UserError` where another process is at this
+    run, or what it starts from or its code is not as planned, and `twf.jobs.resume.Stopped` where
+    SIGTERM or SIGINT ended it.
     """
-    for name in filter(None, (run.data, run.source_data)):
-        require_images(run, name)
-        inputs.require_data(name, params.datasets[name])
-    inputs.require_network(params, run.source)
+    require_inputs(run, plan)
+    made_by = code_origin(LOOP, method_module(run.method))
+    if plan.get("code", made_by["method_hash"]) != made_by["method_hash"]:
+        raise UserError(
+            f"the code of {run.method} was changed since {files.run_plan(run.study, run.id)} was "
+            "written: call again, and the change is planned"
+        )
     dataset = store.load(files.data_file(run.data))
     source = store.load(files.data_file(run.source_data)) if run.source_data is not None else None
     checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
@@ -59,9 +64,8 @@ def execute(
     _check_tasks(run, dataset)
     started = datetime.now(UTC)
     machine = device_and_versions(device)
-    made_by = code_origin(LOOP, method_module(run.method))
     made_from = {
-        "network_sha256": inputs.tensors_sha256(files.checkpoint_file(run.source)),
+        "network_sha256": tensors_sha256(files.checkpoint_file(run.source)),
         "train_fingerprint": dataset.train_fingerprint,
         "test_fingerprint": dataset.test_fingerprint,
     }
@@ -77,7 +81,7 @@ def execute(
         "precision": set_arithmetic(run.precision, execution, device),
     }
     deterministic = device.type == "cpu" or torch.are_deterministic_algorithms_enabled()
-    guard = origin | {"parameters": run.digest, "deterministic": deterministic}
+    guard = origin | {"plan": products.digest(plan), "deterministic": deterministic}
     guard |= arithmetic_units(device)
     guard["code"] = made_by["method_hash"]  # a commit that changes none of it keeps the state
     provenance = origin | {
@@ -87,23 +91,19 @@ def execute(
     }
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    before = columns_before(run, provenance, started, device)
+    before = columns_before(run, plan, provenance, started, device)
     path = files.record_file(run.study, run.id)
     with keeping(files.state_file(run.study, run.id), guard, save_every) as keeper:
-        if _is_recorded(path, keeper.path, run, origin | {"code": made_by}):
+        if _is_recorded(path, keeper.path, plan, origin | {"code": made_by}):
             keeper.forget()
             print(f"{path}: recorded before this call")
-            return
-        if (again := replaced.take(run, made_by["method_hash"], origin)) is not None:
-            keeper.forget()
-            print(f"{path}: as it was before it was replaced; {_ending(again)}", flush=True)
             return
         steps = len(dataset.train_labels) // run.phases // run.stream_batch
         begins = (
             f"begins: {run.phases} tasks, {run.epochs} epochs each, about {steps} steps an epoch"
         )
         with (
-            start_tracking(params.tracking, before) as tracker,
+            start_tracking(tracking, before) as tracker,
             progress(run.id, run.phases * run.epochs, begins, steps) as advance,
         ):
             keeper.after_step = advance.part
@@ -121,28 +121,25 @@ def execute(
             measured = {"seconds": keeper.seconds, "peak_memory_mib": peak_memory_mib(device)}
             row = before | vars(outcome) | {"status": outcome.status} | measured
             keeper.wait()  # the record is then newer than the state
-            kept = replaced.keep(run, made_from)
             record.write(path, row)
             tracker.finish(row)
         keeper.forget()  # last: what is killed before it goes on from the last task's end
     with contextlib.suppress(OSError):  # a full disk costs the log a line, not the record
-        if kept is not None:
-            print(
-                f"the record before it, of other parameters or inputs, is kept: {kept}\n"
-                f"(at most {replaced.KEPT} of a run; once these are as they were, it is taken "
-                "again; `twf clean` removes it)"
-            )
         print(f"{path}: {_ending(row)}", flush=True)
 
 
-def require_images(run: Run, name: str) -> None:
-    """Raise `UserError` that says what a run needs a data set for, where that is not there."""
-    if files.data_file(name).exists():
-        return
-    raise UserError(
-        f"no {files.data_file(name)}: `twf data prepare {name}` makes it. "
-        f"{preflight.needed_by(run, name)}"
-    )
+def require_inputs(run: Run, plan: products.Values) -> None:
+    """Raise `UserError` where data or network of a run are not there, or not as planned."""
+    for name, planned in plan["data"].items():
+        remedy = f"`twf data prepare {name}`"
+        if name != run.data and METHODS[run.method].source_data:
+            remedy = f"{METHODS[run.method].title} replays the source's images; {remedy}"
+        elif name != run.data:
+            remedy = f"run {run.id} is probed, which looks at the source's images; {remedy}"
+        made = products.made_data(name)
+        products.require_as_planned(files.data_file(name), made, planned, remedy)
+    made, remedy = products.made_network(run.source), f"`twf pretrain train {run.source}`"
+    products.require_as_planned(files.checkpoint_file(run.source), made, plan["network"], remedy)
 
 
 def _ending(row: Mapping[str, Any]) -> str:
@@ -154,24 +151,31 @@ def _ending(row: Mapping[str, Any]) -> str:
     return f"final average accuracy {', '.join(said)}"
 
 
-def _is_recorded(path: Path, state: Path, run: Run, origin: dict[str, Any]) -> bool:
+def _is_recorded(path: Path, state: Path, plan: products.Values, origin: dict[str, Any]) -> bool:
     """Whether a record is newer than the saved state, and what this process would write anew."""
     try:
         if path.stat().st_mtime_ns < state.stat().st_mtime_ns:
             return False
-        (row,) = record.read(path, ["digest", "provenance"]).to_pylist()
-    except (FileNotFoundError, UserError):
+    except FileNotFoundError:
         return False
-    return row["digest"] == run.digest and origin.items() <= record.provenance(row).items()
+    brief = record.brief(path) or {}
+    return brief["plan"] == plan and origin.items() <= brief["provenance"].items()
 
 
 def columns_before(
-    run: Run, provenance: dict[str, Any], started: datetime, device: torch.device
+    run: Run,
+    plan: products.Values,
+    provenance: dict[str, Any],
+    started: datetime,
+    device: torch.device,
 ) -> dict[str, Any]:
     """The record's columns that are known before training.
 
-    `provenance` says by which code, inputs, versions and devices; the parameters are the run's.
+    `provenance` says by which code, inputs, versions and devices; the `plan` stands beside it, its
+    parameters under their own name.
     """
+    rest = {key: value for key, value in plan.items() if key != "parameters"}
+    said = {"parameters": plan["parameters"], "plan": rest} | provenance
     return {
         "run": run.id,
         "study": run.study,
@@ -185,7 +189,7 @@ def columns_before(
         "device": device_name(device),
         "host": os.uname().nodename,
         "digest": run.digest,
-        "provenance": json.dumps({"parameters": json.loads(run.parameters)} | provenance),
+        "provenance": json.dumps(said),
     }
 
 

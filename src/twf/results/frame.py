@@ -2,7 +2,7 @@
 
 What counts as finished is decided here. Tables, figures, comparison, claims, searches and the
 report all ask `Results`; a run that is missing, diverged or stale is counted, and never averaged.
-Planned seeds are `study.plan`'s, and `status.changes` says what is stale. A mean's n is how many
+Planned seeds are `study.plan`'s, and `status.is_stale` says what is stale. A mean's n is how many
 seeds are `finished` (`cells.means`), a difference's how many its cells share (`contrasts.shared`).
 
 In every frame `buffer` is 0 without one, and `variant` is empty for a method as it is; the files of
@@ -27,6 +27,7 @@ from twf.results import record, status
 from twf.results.printed import PLACE, PRINTED_VARIANTS, CellKey
 from twf.study import Plan, Run
 from twf.study.params import PROTOCOLS, Protocol
+from twf.study.products import Products
 
 STATUSES = ("finished", "diverged", "stale", "unreadable", "missing")
 AS_SET = "as set"  # the variant of a method as params.yaml has it, for a notebook
@@ -48,10 +49,11 @@ class Results:
 
     def __init__(self, plan: Plan, records: pa.Table) -> None:
         self.plan = plan
+        products = Products(plan.params)
         planned = records.filter(pc.field("run").isin(list(plan.runs)))
         rows = {row["run"]: row for row in planned.to_pylist()}
         self.runs = pd.DataFrame(
-            [_row(plan, run, rows.get(name)) for name, run in plan.runs.items()],
+            [_row(products, run, rows.get(name)) for name, run in plan.runs.items()],
             index=pd.Index(plan.runs, name="run", dtype=object),
             dtype=object,
         ).astype({"seconds": float, "peak_memory_mib": float, "buffer": int, "seed": int})
@@ -192,17 +194,17 @@ def column(name: str, protocol: Protocol) -> str:
     return f"{name}_{protocol.replace('-', '_')}"
 
 
-def _row(plan: Plan, run: Run, row: dict[str, Any] | None) -> dict[str, Any]:
+def _row(products: Products, run: Run, row: dict[str, Any] | None) -> dict[str, Any]:
     """A run's row: what is planned, and the columns of `record.SCHEMA`, null where it is missing.
 
-    It is `stale` where `status.changes` has something.
+    It is `stale` where `status.is_stale`.
     """
     recorded = row or dict.fromkeys(record.SCHEMA.names)
     recorded.pop("run")  # the index
     said = record.provenance(recorded)
     state = recorded["status"] or "missing"
     with_record = state not in ("unreadable", "missing")
-    if with_record and status.changes(plan.params, run, str(recorded["digest"]), said):
+    if with_record and status.is_stale(products, run, recorded):
         state = "stale"
     on_gpu = "cuda" in said.get("versions", {})
     precision = said.get("precision")

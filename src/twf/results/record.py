@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twf.errors import UserError
-from twf.files import atomic, runs_file
+from twf.files import atomic, report_file, runs_file
 
 VERSION = 2  # of the schema below; raised by each change of it but for a new column of `LATER`
 LATER = ("gates_open",)  # columns that older records do not have, and that are then read as empty
+
+PLAN = b"twf_plan"  # the metadata of a collected table that has its study's plan
+
+REPORT_MARK = '<meta name="twf-plan" content="{}">'  # in a report's head
 
 LAYERS = ("stem", "Layer 1", "Layer 2", "Layer 3", "Layer 4")
 PROBED = {  # the layers of each column
@@ -99,6 +105,29 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
 
 
+def brief(path: Path) -> dict[str, Any] | None:
+    """A record's `status`, `seconds`, `provenance` and the `plan` that it was made by.
+
+    None without a record; of one that cannot be read the plan is empty, and `reason` says why.
+    Raises `UserError` where this user may not read it.
+    """
+    if not path.exists():
+        return None
+    if not os.access(path, os.R_OK):
+        raise UserError(f"{path}: let this user read it")
+    try:
+        (row,) = read(path, ["provenance", "status", "seconds"]).to_pylist()
+        said = provenance(row)
+    except (UserError, ValueError) as error:
+        return {"plan": {}, "reason": str(error)}
+    return row | {"provenance": said, "plan": plan_of(said)}
+
+
+def plan_of(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan that a record with this provenance was made by: see `twf.study.products`."""
+    return {"parameters": provenance.get("parameters"), **provenance.get("plan", {})}
+
+
 def read_run(path: Path) -> pa.Table:
     """A run's record, under the names of the run and study that its path has.
 
@@ -148,9 +177,24 @@ def read_collected(study: str, history: bool = False) -> pa.Table:
     return read(path, [name for name in SCHEMA.names if history or name != "history"])
 
 
-def collect(records: list[Path], output: Path) -> None:
-    """Put the records of a study into one table, a row each, ordered by run."""
-    _write([read_run(path) for path in records], output)
+def collect(records: list[Path], output: Path, plan: str = "") -> None:
+    """Put the records of a study into one table, a row each, ordered by run.
+
+    It carries the study's plan, a `twf.study.products.study_digest`; empty where it has not all.
+    """
+    _write([read_run(path) for path in records], output, plan)
+
+
+def collected_plan(study: str) -> str | None:
+    """The plan that a study's collected table carries; None without one, empty for no plan."""
+    path = runs_file(study)
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+    except FileNotFoundError:
+        return None
+    except (pa.ArrowException, OSError):
+        return ""
+    return metadata.get(PLAN, b"").decode(errors="replace")
 
 
 def collect_partial(records: list[Path], output: Path) -> dict[str, str]:
@@ -174,8 +218,21 @@ def collect_partial(records: list[Path], output: Path) -> dict[str, str]:
     return reasons
 
 
-def _write(tables: list[pa.Table], path: Path) -> None:
+def report_plan(study: str) -> str | None:
+    """The plan that a study's report carries; None without one, empty for no plan."""
+    try:
+        with report_file(study).open(encoding="utf-8", errors="replace") as page:
+            head = page.read(4000)
+    except FileNotFoundError:
+        return None
+    found = re.search(REPORT_MARK.format("([0-9a-f]{64})"), head)
+    return found[1] if found else ""
+
+
+def _write(tables: list[pa.Table], path: Path, plan: str = "") -> None:
     together = pa.concat_tables([SCHEMA.empty_table(), *tables]).sort_by("run")
+    if plan:
+        together = together.replace_schema_metadata({**(SCHEMA.metadata or {}), PLAN: plan})
     with atomic(path) as partial:
         # `read` holds the pages to their checksums
         pq.write_table(together, partial, write_page_checksum=True)

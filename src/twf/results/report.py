@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from twf import files
 from twf.errors import UserError
-from twf.results import cells, provenance, search, show, statistics
+from twf.results import cells, provenance, record, search, show, statistics
 from twf.results.frame import Results
 from twf.results.paper import claim_tests, comparison, gains, order
 from twf.results.paper.comparison import MARGIN, VERDICTS
@@ -80,6 +80,7 @@ def write(params: Params, results: Results) -> None:
         "comparison": ("numbers of the paper, and the commands that measure them", numbers),
     }
     page = _environment.get_template("report.html.j2").render(
+        made_by=Markup(record.REPORT_MARK.format(record.collected_plan(study))),  # noqa: S704
         title=plan.title,
         study=study,
         note=plan.note,

@@ -7,54 +7,64 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from twf import files
-from twf.data import inputs
 from twf.errors import UserError
 from twf.results import record
 from twf.study import Plan, Run, needed_data
+from twf.study.code import LOOP, code_hash, method_module
 from twf.study.params import Params
+from twf.study.products import Product, Products, digest, study_digest
 
 # For agreement with a number of the paper in 80 % of cases, if the true means agree and a cell's
 # runs have a standard deviation of 1 point: `statistics.seeds_needed`, which would import SciPy.
 SEEDS_FOR_AGREEMENT = 13
 
 UNCOMMITTED = "by uncommitted code"
+OTHER_CODE = "made with other code"
 
-State = Literal["done", "to do", "stale", "unreadable"]
-COLOURS = {"done": "green", "to do": "yellow", "stale": "red", "unreadable": "red"}
+COLOURS = {"done": "green", "to do": "yellow", "stale": "red"}
+
+
+class Recorded(NamedTuple):
+    """A run's record, held to the run's plan."""
+
+    product: Product
+    remark: str  # of a run that is done: that it diverged, or by which code; else how far it is
+    seconds: float  # that its record says it took
+
+    @property
+    def why(self) -> str:
+        """Why the run is in its state, or a remark on its record."""
+        why = self.product.why
+        return why or self.remark if self.product.made else self.remark or why
 
 
 def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
     """Everything `twf plan` says, as plain values."""
     cells = [cell for table in plan.tables.values() for cell in table.cells]
-    data = {
-        name: (files.data_file(name), inputs.data(name, params.datasets[name]))
-        for name in needed_data(params, plan)
-    }
-    sources = {
-        name: (files.checkpoint_file(name), inputs.network(params, name)) for name in plan.sources
-    }
+    products = Products(params)
+    data = {name: products.data(name) for name in needed_data(params, plan)}
+    sources = {name: products.network(name) for name in plan.sources}
+    runs = {run.id: recorded(products, run) for run in plan.runs.values()}
     return {
         "study": plan.study,
         "title": plan.title,
         "experiment": plan.experiment,
-        "data": {name: _input_state(*of) for name, of in data.items()},
-        "sources": {name: _input_state(*of) for name, of in sources.items()},
+        "data": {name: of.state for name, of in data.items()},
+        "sources": {name: of.state for name, of in sources.items()},
         "stale": {  # why these data and networks are
-            str(path): held.why
-            for path, held in (*data.values(), *sources.values())
-            if held.changes
+            str(of.file): of.why for of in (*data.values(), *sources.values()) if of.why
         },
         "runs": {
             run.id: run.values
             | {"digest": run.digest}
-            | dict(zip(("status", "why"), run_state(params, run), strict=True))
+            | {"status": runs[run.id].product.state, "why": runs[run.id].why}
             for run in plan.runs.values()
         },
         "searched": len(plan.search),
@@ -78,57 +88,52 @@ def _targets(plan: Plan) -> list[Path]:
     return [*tables, *(files.search_files(plan.study)[-1:] if plan.search else ())]
 
 
-def _input_state(path: Path, held: inputs.Held) -> State:
-    if not path.exists():
-        return "to do"
-    return "stale" if held.changes else "done"
-
-
-def run_state(params: Params, run: Run) -> tuple[State, str]:
-    """The state of a run, and why it is in it; of a run that is done, a remark on its record.
-
-    The remark is that it diverged, or that its code was not committed. The record alone decides,
-    whoever put it there and whatever its time. It is stale where it was made with other parameters
-    than the plan's, or from another checkpoint or other data than those that are there; and where
-    these are stale themselves, whatever it was made from. Of a run without a record, the reason
-    says how far it has come.
-    """
+def recorded(products: Products, run: Run) -> Recorded:
+    """A run's record held to its plan: the record alone decides, whatever its time."""
     path = files.record_file(run.study, run.id)
-    if not path.exists():
-        return "to do", ", ".join(filter(None, ["no record", saved(run)]))
-    try:
-        (row,) = record.read(path, ["digest", "provenance", "status"]).to_pylist()
-    except UserError as error:
-        return "unreadable", str(error)
-    written = record.provenance(row)
-    if said := changes(params, run, row["digest"], written):
-        before = files.replaced_file(run.study, run.id, f"{run.digest}*")  # of whatever inputs
-        kept = any(before.parent.glob(before.name))
-        return "stale", inputs.shortened(said) + "; a record of before is kept" * kept
-    uncommitted = (written.get("code", {}).get("commit") or "").endswith("+")
-    remarks = [row["status"] if row["status"] == "diverged" else "", UNCOMMITTED * uncommitted]
-    return "done", ", ".join(filter(None, remarks))
+    found = record.brief(path)
+    made = None if found is None else found["plan"]
+    plan = products.run_plan(run, made or {})
+    product = Product(path, files.run_plan(run.study, run.id), plan, made)
+    if found is None:
+        return Recorded(product, ", ".join(filter(None, ["no record", saved(run, plan)])), 0.0)
+    if "reason" in found:
+        return Recorded(product, found["reason"], 0.0)
+    code = found["provenance"].get("code", {})
+    other = product.state == "done" and code.get("method_hash") != _code(run.method)
+    remarks = [
+        found["status"] if found["status"] == "diverged" else "",
+        UNCOMMITTED * (code.get("commit") or "").endswith("+"),
+        OTHER_CODE * other,
+    ]
+    return Recorded(product, ", ".join(filter(None, remarks)), found["seconds"] or 0.0)
 
 
-def changes(params: Params, run: Run, digest: str, written: Mapping[str, Any]) -> list[str]:
-    """Why a record with this digest and provenance is stale; nothing where it is not."""
-    other = []
-    if digest != run.digest:
-        was = written.get("parameters", {})
-        other = inputs.changes(was, run.values, complete=True) or ["other parameters"]
-    return other + unfit_inputs(params, run, written.get("inputs", {}))
+def _code(method: str) -> str:
+    return code_hash(LOOP, method_module(method))
 
 
-def saved(run: Run) -> str:
+def is_stale(products: Products, run: Run, row: Mapping[str, Any]) -> bool:
+    """Whether a collected record is not as planned, as far as its row says.
+
+    One of an older version says its parameters alone, by their digest.
+    """
+    provenance = record.provenance(row)
+    made = record.plan_of(provenance)
+    plan = products.run_plan(run, made)
+    return made != plan if "data" in made else row["digest"] != run.digest
+
+
+def saved(run: Run, plan: Mapping[str, Any]) -> str:
     """How far a run has come that was begun, by its saved state: `3/15 epochs, 40 steps saved`.
 
-    A state of other parameters is not gone on from.
+    A state of another plan is not gone on from.
     """
-    header = inputs.header(files.state_file(run.study, run.id))
+    header = files.header(files.state_file(run.study, run.id))
     try:
         saved = json.loads(header["__metadata__"]["state"])
-        if saved["guard"]["parameters"] != run.digest:
-            return "what is saved has other parameters"
+        if saved["guard"]["plan"] != digest(plan):
+            return "what is saved is of another plan"
         place = saved["state"]["place"]
         done = place["phase"] * run.epochs + place["epoch"]
         steps = f", {place['step']} steps" * bool(place["step"])
@@ -137,52 +142,30 @@ def saved(run: Run) -> str:
     return f"{done}/{run.phases * run.epochs} epochs{steps} saved"
 
 
-def require_done(plan: Plan) -> None:
-    """Raise `UserError` where a record of a plan is missing or stale.
+def wanted(params: Params, plan: Plan, runs: Mapping[str, Product]) -> str | None:
+    """The digest that the study's collected table and report are to carry.
 
-    A record that is as planned and older than the data is kept by Snakemake. Where the same call
-    makes these data anew, of other images, the record is stale only then.
+    None where a record is to be made.
     """
-    study = plan.study
-    states = [
-        (files.record_file(study, run.id), *run_state(plan.params, run))
-        for run in plan.runs.values()
-    ]
-    left = [f"{path}: {why}" for path, state, why in states if state in ("to do", "stale")]
-    if left:
+    records = {
+        name: files.sha256(of.file) if of.state == "done" else None for name, of in runs.items()
+    }
+    return study_digest(params, plan, records)
+
+
+def require_done(plan: Plan) -> str:
+    """The study's digest. Raises `UserError` where a record of a plan is missing or stale."""
+    study, products = plan.study, Products(plan.params)
+    runs = {run.id: recorded(products, run) for run in plan.runs.values()}
+    left = [f"{of.product.file}: {of.why}" for of in runs.values() if of.product.state != "done"]
+    made = wanted(plan.params, plan, {name: of.product for name, of in runs.items()})
+    if left or made is None:
         raise UserError(
-            f"{len(left)} of {len(states)} runs of study {study} have no record, or a stale one, "
+            f"{len(left)} of {len(runs)} runs of study {study} have no record, or a stale one, "
             f"for example {left[0]}; `twf plan {study}` lists them, `snakemake --cores all "
             f"{files.runs_file(study)}` makes them, --partial does without"
         )
-
-
-def unfit_inputs(params: Params, run: Run, made_from: Mapping[str, str]) -> list[str]:
-    """Those of a run's inputs that are there and stale, or not what its record was made from."""
-    checkpoint, data = files.checkpoint_file(run.source), files.data_file(run.data)
-    held = {checkpoint: inputs.network(params, run.source)}
-    for name in filter(None, (run.data, run.source_data)):
-        held[files.data_file(name)] = inputs.data(name, params.datasets[name])
-    stale = {path: each.why for path, each in held.items() if each.changes}
-    there: dict[Path, Mapping[str, str]] = {}
-    if checkpoint.exists():
-        there[checkpoint] = (
-            {"network_sha256": inputs.tensors_sha256(checkpoint)}
-            if "network_sha256" in made_from
-            else {"checkpoint_sha256": inputs.sha256(checkpoint)}  # of an earlier version of twf
-        )
-    if data.exists():
-        there[data] = inputs.header(data).get("__metadata__", {})
-    if run.source_data is not None and (source := files.data_file(run.source_data)).exists():
-        now = inputs.header(source).get("__metadata__", {})
-        there[source] = {**there.get(source, {}), **{f"source_{k}": of for k, of in now.items()}}
-    others = [
-        path
-        for path, now in there.items()
-        if any(made_from[key] != now[key] for key in made_from.keys() & now.keys())
-    ]
-    said = [f"{path} is stale ({why})" for path, why in stale.items()]
-    return said + [f"another {path}" for path in others if path not in stale]
+    return made
 
 
 def show(status: dict[str, Any], runs: bool = True, every: bool = False) -> None:

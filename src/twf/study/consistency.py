@@ -53,6 +53,8 @@ def problems(params: Params) -> list[str]:
                         f"among {where}.buffers; allowed: {', '.join(map(str, benchmark.buffers))}"
                     )
     for study_name, study in params.studies.items():
+        if study_name in ("data", "checkpoints"):  # whose plans lie beside those of studies
+            found.append(f"studies.{study_name}: another name, as plans/{study_name}/ is taken")
         for name, scale in study.scale.items():
             known(f"studies.{study_name}.scale", name, params.benchmarks)
             known(f"studies.{study_name}.scale.{name}.source", scale.source, params.sources)

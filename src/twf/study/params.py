@@ -303,6 +303,7 @@ class Study(Strict):
     note: str | None = None  # what a reader must know of its numbers, shown beside them
     seeds: Annotated[list[Seed], Field(min_length=1)]
     precision: Precision = "tf32"
+    follow_code: bool = False  # whether a change of a method's code makes its runs again
     fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)  # in place of the params' own
     scale: dict[Name, Scale] = Field(default_factory=dict)  # by benchmark
     # the file of a search, in place of the benchmarks' values
@@ -337,16 +338,6 @@ class Params(Strict):
     def named_source(self, name: str) -> Source:
         """The source called `name`, or an error that says which there are."""
         return lookup("source", self.sources, name, "params.yaml")
-
-    def recipe(self, source: str) -> dict[str, Any]:
-        """What decides the network of a source, as plain values; published weights beside it."""
-        entry = self.named_source(source)
-        made: dict[str, Any] = {"network": entry.network.model_dump(), "data": entry.data}
-        if entry.data is not None and entry.pretraining is not None:
-            dataset = self.datasets[entry.data]
-            made["dataset"] = dataset.model_dump(mode="json", exclude={"title"})
-            made["pretraining"] = entry.pretraining.model_dump()
-        return made
 
     def switches(self, study: str) -> dict[str, Fidelity]:
         """Which of paper and published code each switch follows, as a study has it."""

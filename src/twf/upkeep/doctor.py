@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.text import Text
 
 import twf
-from twf import checkout, files
-from twf.data import inputs
+from twf import checkout
 from twf.errors import UserError
 from twf.gpus import cpu, visible
 from twf.study.params import Params
+from twf.study.products import Products
 from twf.tracking import mode
 
 EXTRAS = ("", "report", "pipeline", "remotes")  # what `make setup` installs for users
@@ -134,20 +134,15 @@ def gpus() -> Iterator[Check]:
 
 def made(params: Params) -> Iterator[Check]:
     """Whether the data sets and networks that are there are as `params.yaml` asks."""
-    held = {
-        files.data_file(name): (inputs.data(name, dataset), f"twf data prepare {name}")
-        for name, dataset in params.datasets.items()
-    }
-    held |= {
-        files.checkpoint_file(name): (inputs.network(params, name), f"twf pretrain train {name}")
-        for name in params.sources
-    }
-    stale = {path: found for path, found in held.items() if found[0].changes}
-    for path, (found, remedy) in stale.items():
+    products = Products(params)
+    held = {f"twf data prepare {name}": products.data(name) for name in params.datasets}
+    held |= {f"twf pretrain train {name}": products.network(name) for name in params.sources}
+    stale = {remedy: product for remedy, product in held.items() if product.state == "stale"}
+    for remedy, product in stale.items():
         again = f"{remedy}, or Snakemake; or take the change of params.yaml back"
-        yield Check("inputs", "warning", f"{path} is stale: {found.why}", again)
+        yield Check("inputs", "warning", f"{product.file} is stale: {product.why}", again)
     if not stale:
-        count = sum(path.exists() for path in held)
+        count = sum(product.made is not None for product in held.values())
         yield Check("inputs", "ok", f"{count} data sets and networks, as params.yaml has them")
 
 

@@ -56,9 +56,10 @@ FIGURES_ALONE = (  # these claims rest on
     *("pretraining-images-help", "pretraining-images-below-twf"),
 )
 PRINTED |= dict.fromkeys(FIGURES_ALONE, ("no numbers", None, 0))
-NOT_IN_THE_DEMO = (  # which has other benchmarks than the paper names, and does not probe TwF
+NOT_IN_THE_DEMO = (  # which has other benchmarks than the paper names, one buffer, no probes of TwF
     "source-kept",
     "gain-small-buffer",
+    "er-ace-small-buffer",
     "oewc-below-finetune",
     "icarl-second",
     "icarl-below-derpp-class-il",

@@ -11,8 +11,8 @@ import pytest
 from project import PROJECT
 
 from twf.errors import UserError
-from twf.jobs import code
-from twf.jobs.code import LOOP, PRETRAINING, code_hash, method_module, parsed
+from twf.study import code
+from twf.study.code import LOOP, PRETRAINING, code_hash, method_module, parsed
 
 # What Python 3.11 and 3.12 parse to other trees, or print otherwise.
 ANY_PYTHON = '''"""Documented."""

@@ -1,0 +1,221 @@
+"""Plan files: what each product is to be made by, for both engines.
+
+Snakemake is told to look at times alone, and DVC looks at contents. A plan file is older than its
+product exactly where the product carries that plan, so both see the same, after git, DVC, `cp`,
+`--touch`, clocks or an edit alike. Plan files are replaced, never changed in place, so that a link
+to one stays whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from twf import files
+from twf.errors import BusyError, UserError
+from twf.results import record, status
+from twf.study import expand
+from twf.study.params import Params, Tracking
+from twf.study.products import Product, Products, Values, digest, study_values
+
+INPUTS = "data and networks"  # the group of plans that studies share
+SETTINGS = files.PLANS / ".settings.json"  # what jobs are told beside their plans
+
+
+@dataclass
+class Written:
+    """Plans that were written; they are held for this process as long as this is kept."""
+
+    why: dict[str, str] = field(default_factory=dict)  # stale files, and what is not as planned
+    seconds: dict[str, float] = field(default_factory=dict)  # of the records that are there
+    held: list[IO[str]] = field(default_factory=list)
+
+    def replaced(self, files: Iterable[str]) -> str:
+        """What to say before some records are replaced; nothing where none is."""
+        there = [self.seconds[file] for file in files if file in self.seconds]
+        if not there:
+            return ""
+        return (
+            f"{len(there)} records of {sum(there) / 3600:.2f} hours will be replaced: `dvc commit` "
+            "keeps them first"
+        )
+
+
+def write(params: Params, *studies: str) -> Written:
+    """Write the plans of all data sets and networks, and of some studies, and hold them.
+
+    Raises:
+        UserError: for an unknown study, one that needs what another study has still to find, and
+            where the folder cannot be written to.
+        BusyError: where another process works by other plans.
+    """
+    written, products = Written(), Products(params)
+    inputs = [products.data(name) for name in params.datasets]
+    inputs += [products.network(name) for name in params.sources]
+    with _group(INPUTS, written) as free:
+        _write(
+            inputs, written, free, [Path(files.DATA_PLAN).parent, files.checkpoint_plan("x").parent]
+        )
+        settings = {"gpu_slots": params.gpu_slots, "tracking": params.tracking.model_dump()}
+        if free:
+            _replace(SETTINGS, _text(settings), time.time())
+    for study in studies:
+        plan = expand(params, study)
+        runs = {run.id: status.recorded(products, run) for run in plan.runs.values()}
+        written.seconds |= {str(of.product.file): of.seconds for of in runs.values() if of.seconds}
+        with _group(study, written) as free:
+            of_runs = {name: of.product for name, of in runs.items()}
+            _write(of_runs.values(), written, free, [files.run_plan(study, "x").parent])
+            wanted = status.wanted(params, plan, of_runs)
+            _write_study(study, study_values(params, plan), wanted, free)
+    return written
+
+
+def settings() -> tuple[int, Tracking]:
+    """How many jobs share a GPU, and the tracking, as `write` left them for jobs."""
+    try:
+        values = json.loads(SETTINGS.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"no {SETTINGS}: `twf plan STUDY --write` writes it") from None
+    return values["gpu_slots"], Tracking.model_validate(values["tracking"])
+
+
+def is_made(product: Path, plan: Path) -> bool:
+    """Whether a product is there as planned: then Snakemake is to ask for nothing but its plan.
+
+    So records in git need no data, and a network that is missing has no runs made again.
+    """
+    return product.exists() and product.stat().st_mtime > plan.stat().st_mtime
+
+
+@contextlib.contextmanager
+def _group(name: str, written: Written) -> Iterator[bool]:
+    """Hold the lock of a group of plans; whether no other process has it, so that they are ours.
+
+    It is exclusive while plans are written, then shared, to the end of the process.
+    """
+    path = files.PLANS / f".{name}.lock"
+    with files.writing(path):
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists():
+            path.touch()
+        # some file systems lock what can be written alone; that of another user may be read
+        lock = path.open("r+" if os.access(path, os.W_OK) else "r", encoding="utf-8")
+    written.held.append(lock)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free = True
+    except BlockingIOError:
+        fcntl.flock(lock, fcntl.LOCK_SH)  # once the other has written its plans
+        free = False
+    yield free
+    if free:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+
+
+def _write(products: Iterable[Product], written: Written, free: bool, folders: list[Path]) -> None:
+    """Write the plans of some products, and remove what else is in their folders."""
+    products = list(products)
+    texts = {of.plan_file: _text(of.plan) for of in products}
+    for path in {path for folder in folders for path in folder.glob("*.json")} - texts.keys():
+        if free:
+            path.unlink()  # of what is no longer planned
+    for product in products:
+        if product.state == "stale":
+            written.why[str(product.file)] = product.why
+        made = [] if product.made is None else [product.file]
+        _set(product.plan_file, texts[product.plan_file], made, product.state != "stale", free)
+
+
+def _write_study(study: str, plan: Values, wanted: str | None, free: bool) -> None:
+    """Write the plan of what is made of a study's records: the collected table, then the report.
+
+    A report that is not of the collected table is given a time before it; one that is of it a time
+    after it, with all that is made with it, whatever time git or DVC has brought them with.
+    """
+    collected, report = files.runs_file(study), files.report_file(study)
+    carried, reported = record.collected_plan(study), record.report_plan(study)
+    there = [collected] if carried is not None else []
+    _set(files.study_plan(study), _text(plan), there, carried == wanted, free)
+    if not (there and free and reported is not None):
+        return
+    made = [files.metrics_file(study), files.statement_file(study), report]
+    made += [files.figures_folder(study), *files.tables_folder(study).glob("*")]
+    first = min(_stamp(path).stat().st_mtime for path in made if path.exists())
+    if reported != carried:
+        _set_time(report, min(first, collected.stat().st_mtime - 1))
+    elif collected.stat().st_mtime > first:
+        _set_time(collected, first)
+
+
+def _set(path: Path, text: str, made: list[Path], agree: bool, free: bool) -> None:
+    """Write a plan file with its time: before the files `made` where they `agree` with it."""
+    try:
+        same = path.read_text(encoding="utf-8") == text
+    except FileNotFoundError:
+        same = False
+    if not free:
+        if not same:
+            raise BusyError(
+                "a process works here with other parameters, by the plan of "
+                f"{path}: wait for it, or undo the change"
+            )
+        return
+    times = [file.stat().st_mtime for file in made]
+    if agree:
+        # before all; of its own, as DVC takes files of one size and time for the same
+        at = min([1.0 + int(digest(text)[:6], 16), *(each - 1 for each in times)])
+    elif same and path.stat().st_mtime > max(times, default=0.0):
+        return
+    else:
+        at = time.time()
+        for file, each in zip(made, times, strict=True):
+            if each > at - 1:  # just made, or by a clock that is ahead
+                _set_time(file, at - 1)
+    if not same or path.stat().st_mtime != at:
+        _replace(path, text, at)
+
+
+def _replace(path: Path, text: str, at: float) -> None:
+    with files.atomic(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+        os.utime(partial, (at, at))
+
+
+def _set_time(path: Path, at: float) -> None:
+    try:
+        os.utime(_stamp(path), (at, at))
+    except PermissionError:
+        raise UserError(
+            f"{path} is another user's, and has a time at which it would pass for what it is not: "
+            "have it removed"
+        ) from None
+
+
+def _stamp(path: Path) -> Path:
+    """What Snakemake looks at for a file's or folder's time."""
+    stamp = path / ".snakemake_timestamp"
+    return stamp if stamp.exists() else path
+
+
+def _text(values: Any) -> str:
+    return json.dumps(values, sort_keys=True, indent=1) + "\n"
+
+
+def runs_of(study: str) -> list[str]:
+    """The records of a study's plans."""
+    plans = sorted(files.run_plan(study, "x").parent.glob("*.json"))
+    return [str(files.record_file(study, path.stem)) for path in plans]
+
+
+def inputs_of(plan: Values) -> list[str]:
+    """What a run is made from: the data of its benchmark, of its source if needed, its network."""
+    network = files.checkpoint_file(plan["parameters"]["source"])
+    return [*map(str, map(files.data_file, plan["data"])), str(network)]

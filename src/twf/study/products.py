@@ -1,0 +1,301 @@
+"""What decides each product that takes hours, a data set, a network or a run's record: its plan.
+
+A plan is plain values, as JSON has them. A product carries the plan that it was made by, and is as
+planned where the two are equal: times, notes and whoever put it there say nothing. No torch here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
+
+from twf import files
+from twf.errors import UserError, lookup
+from twf.study.code import LOOP, code_hash, method_module
+from twf.study.params import Dataset, Params, Source
+from twf.study.plan import Plan, Run
+
+Values = dict[str, Any]
+
+SHOWN = 4  # changes that a reason names
+MADE_OF = "made_of"  # where a data set's header has its plan, as JSON
+FILE_SHA256 = "file_sha256"  # of a user's own archive
+WEIGHTS_SHA256 = "weights_sha256"  # of a user's own weights, which a source names
+IMPORTED = "imported"  # SHA-256 of weights that were brought in place of a source's own
+
+_dataset: TypeAdapter[Dataset] = TypeAdapter(Dataset)
+_any = {"title": "", "augmentation": {"mean": [0.0] * 3, "std": [1.0] * 3}}  # decides no image
+
+
+class Product(NamedTuple):
+    """A product, what it is to be made by, and what it was made by."""
+
+    file: Path
+    plan_file: Path
+    plan: Values
+    made: Values | None  # None where it is not there, empty where it does not say
+
+    @property
+    def state(self) -> str:
+        """`done`, `to do` where it is not there, `stale` where it is not as planned."""
+        if self.made is None:
+            return "to do"
+        return "done" if self.made == self.plan else "stale"
+
+    @property
+    def changes(self) -> list[str]:
+        """Why it is stale, as `lr: 0.05 -> 0.03`; nothing where it is not."""
+        if self.made is None or self.made == self.plan:
+            return []
+        return changes(self.made, self.plan) if self.made else ["it does not say what made it"]
+
+    @property
+    def why(self) -> str:
+        """The changes as words."""
+        return shortened(self.changes)
+
+
+class Products:
+    """The data sets and networks of `params.yaml`, and the plans of runs; each file is read once.
+
+    What a user's own file holds is part of a plan by its hash. Where that file is not there, it
+    counts as the one that the product was made from.
+    """
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+        self._of_data = cache(made_data)
+        self._of_network = cache(made_network)
+
+    def data(self, name: str) -> Product:
+        """The prepared file of a data set."""
+        made = self._of_data(name)
+        return Product(
+            files.data_file(name), files.data_plan(name), self.data_plan(name, made or {}), made
+        )
+
+    def network(self, name: str) -> Product:
+        """The checkpoint of a source."""
+        made = self._of_network(name)
+        plan = self.network_plan(name, made or {})
+        return Product(files.checkpoint_file(name), files.checkpoint_plan(name), plan, made)
+
+    def data_plan(self, name: str, known: Mapping[str, Any]) -> Values:
+        """The plan of a data set; `known` is what a product says of it."""
+        made = self._of_data(name)
+        return data_plan(self.params.datasets[name], known if made is None else made)
+
+    def network_plan(self, name: str, known: Mapping[str, Any]) -> Values:
+        """The plan of a source's network; `known` is what a product says of it."""
+        made = self._of_network(name)
+        known = known if made is None else made
+        source = self.params.named_source(name)
+        plan: Values = {"network": source.network.model_dump(), "data": source.data}
+        if source.data is not None and source.pretraining is not None:
+            dataset = self.params.datasets[source.data]
+            plan["dataset"] = self.data_plan(source.data, known.get("dataset", {}))
+            plan["dataset"]["augmentation"] = dataset.augmentation.model_dump()
+            plan["pretraining"] = source.pretraining.model_dump()
+        if source.weights is not None:
+            plan["weights"] = source.weights
+            if Path(source.weights).parent.parent != files.ARCHIVES:  # whose checksums are fixed
+                plan[WEIGHTS_SHA256] = _content(Path(source.weights), known.get(WEIGHTS_SHA256))
+        if IMPORTED in known and {k: v for k, v in known.items() if k != IMPORTED} == plan:
+            plan[IMPORTED] = known[IMPORTED]
+        return plan
+
+    def run_plan(self, run: Run, known: Mapping[str, Any]) -> Values:
+        """The plan of a run; `known` is what its record says."""
+        data = known.get("data", {})
+        needed = dict.fromkeys(filter(None, (run.data, run.source_data)))
+        plan: Values = {
+            "parameters": run.values,
+            "data": {name: self.data_plan(name, data.get(name, {})) for name in needed},
+            "network": self.network_plan(run.source, known.get("network", {})),
+        }
+        if self.params.named_study(run.study).follow_code:
+            plan["code"] = code_hash(LOOP, method_module(run.method))
+        return plan
+
+
+def data_plan(dataset: Dataset, known: Mapping[str, Any]) -> Values:
+    """What decides the images of a data set."""
+    plan = dataset.made_of
+    if dataset.reader == "archive":
+        plan[FILE_SHA256] = _content(Path(dataset.file), known.get(FILE_SHA256))
+    return plan
+
+
+def study_values(params: Params, plan: Plan) -> Values:
+    """What `params.yaml` says of a study: itself a `params.yaml`, without all that is of others.
+
+    What is made of a study's records reads this in place of the file that a user may be editing.
+    """
+    study = params.studies[plan.study]
+    benchmarks = {name for each in study.experiments.values() for name in each.benchmarks}
+    benchmarks |= study.scale.keys()
+    sources = {params.benchmarks[name].source for name in benchmarks}
+    sources |= {each.source for each in study.experiments.values() if each.source}
+    sources |= {scale.source for scale in study.scale.values()} | set(plan.sources)
+    datasets = {params.benchmarks[name].data for name in benchmarks}
+    datasets |= {data for name in sources if (data := params.sources[name].data)}
+    kept = {
+        "benchmarks": benchmarks,
+        "sources": sources,
+        "datasets": datasets,
+        "studies": {plan.study},
+    }
+    values = params.model_dump(mode="json", exclude_unset=True, exclude={"gpu_slots", "tracking"})
+    pruned = {key: {n: of for n, of in values[key].items() if n in kept[key]} for key in kept}
+    return values | pruned | {"study": plan.study}
+
+
+def study_digest(params: Params, plan: Plan, records: Mapping[str, str | None]) -> str | None:
+    """What a study's collected table and report carry; None where a record is to be made.
+
+    `records` has the SHA-256 of the record of each run that is as planned.
+    """
+    if any(record is None for record in records.values()):
+        return None
+    best = params.studies[plan.study].best_hyperparameters
+    read = [files.PRINTED, *([Path(best)] if best else [])]
+    parts = [study_values(params, plan), dict(records), files.TABLES_VERSION]
+    return digest([*parts, *(_content(path, None) for path in read)])
+
+
+def digest(values: Any) -> str:
+    """SHA-256 of plain values, in hex."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def read_plan(path: Path) -> Values:
+    """A plan from its file. Raises `UserError` where there is none."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise UserError(
+            f"no {path}: `twf plan STUDY --write` writes the plans of a study"
+        ) from None
+    except ValueError as error:
+        raise UserError(f"{path} is no plan ({error}): `twf plan STUDY --write`") from None
+
+
+def planned_run(path: Path) -> tuple[Run, Values]:
+    """The run of a plan file, `plans/STUDY/RUN.json`, and its plan."""
+    plan = read_plan(path)
+    try:
+        return Run(id=path.stem, study=path.parent.name, **plan["parameters"]), plan
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is not the plan of a run ({error})") from None
+
+
+def planned_source(plan: Values) -> tuple[Source, Dataset | None]:
+    """The source that a network's plan is of, and the data set that it is trained on."""
+    source = Source.model_validate({k: plan[k] for k in Source.model_fields.keys() & plan.keys()})
+    return source, planned_dataset(plan["dataset"]) if "dataset" in plan else None
+
+
+def planned_dataset(plan: Values) -> Dataset:
+    """The data set that a plan is of."""
+    return _dataset.validate_python({**_any, **{k: plan[k] for k in plan if k != FILE_SHA256}})
+
+
+def made_data(name: str) -> Values | None:
+    """The plan that a prepared data set carries; None without one, empty where it does not say."""
+    path = files.data_file(name)
+    return _said(path, lambda metadata: json.loads(metadata[MADE_OF]))
+
+
+def made_network(name: str) -> Values | None:
+    """The plan that a checkpoint carries; None without one, empty where it does not say."""
+    path = files.checkpoint_file(name)
+    return _said(path, lambda metadata: json.loads(metadata["about"])["plan"])
+
+
+def _said(path: Path, plan_of: Any) -> Values | None:
+    if not path.exists():
+        return None
+    try:
+        return dict(plan_of(files.header(path)["__metadata__"]))
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def require_as_planned(file: Path, made: Values | None, plan: Values, remedy: str) -> None:
+    """Raise `UserError` where what a job needs is not there, or not as its plan has it."""
+    if made is None:
+        raise UserError(f"no {file}: {remedy} makes it")
+    if made != plan:
+        why = Product(file, file, plan, made).why
+        raise UserError(f"{file} is not as planned ({why}): {remedy} makes it anew")
+
+
+def named(kind: str, plan_file: Path) -> Path:
+    """A plan's file, or an error that says where there is none."""
+    if plan_file.exists():
+        return plan_file
+    there = {path.stem: path for path in plan_file.parent.glob("*.json")}
+    listed = "`twf plan STUDY` lists them" if kind == "run" else ""
+    return lookup(kind, there, plan_file.stem, str(plan_file.parent), listed)
+
+
+def changes(
+    made: Mapping[str, Any], plan: Mapping[str, Any], said_alone: bool = False
+) -> list[str]:
+    """What differs, as `lr: 0.05 -> 0.03`; with `said_alone`, of what both say."""
+    old, new = _flat(made), _flat(plan)
+    keys = [key for key in new if key in old] if said_alone else old | new
+    return [
+        _change(key, old.get(key), new.get(key), plan)
+        for key in keys
+        if old.get(key) != new.get(key)
+    ]
+
+
+def shortened(words: list[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = [f"{len(words) - SHOWN} more"] if len(words) > SHOWN else []
+    return ", ".join([*words[:SHOWN], *more])
+
+
+def _change(key: str, old: Any, new: Any, plan: Mapping[str, Any]) -> str:
+    *_, last = key.split(".")
+    if key == "code":
+        return f"code of {plan['parameters']['method']}"
+    if last == FILE_SHA256:
+        return "another file of the data"
+    if last == WEIGHTS_SHA256:
+        return "another file of the weights"
+    if last == IMPORTED:
+        return "another network was imported"
+    parts = [part for part in key.split(".") if part not in _GROUPS]
+    return f"{'.'.join(parts)}: {_text(old)} -> {_text(new)}"
+
+
+_GROUPS = ("parameters", "hyperparameters", "pretraining")  # where a key's own name is enough
+
+
+def _flat(values: Mapping[str, Any], place: str = "") -> Values:
+    """Nested values by their keys, which dots join."""
+    flat: Values = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{place}{key}.")
+        else:
+            flat[f"{place}{key}"] = value
+    return flat
+
+
+def _text(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def _content(file: Path, known: str | None) -> str | None:
+    """The SHA-256 of a file; the known one where it is not there."""
+    return files.sha256(file) if file.is_file() else known

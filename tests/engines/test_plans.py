@@ -1,0 +1,405 @@
+"""Plan files: their times say what their contents say, whatever became of product or clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from commands import mistake, publish_nothing, succeed
+from made import execute, import_weights, pretrain
+from pictures import split_pictures
+from processes import environment
+
+from twf import files
+from twf.data.prepare import prepare
+from twf.engines import plans
+from twf.errors import BusyError, UserError
+from twf.jobs import checkpoints
+from twf.results import record, status
+from twf.study import expand, reading
+from twf.study.params import Params
+from twf.study.products import Products, changes, planned_run, read_plan, study_values
+
+pytestmark = pytest.mark.usefixtures("shallow")
+DATA, DATA_PLAN = files.data_file("target"), files.data_plan("target")
+RUN = "split-target.er.16.s0"
+RECORD, RUN_PLAN = files.record_file("tiny", RUN), files.run_plan("tiny", RUN)
+ARCHIVE = Path("archives/target.npz")
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture
+def params(tiny_inputs: Params, tiny_values: dict[str, Any]) -> Params:
+    """The miniature with one run; its data and network are made."""
+    tiny_values["studies"]["tiny"]["experiments"]["main"]["methods"] = ["er"]
+    return reading.check(tiny_values)
+
+
+@pytest.fixture
+def changed(tiny_values: dict[str, Any], params: Params) -> Callable[[Change], Params]:
+    """`changed(change)`: the same with other values."""
+
+    def change(by: Change) -> Params:
+        by(tiny_values)
+        return reading.check(tiny_values)
+
+    return change
+
+
+def lr(rate: float) -> Change:
+    return lambda v: v["benchmarks"]["split-target"]["methods"]["er"].update(lr=rate)
+
+
+def do_run(params: Params) -> None:
+    (run,) = expand(params, "tiny").runs.values()
+    execute(params, run, torch.device("cpu"))
+
+
+def is_older(plan: Path, product: Path) -> bool:
+    return plan.stat().st_mtime < product.stat().st_mtime
+
+
+def test_a_plan_is_older_than_what_is_as_planned_and_newer_than_what_is_not(params, changed):
+    plans.write(params, "tiny")
+    assert is_older(DATA_PLAN, DATA)
+    assert RUN_PLAN.stat().st_mtime < 2**25  # of a record that is not there: before all
+    do_run(params)
+    assert plans.write(params, "tiny").why == {}
+    assert is_older(RUN_PLAN, RECORD)
+    assert plans.write(changed(lr(0.07)), "tiny").why == {str(RECORD): "lr: 0.05 -> 0.07"}
+    assert not is_older(RUN_PLAN, RECORD)
+    before = RUN_PLAN.stat()
+    plans.write(changed(lr(0.07)), "tiny")
+    assert RUN_PLAN.stat() == before  # nothing to write
+    plans.write(changed(lr(0.05)), "tiny")
+    assert is_older(RUN_PLAN, RECORD)
+
+
+@pytest.mark.parametrize("at", [0.0, 1.6e8, 4e9])
+def test_a_products_time_says_nothing(params, changed, at):
+    """Of 1970, of 1975, or in the future: then it is set back where the two differ."""
+    do_run(params)
+    os.utime(RECORD, (at, at))
+    plans.write(params, "tiny")
+    assert is_older(RUN_PLAN, RECORD)
+    plans.write(changed(lr(0.07)), "tiny")
+    assert not is_older(RUN_PLAN, RECORD)
+    assert RUN_PLAN.stat().st_mtime <= time.time()
+
+
+def test_what_another_user_made_in_the_future_is_named(params, changed, monkeypatch):
+    do_run(params)
+    ahead = time.time() + 3600
+    os.utime(RECORD, (ahead, ahead))
+
+    set_time = os.utime
+
+    def refused(path: Any, *words: Any) -> None:
+        if Path(path) == RECORD:
+            raise PermissionError
+        set_time(path, *words)
+
+    monkeypatch.setattr(os, "utime", refused)
+    with pytest.raises(UserError, match=f"{RECORD} is another user's"):
+        plans.write(changed(lr(0.07)), "tiny")
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", bytes(range(100))], ids=len)
+def test_a_product_that_cannot_be_read_counts_as_differing(params, content):
+    do_run(params)
+    RECORD.write_bytes(content)
+    DATA.write_bytes(content)
+    assert plans.write(params, "tiny").why.keys() == {str(RECORD), str(DATA)}
+    assert not is_older(RUN_PLAN, RECORD) and not is_older(DATA_PLAN, DATA)
+
+
+def test_plans_are_replaced_never_changed_in_place_and_go_with_what_is_planned(params, changed):
+    """A hard link, as into DVC's cache, stays as it is."""
+    plans.write(params, "tiny")
+    before = RUN_PLAN.read_text()
+    os.link(RUN_PLAN, "link")
+    plans.write(changed(lr(0.07)), "tiny")
+    assert Path("link").read_text() == before != RUN_PLAN.read_text()
+    seeds = changed(lambda v: v["studies"]["tiny"].update(seeds=[1]))
+    plans.write(seeds, "tiny")
+    assert [path.stem for path in RUN_PLAN.parent.iterdir()] == ["split-target.er.16.s1"]
+
+
+def test_plans_of_one_length_have_times_of_their_own(params, changed):
+    """DVC takes a file of the same size and time for the same."""
+    plans.write(params, "tiny")
+    one = RUN_PLAN.stat()
+    plans.write(changed(lr(0.07)), "tiny")
+    two = RUN_PLAN.stat()
+    assert one.st_size == two.st_size and one.st_mtime != two.st_mtime
+
+
+def test_the_job_does_what_its_plan_file_says(params):
+    plans.write(params, "tiny")
+    run, plan = planned_run(RUN_PLAN)
+    assert run == expand(params, "tiny").runs[RUN]
+    assert plan == Products(params).run_plan(run, {}) == read_plan(RUN_PLAN)
+    assert plans.settings() == (1, params.tracking)
+
+
+# Users' own files
+
+
+def test_an_own_archive_counts_by_its_content_whatever_its_time(params):
+    """One that is absent counts as the one that the product was made from."""
+    do_run(params)
+    ahead = time.time() + 3 * 3600
+    os.utime(ARCHIVE, (ahead, ahead))
+    assert plans.write(params, "tiny").why == {}
+    pictures = split_pictures(4)
+    pictures["x_train"][0] ^= 1
+    np.savez(ARCHIVE, **pictures)
+    os.utime(ARCHIVE, (1.6e8, 1.6e8))  # older than what it replaces
+    why = plans.write(params, "tiny").why
+    assert why == dict.fromkeys((str(DATA), str(RECORD)), "another file of the data")
+    prepare("target", params.datasets["target"], DATA)
+    assert plans.write(params, "tiny").why.keys() == {str(RECORD)}
+    do_run(params)
+    ARCHIVE.unlink()
+    assert plans.write(params, "tiny").why == {}
+    DATA.unlink()
+    assert plans.write(params, "tiny").why == {}
+
+
+def test_an_imported_network_is_kept_with_its_runs_until_the_recipe_changes(params, changed):
+    """It is told, and not trained over."""
+    cpu, checkpoint = torch.device("cpu"), files.checkpoint_file("origin")
+    do_run(params)
+    Path("mine.safetensors").write_bytes(checkpoint.read_bytes())
+    import_weights(params, "origin", Path("mine.safetensors"), cpu)
+    assert plans.write(params, "tiny").why == {str(RECORD): "another network was imported"}
+    do_run(params)
+    assert plans.write(params, "tiny").why == {}
+    imported = checkpoint.read_bytes()
+    checkpoint.unlink()
+    assert plans.write(params, "tiny").why == {}  # the record names it
+    checkpoint.write_bytes(imported)
+    longer = changed(lambda v: v["sources"]["origin"]["pretraining"].update(epochs=2))
+    assert "epochs: 1 -> 2" in plans.write(longer, "tiny").why[str(checkpoint)]
+    with pytest.raises(UserError, match=f"{checkpoint} was imported.*epochs: 1 -> 2"):
+        pretrain(longer, "origin", cpu)
+    assert checkpoint.read_bytes() == imported
+
+
+def test_own_weights_that_a_source_names_count_by_their_content(params, changed):
+    def name(values: dict[str, Any]) -> None:
+        values["sources"]["origin"] = {
+            "network": {"architecture": "resnet18", "width": 4},
+            "weights": "mine.pth",
+        }
+
+    checkpoint = files.checkpoint_file("origin")
+    network = params.sources["origin"].network
+    torch.save(checkpoints.load(checkpoint, network).tensors, "mine.pth")
+    named = changed(name)
+    pretrain(named, "origin", torch.device("cpu"))
+    assert plans.write(named, "tiny").why == {}
+    Path("mine.pth").unlink()
+    assert plans.write(named, "tiny").why == {}
+    Path("mine.pth").write_bytes(b"others")
+    assert plans.write(named, "tiny").why == {str(checkpoint): "another file of the weights"}
+
+
+# A method's code
+
+
+def test_runs_follow_their_methods_code_where_the_study_says_so(params, changed, monkeypatch):
+    """Data and networks, which studies share, never do."""
+    plans.write(params, "tiny")
+    assert "code" not in read_plan(RUN_PLAN)
+    following = changed(lambda v: v["studies"]["tiny"].update(follow_code=True))
+    do_run(following)
+    assert plans.write(following, "tiny").why == {}
+    with monkeypatch.context() as edited:
+        edited.setattr("twf.study.products.code_hash", lambda *_: "0" * 64)
+        assert plans.write(following, "tiny").why == {str(RECORD): "code of er"}
+        assert Products(following).network("origin").state == "done"
+    off = changed(lambda v: v["studies"]["tiny"].update(follow_code=False))
+    do_run(off)
+    monkeypatch.setattr("twf.results.status.code_hash", lambda *_: "0" * 64)
+    assert plans.write(off, "tiny").why == {}
+    assert status.of_plan(off, expand(off, "tiny"))["runs"][RUN]["why"].endswith(status.OTHER_CODE)
+
+
+# A study
+
+
+@pytest.fixture
+def reported(params: Params, twf: Any) -> Params:
+    """The study's run is done, collected and reported."""
+    publish_nothing()
+    files.PARAMS.write_text(yaml.safe_dump(json.loads(params.model_dump_json(exclude_unset=True))))
+    do_run(params)
+    succeed(twf, "collect tiny", "compare tiny", "figures tiny", "report tiny")
+    return params
+
+
+STUDY, PLAN = files.runs_file("tiny"), files.study_plan("tiny")
+REPORT = files.report_file("tiny")
+OTHERWISE: dict[str, Change] = {
+    "title": lambda v: v["studies"]["tiny"].update(title="Another"),
+    "title of a table": lambda v: v["studies"]["tiny"]["experiments"]["main"].update(title="B"),
+    "F8": lambda v: v["fidelity"].update(F8="paper"),
+    "seeds": lambda v: v["studies"]["tiny"].update(seeds=[0, 1]),
+    "other hyperparameters": lr(0.07),
+}
+
+
+@pytest.mark.parametrize("change", OTHERWISE.values(), ids=OTHERWISE)
+def test_the_collected_table_and_the_report_carry_the_studys_plan(reported, changed, change):
+    plans.write(reported, "tiny")
+    assert is_older(PLAN, STUDY) and record.collected_plan("tiny") == record.report_plan("tiny")
+    for _ in range(2):
+        plans.write(changed(change), "tiny")
+        assert not is_older(PLAN, STUDY)
+        os.utime(STUDY)  # as `--touch` does
+        os.utime(REPORT)
+
+
+def test_a_report_that_is_not_of_the_collected_table_is_older(reported, changed, twf):
+    """Also where `--touch` or DVC has given it a later time; the table itself stays as it is."""
+    other = changed(OTHERWISE["title"])
+    plans.write(other, "tiny")
+    succeed(twf, f"collect tiny --params {PLAN}")
+    os.utime(REPORT, (4e9, 4e9))
+    plans.write(other, "tiny")
+    assert is_older(PLAN, STUDY) and is_older(REPORT, STUDY)
+
+
+def test_what_is_made_of_another_record_of_the_same_plan_is_made_again(reported):
+    do_run(reported)  # another time and host, maybe other last bits
+    plans.write(reported, "tiny")
+    assert not is_older(PLAN, STUDY)
+
+
+def test_what_is_as_planned_is_given_the_order_in_which_it_is_made(reported):
+    """Git and DVC bring files in any order."""
+    made = [files.metrics_file("tiny"), files.statement_file("tiny"), files.report_file("tiny")]
+    for number, path in enumerate(made):
+        os.utime(path, (1.6e8 + number, 1.6e8 + number))
+    plans.write(reported, "tiny")
+    assert all(STUDY.stat().st_mtime <= path.stat().st_mtime for path in made)
+
+
+def test_what_reads_a_studys_plan_file_needs_nothing_else_of_the_parameters(reported, twf):
+    """And it says the same as all of them."""
+    plans.write(reported, "tiny")
+    files.PARAMS.write_text("{")
+    pruned = reading.load(PLAN)
+    assert expand(pruned, "tiny").runs == expand(reported, "tiny").runs
+    assert study_values(pruned, expand(pruned, "tiny")) == read_plan(PLAN)
+    before = record.collected_plan("tiny")
+    succeed(twf, f"collect tiny --params {PLAN}", f"compare tiny --params {PLAN}")
+    assert record.collected_plan("tiny") == before
+
+
+def test_the_plan_of_each_of_the_projects_studies_stands_for_the_same_runs():
+    from project import PROJECT
+
+    params = reading.load(PROJECT / "params.yaml")
+    for name, study in params.studies.items():
+        if study.best_hyperparameters:
+            continue
+        plan = expand(params, name)
+        pruned = reading.check(json.loads(json.dumps(study_values(params, plan))))
+        assert expand(pruned, name).runs == plan.runs, name
+        assert expand(pruned, name).tables == plan.tables, name
+
+
+def test_a_tuned_study_has_no_plans_until_the_other_has_searched(params, changed):
+    best = "results/search/tables/best-hyperparameters.yaml"
+    tuned = changed(lambda v: v["studies"]["tiny"].update(best_hyperparameters=best))
+    with pytest.raises(UserError, match="snakemake --cores all results/search"):
+        plans.write(tuned, "tiny")
+    assert not RUN_PLAN.exists() and DATA_PLAN.exists()
+
+
+def test_a_study_is_not_called_as_the_plans_of_data_are(tiny_values):
+    tiny_values["studies"]["data"] = tiny_values["studies"]["tiny"]
+    with pytest.raises(UserError, match="studies.data: another name"):
+        reading.check(tiny_values)
+
+
+def test_records_that_will_be_replaced_are_counted_with_their_hours(params, changed):
+    do_run(params)
+    written = plans.write(changed(lr(0.07)), "tiny")
+    written.seconds[str(RECORD)] = 7200.0
+    assert written.replaced([]) == "" == written.replaced(["results/tiny/runs/new.parquet"])
+    said = written.replaced([str(RECORD)])
+    assert said.startswith("1 records of 2.00 hours will be replaced") and "`dvc commit`" in said
+
+
+def test_a_change_is_said_by_the_key_that_a_user_knows():
+    made = {"parameters": {"hyperparameters": {"lr": 0.1}, "buffer": None}, "code": "a"}
+    plan = {"parameters": {"hyperparameters": {"lr": 0.05}, "buffer": 50, "method": "er-smooth"}}
+    said = changes(made, plan | {"code": "b"})
+    assert said[:2] == ["lr: 0.1 -> 0.05", "buffer: none -> 50"] and "code of er-smooth" in said
+
+
+# Others at work in the same folder
+
+HOLDER = """
+import sys, time; from pathlib import Path
+from twf.engines import plans; from twf.study import reading
+held = plans.write(reading.load(Path("params.yaml")), "tiny")
+print("held", flush=True); sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def other(params: Params) -> Any:
+    """Another process that holds the plans of the study."""
+    files.PARAMS.write_text(yaml.safe_dump(json.loads(params.model_dump_json(exclude_unset=True))))
+    words = [sys.executable, "-c", HOLDER]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(words, text=True, env=environment(), **pipes)
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    yield process
+    process.communicate()
+
+
+def test_two_at_once_work_by_the_same_plans_and_no_other(params, changed, other, twf):
+    plans.write(params, "tiny")
+    with pytest.raises(BusyError, match=f"other parameters, by the plan of {RUN_PLAN}"):
+        plans.write(changed(lr(0.07)), "tiny")
+    assert read_plan(RUN_PLAN)["parameters"]["hyperparameters"]["lr"] == 0.05
+    more = changed(lambda v: v["studies"].update(other=v["studies"]["tiny"]) or lr(0.05)(v))
+    plans.write(more, "other")  # another study, meanwhile
+    other.communicate()
+    plans.write(changed(lr(0.07)), "tiny")
+    assert read_plan(RUN_PLAN)["parameters"]["hyperparameters"]["lr"] == 0.07
+
+
+def test_a_read_only_checkout_can_be_planned_and_is_named(params, twf, small_disk, monkeypatch):
+    files.PARAMS.write_text(yaml.safe_dump(json.loads(params.model_dump_json(exclude_unset=True))))
+    do_run(params)
+    shutil.copytree(Path(), small_disk, dirs_exist_ok=True)
+    monkeypatch.chdir(small_disk)
+    remount = ["mount", "-o", "remount,ro", str(small_disk)]
+    subprocess.run(remount, check=True)
+    assert "1 done" in twf("plan tiny").out
+    assert "cannot write plans" in mistake(twf("plan tiny --write"))
+
+
+def test_a_run_by_hand_is_refused_beside_one_of_other_parameters(params, changed, other, twf):
+    files.PARAMS.write_text(
+        yaml.safe_dump(json.loads(changed(lr(0.07)).model_dump_json(exclude_unset=True)))
+    )
+    assert "wait for it" in mistake(twf(f"run tiny {RUN}"))

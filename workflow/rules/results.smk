@@ -1,0 +1,80 @@
+rule collect:
+    input:
+        unpack(lambda w: made_by("study", lambda _: plans.runs_of(w.study), w.study)),
+    output:
+        files.RUNS,
+    log:
+        "logs/{study}/collect.log",
+    conda:
+        ENVIRONMENT
+    shell:
+        "twf collect {wildcards.study} --params {input.plan} > {log} 2>&1"
+
+
+# One of the tables of the report, of its own runs alone, while the study is not done.
+rule table:
+    input:
+        lambda w: records_of(w, lambda of: of.runs_of(of.named_table(w.table))),
+        plan=study_plan,
+    output:
+        [f"{files.TABLE}.{ending}" for ending in files.TABLE_FORMATS],
+    log:
+        "logs/{study}/tables/{table}.log",
+    conda:
+        ENVIRONMENT
+    shell:
+        "twf table {wildcards.study} {wildcards.table} --params {input.plan} > {log} 2>&1"
+
+
+# What the searches of the report found, of their trials alone: another study may wait for it.
+rule search:
+    input:
+        lambda w: records_of(w, lambda of: of.runs_of_searches()),
+        plan=study_plan,
+    output:
+        files.SEARCH,
+    log:
+        "logs/{study}/search.log",
+    conda:
+        ENVIRONMENT
+    shell:
+        "twf search {wildcards.study} --params {input.plan} > {log} 2>&1"
+
+
+rule report:
+    input:
+        plan=study_plan,
+        runs=files.RUNS,
+    output:
+        report(files.REPORT, caption="../report/report.rst", category="Report"),
+        report(files.STATEMENT, caption="../report/statement.rst", category="Report"),
+        report(
+            expand(f"{files.TABLES}/{{made}}.csv", made=files.COMPARED, allow_missing=True),
+            caption="../report/comparison.rst",
+            category="Beside the paper",
+        ),
+        files.METRICS,
+        report(
+            # those of before stay: what has not changed is not drawn again
+            update(directory(files.FIGURES)),
+            patterns=["{figure}.svg"],
+            caption="../report/figure.rst",
+            category="Figures",
+        ),
+    log:
+        "logs/{study}/report.log",
+    conda:
+        ENVIRONMENT
+    shell:
+        "twf report {wildcards.study} --params {input.plan} > {log} 2>&1"
+
+
+rule findings:
+    input:
+        files.FINDINGS_FROM,
+    output:
+        files.FINDINGS,
+    log:
+        "logs/findings.log",
+    shell:
+        "twf findings > {log} 2>&1"

@@ -1,0 +1,47 @@
+rule pretrain:
+    input:
+        unpack(lambda w: made_by("source", of_network, w.source)),
+    output:
+        update(files.CHECKPOINT),  # an older one stays until the new one is there
+    log:
+        "logs/pretrain/{source}.log",
+    benchmark:
+        "logs/pretrain/{source}.tsv"
+    retries: RETRIES
+    conda:
+        ENVIRONMENT
+    resources:
+        gpu=GPU,
+        attempt=lambda wildcards, attempt: attempt,
+    params:
+        why=why,
+    message:
+        "pretrain {wildcards.source}{params.why}"
+    shell:
+        # exec: a shell would end on SIGTERM without waiting for the command
+        "exec twf pretrain train {input.plan}"
+        " --threads {threads} --attempt {resources.attempt} > {log} 2>&1"
+
+
+rule run:
+    input:
+        unpack(lambda w: made_by("run", plans.inputs_of, w.study, w.run)),
+    output:
+        update(files.RECORD),  # an older one stays until the new one is there
+    log:
+        "logs/{study}/runs/{run}.log",
+    benchmark:
+        "logs/{study}/runs/{run}.tsv"
+    retries: RETRIES
+    conda:
+        ENVIRONMENT
+    resources:
+        gpu=GPU,
+        attempt=lambda wildcards, attempt: attempt,
+    params:
+        why=why,
+    message:
+        "run {wildcards.run} of study {wildcards.study}{params.why}"
+    shell:
+        "exec twf run {input.plan}"
+        " --threads {threads} --attempt {resources.attempt} > {log} 2>&1"
