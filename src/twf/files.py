@@ -15,8 +15,6 @@ from typing import Any
 
 from twf.errors import BusyError, UserError
 
-SKEW = 2.0  # seconds that a file system's clock and ours may differ by
-
 PARAMS = Path("params.yaml")
 SCHEMA = Path("workflow/schemas/params.schema.json")
 PRINTED = Path("results/printed.csv")
@@ -48,7 +46,7 @@ CHECKPOINT_PLAN = "plans/checkpoints/{source}.json"
 RUN_PLAN = "plans/{study}/{run}.json"
 STUDY_PLAN = "plans/{study}.json"
 TABLES = "results/{study}/tables"
-COMPARED = ("comparison", "central", "claims", "gains", "order")  # in `TABLES`
+COMPARED = ("comparison", "claims", "gains", "order")  # in `TABLES`
 SEARCH = (  # every trial, the best of each cell, to read and as input of another study
     "results/{study}/tables/trials.csv",
     "results/{study}/tables/best-hyperparameters.md",

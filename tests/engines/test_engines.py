@@ -98,7 +98,7 @@ def test_one_parameter_reruns_its_runs_and_what_follows_through_either_engine(
     assert "run split-digits.twf.16.s0 of study demo: lambda_fp: 0.05 -> 0.5" in said
     assert "stale, lambda_fp: 0.05 -> 0.5" in call(project, "twf", "plan", "demo")
     said = snakemake(project)
-    assert "2 records of 0.00 hours will be replaced: `dvc commit` keeps them first" in said
+    assert re.search(r"2 records of 0.0\d hours will be replaced: `dvc commit` keeps them", said)
     after = outputs(project)
     assert records(before, after) == {TWF, TEXTURES} and made_of_all(before, after)
     repro(project)
@@ -169,9 +169,9 @@ def test_a_clone_after_pull_needs_neither_engine_and_reruns_what_is_changed(
         shutil.rmtree(clone / name)
     make_pull(clone)
     before = outputs(clone)
-    assert {name: (clone / name).read_bytes() for name in before} == {
-        name: (project / name).read_bytes() for name in outputs(project)
-    }
+    own = [name for name in outputs(project) if not name.endswith(".snakemake_timestamp")]
+    assert sorted(before) == sorted(own)
+    assert all((clone / name).read_bytes() == (project / name).read_bytes() for name in own)
     assert idle(clone)
     assert "to do" not in repro(clone)
     assert written(before, outputs(clone)) == set()
@@ -469,7 +469,7 @@ def test_snakemakes_own_report_has_our_captions_and_needs_no_network(
     assert "alert(1)" not in page and "onerror=alert" not in page
     text = re.sub(r"<[^>]+>", "", page)
     for caption in (
-        "with verdicts: whether",
+        "claims, gains and order of methods beside the study demo",
         "Figure accuracy.main.split-digits of the study demo",
         "with which deviations from the paper",
         "The report of the study demo",
@@ -498,7 +498,7 @@ def test_an_archive_is_fetched_once_kept_pushed_and_pulled(
     assert "fetch cifar10 (" in said and "data cifar10 (" in said
     made = (fresh / prepared).read_bytes()
     archive.unlink()  # from here on nothing can be fetched
-    call(fresh, "dvc", "repro", "data@cifar10")
+    call(fresh, "dvc", "repro", "archive@cifar10", "data@cifar10")
     assert idle(fresh, prepared)
     call(fresh, "dvc", "remote", "add", "--default", "shared", str(tmp_path / "remote"))
     stages = ("archive@cifar10", "data@cifar10")

@@ -24,7 +24,7 @@ try:
     environment.refuse_unfit_folder()
     checkout.refuse_other_code(Path(workflow.basedir))
     PARAMS = reading.load(files.PARAMS) if MAIN else None
-    if not workflow.remote_exec:
+    if MAIN:
         variables.refuse_wrong(PARAMS)
     # A job that trains takes a slot of a GPU if there is one. On a cluster each command looks by
     # itself: other jobs need no GPU, and may run on a node whose GPUs are not for them.
@@ -32,6 +32,8 @@ try:
 except UserError as error:
     raise WorkflowError(str(error))
 GPU = int(bool(GPUS))
+if GPUS and workflow.local_exec:
+    visible.hold_jobs_to(GPUS)
 if GPUS and "gpu" not in workflow.global_resources:  # else `--resources gpu=N` says it
     workflow.register_resource("gpu", len(GPUS) * PARAMS.gpu_slots)
 

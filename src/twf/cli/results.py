@@ -90,9 +90,9 @@ def table(
 def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     """Make all tables of a study, and hold the paper's numbers, claims and gains against them.
 
-    Makes what `twf table` and `twf search` make; `central`, `comparison`, `order`, `claims` and
-    `gains` in results/STUDY/tables/, and results/STUDY/metrics.json, which `dvc metrics diff`
-    compares with the last commit's, from the collected records. Next: `twf figures`.
+    Makes what `twf table` and `twf search` make; `comparison`, `order`, `claims` and `gains` in
+    results/STUDY/tables/, and results/STUDY/metrics.json, which `dvc metrics diff` compares with
+    the last commit's, from the collected records. Next: `twf figures`.
     """
     from twf.results.frame import Results
 

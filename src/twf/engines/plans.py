@@ -135,16 +135,24 @@ def _write(products: Iterable[Product], written: Written, free: bool, folders: l
 
 
 def _write_study(study: str, plan: Values, wanted: str | None, free: bool) -> None:
-    """Write the plan of what is made of a study's records: its collected table, and its report."""
-    carried = {
-        files.runs_file(study): record.collected_plan(study),
-        files.report_file(study): record.report_plan(study),
-    }
-    there = {path: of for path, of in carried.items() if of is not None}
-    agree = bool(there) and all(of == wanted for of in there.values())
-    _set(files.study_plan(study), _text(plan), list(there), agree, free)
-    if agree and free and len(there) == len(carried):
-        _in_order(study)
+    """Write the plan of what is made of a study's records: the collected table, then the report.
+
+    A report that is not of the collected table is given a time before it; one that is of it a time
+    after it, with all that is made with it, whatever time git or DVC has brought them with.
+    """
+    collected, report = files.runs_file(study), files.report_file(study)
+    carried, reported = record.collected_plan(study), record.report_plan(study)
+    there = [collected] if carried is not None else []
+    _set(files.study_plan(study), _text(plan), there, carried == wanted, free)
+    if not (there and free and reported is not None):
+        return
+    made = [files.metrics_file(study), files.statement_file(study), report]
+    made += [files.figures_folder(study), *files.tables_folder(study).glob("*")]
+    first = min(_stamp(path).stat().st_mtime for path in made if path.exists())
+    if reported != carried:
+        _set_time(report, min(first, collected.stat().st_mtime - 1))
+    elif collected.stat().st_mtime > first:
+        _set_time(collected, first)
 
 
 def _set(path: Path, text: str, made: list[Path], agree: bool, free: bool) -> None:
@@ -186,23 +194,9 @@ def _set_time(path: Path, at: float) -> None:
         os.utime(_stamp(path), (at, at))
     except PermissionError:
         raise UserError(
-            f"{path} is another user's, not as planned, and newer than now: have it removed, or "
-            "wait until its time is past"
+            f"{path} is another user's, and has a time at which it would pass for what it is not: "
+            "have it removed"
         ) from None
-
-
-def _in_order(study: str) -> None:
-    """Give what is made of a study's records times in the order in which it is made.
-
-    They are of one plan, whatever time git or DVC has brought them with.
-    """
-    made = [files.metrics_file(study), files.statement_file(study), files.report_file(study)]
-    made += [files.figures_folder(study), *files.tables_folder(study).glob("*")]
-    first = min(_stamp(path).stat().st_mtime for path in made if path.exists())
-    collected = files.runs_file(study)
-    if collected.stat().st_mtime > first:
-        with contextlib.suppress(UserError):  # another user's: they are made again, in seconds
-            _set_time(collected, first)
 
 
 def _stamp(path: Path) -> Path:
