@@ -55,9 +55,7 @@ def add(folder: Path, evidence: Path = EVIDENCE) -> tuple[Path, int]:
             rows.append(i)
     evidence.mkdir(parents=True, exist_ok=True)
     with atomic(path) as partial:
-        pq.write_table(
-            together.take(rows), partial, compression="zstd", write_page_checksum=True
-        )
+        pq.write_table(together.take(rows), partial, compression="zstd", write_page_checksum=True)
     return path, len(rows) - before
 
 
