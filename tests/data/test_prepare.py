@@ -235,3 +235,16 @@ def test_folders_that_do_not_fit_are_named(tmp_path, named):
     BROKEN[named](tmp_path)
     with pytest.raises(UserError, match=named):
         folders.read(tmp_path, 32)
+
+
+def test_an_imported_data_set_is_not_replaced_by_one_from_an_archive(describe):
+    """Where params.yaml asks for another size, a user says what is to become of it."""
+    dataset = describe("cifar10")
+    np.savez("mine.npz", **official.some_arrays("cifar10"))
+    import_data("cifar10", dataset, Path("mine.npz"))
+    path = files.data_file("cifar10")
+    before = path.read_bytes()
+    prepare("cifar10", dataset, path)
+    with pytest.raises(UserError, match=f"{path} was imported from mine.npz.*size: 32 -> 64"):
+        prepare("cifar10", dataset.model_copy(update={"size": 64}), path)
+    assert path.read_bytes() == before

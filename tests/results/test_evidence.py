@@ -131,6 +131,21 @@ def test_a_table_says_what_the_records_say(asked):
     ]
 
 
+def test_a_run_that_diverged_is_counted_and_never_averaged(tmp_path, asked):
+    """Seed 3, with the best accuracy of all up to there; a cell with no other has no mean."""
+    lost = {"status": "diverged", "reason": "loss"}
+    rows = [row("split-mine.er.8.s3", 99.0) | lost, row("split-mine.er.8.none.s0", 99.0) | lost]
+    evidence.add(write(tmp_path / "b", *rows), tmp_path)
+    lines = findings.Findings(tmp_path).markdown("all").splitlines()
+    assert lines[2:] == [
+        "| ER | 52.00 ± 2.00 (1 diverged) |",
+        "| Gain | 2.00 (\N{MINUS SIGN}0.48 to 4.48) (1 diverged) |",
+        "| Absent | — (1 diverged) |",
+    ]
+    gain = findings.Findings(tmp_path).estimate("gain", "here")
+    assert gain is not None and (gain["n"], gain["verdict"]) == (3, "undecided")
+
+
 def test_marked_parts_of_a_page_are_filled_and_all_else_stays(asked):
     page = "a <!-- gain here mean 1 -->?<!-- end --> b\n<!-- table all -->old<!-- end -->\n"
     filled = asked.filled(page)
@@ -150,6 +165,27 @@ def test_the_projects_findings_are_the_same_bytes_again(tmp_path, monkeypatch):
     assert [f"docs/{path.name}" for path in written] == FINDINGS
     for path in written:
         assert path.read_bytes() == (PROJECT / "docs" / path.name).read_bytes(), path.name
+
+
+def test_the_numbers_without_this_code_are_the_same(monkeypatch):
+    """The functions of docs/evidence.md, which use none of the project, beside the estimates."""
+    monkeypatch.chdir(PROJECT)
+    page = (PROJECT / "docs/evidence.md").read_text(encoding="utf-8")
+    names: dict = {}
+    exec(page.partition("```python\n")[2].partition("```")[0], names)
+    asked, rows = findings.Findings(), 0
+    for setting, study in {"c10-w16": "corners-w16", "c10-w64-5": "corners-5"}.items():
+        for name, question in asked.asked.questions.items():
+            row = asked.estimate(name, setting)
+            if row is None or row["rule"] != "paired" or len(question.arms) != 2:
+                continue
+            if row["study"] != study or row["n"] < 2:
+                continue
+            cells = [f"split-cifar10.{arm.replace('.B', '.500')}" for arm in question.arms]
+            mean, ends = names["paired"](*(names["accuracy"](study, cell) for cell in cells))
+            assert (row["mean"], row["low"], row["high"]) == pytest.approx((mean, *ends))
+            rows += 1
+    assert rows > 8
 
 
 def test_every_table_of_evidence_reads_and_has_each_run_once():

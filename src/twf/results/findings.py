@@ -96,19 +96,19 @@ class Findings:
         }
 
     def records(self, study: str) -> pd.DataFrame:
-        """The records of a study: cell, seed, accuracy, the distance's share of the loss."""
+        """The records of a study: cell, seed, accuracy (none of a run that diverged), the
+        distance's share of the loss."""
         if study not in self.scores:
             rows = []
             for row in read_table(self.folder / f"{study}.parquet").to_pylist():
-                if row["status"] != "finished":
-                    continue
+                finished = row["status"] == "finished"
                 faa = {
                     "class-il": row["accuracy_class_il"],
                     "task-il": row["accuracy_task_il"],
                 }
                 rows.append(
                     {"cell": row["run"].rpartition(".s")[0], "seed": row["seed"]}
-                    | {p: final_average_accuracy(m) for p, m in faa.items()}
+                    | {p: final_average_accuracy(m) if finished else None for p, m in faa.items()}
                     | {"share": _share(row["history"]), "precision": _precision(row)}
                 )
             self.scores[study] = pd.DataFrame(rows)
@@ -117,7 +117,7 @@ class Findings:
     def arms(
         self, arms: list[str], setting: Setting, tuned: bool = False
     ) -> tuple[list[pd.DataFrame], str] | None:
-        """The finished runs of each arm by seed, and the study that has all; None where none has.
+        """The runs of each arm by seed, and the study that has all; None where none has.
 
         With `tuned`, of the first arm the runs with hyperparameters for Task-IL, if there are any.
         """
@@ -133,9 +133,10 @@ class Findings:
         return None
 
     def estimate(self, name: str, at: str, planned: bool = False) -> dict[str, Any] | None:
-        """A row of the table of estimates; None where an arm has no finished run.
+        """A row of the table of estimates; None where an arm has no run.
 
-        With `planned`, by the layout that the plan fixed.
+        With `planned`, by the layout that the plan fixed. A run that diverged is counted and not
+        averaged, and a difference from it is undecided.
         """
         asked = lookup("question", self.asked.questions, name, "questions.yaml")
         setting = lookup("setting", self.asked.settings, at, "questions.yaml")
@@ -145,7 +146,9 @@ class Findings:
         if found is None or (planned and corners is None):
             return None
         arms, study = found
-        values = [arm[setting.protocol].astype(float) for arm in arms]
+        accuracies = [arm[setting.protocol].astype(float) for arm in arms]
+        values = [accuracy.dropna() for accuracy in accuracies]
+        diverged = sum(map(len, accuracies)) - sum(map(len, values))
         if corners is not None:
             columns = {
                 name: runs[setting.protocol]
@@ -164,7 +167,8 @@ class Findings:
             "level": estimates.LEVEL,
             "sd": float(values[0].std()) if len(values) == 1 else math.nan,
             "paper": self.paper(asked, setting),
-            "verdict": estimates.verdict(estimate) if len(values) > 1 else "",
+            "verdict": _verdict(estimate, diverged) if len(values) > 1 else "",
+            "note": f"{diverged} diverged" if diverged else "",
             "since": asked.since or "",
             "study": study,
             "precisions": " ".join(sorted({p for arm in arms for p in arm["precision"]})),
@@ -238,7 +242,7 @@ class Findings:
                 return f"<!-- {match[1]} -->\n{self.markdown(words[1])}<!-- end -->"
             question, at, form = words[:3]
             row = self.estimate(question, at, "planned" in words)
-            if row is None:
+            if row is None or not row["n"]:
                 raise UserError(f"{match[1]}: no records for {question} at {at}")
             text = number(row, form, 1 if "1" in words[3:] else 2)
             return f"<!-- {match[1]} -->{text}<!-- end -->"
@@ -265,6 +269,10 @@ def _estimate(values: list[pd.Series], rule: str) -> Estimate:
     return estimates.welch(*values) if rule == "welch" else estimates.paired(*values)
 
 
+def _verdict(estimate: Estimate, diverged: int) -> str:
+    return "undecided" if diverged else estimates.verdict(estimate)
+
+
 def number(row: dict[str, Any], form: str, digits: int = 2) -> str:
     """An estimate as text: `mean`, or `full` with its interval or its number of seeds."""
     text = f"{row['mean']:.{digits}f}"
@@ -278,8 +286,12 @@ def _cell(row: dict[str, Any], setting: Setting, beside: bool) -> str:
         text = f"{row['mean']:.2f} ± {row['sd']:.2f}"
     else:
         text = number(row, "full" if row["kind"] == "contrast" else "mean")
+    if row["n"] == 0:
+        text = "—"
     if row["n"] == 1:
         text += " (one seed)"
+    if row["note"]:
+        text += f" ({row['note']})"
     if row["study"] != setting.files[0]:
         text += " ‡"
     if " " in row["precisions"] and row["kind"] == "contrast":
