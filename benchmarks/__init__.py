@@ -1,4 +1,4 @@
-"""Speed and memory of training and its parts, beside the authors' published code: `--help`."""
+"""Speed and memory of training, beside the authors' published code: `--help`."""
 
 from __future__ import annotations
 

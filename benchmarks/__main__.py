@@ -18,11 +18,6 @@ class Measurement(StrEnum):
     """What there is to measure."""
 
     STEPS = "steps"
-    HOTSPOTS = "hotspots"
-    PRETRAINING = "pretraining"
-    REPLAY = "replay"
-    EVALUATION = "evaluation"
-    LOADING = "loading"
     SHARING = "sharing"
 
 
@@ -58,14 +53,14 @@ def main(
     ] = 1,
     name: Annotated[str, typer.Option(help="Of benchmarks/results/NAME.json.")] = "latest",
 ) -> None:
-    """Time training and its parts on random images, in the shapes of params.yaml's benchmarks.
+    """Time training steps on random images, in the shapes of params.yaml's benchmarks.
 
     Times are medians over repeats. Ratios mean more than times: what is compared is called in turn.
     `python -m benchmarks steps --benchmark split-cifar10 --reference CHECKOUT` compares TwF's step.
     """
     import torch
 
-    from benchmarks import ceiling, hotspots, loading, parts, report, sharing, steps
+    from benchmarks import report, sharing, steps
     from benchmarks.shapes import planned
     from benchmarks.timing import Effort, Row
     from twf.gpus.devices import device_for
@@ -73,37 +68,21 @@ def main(
     wanted = measurements or list(Measurement)
     params = reading.load(files.PARAMS)
     effort = Effort(calls, repeats)
+    ways = execution or ["plain"]
     rows: list[Row] = []
     for count in threads or [1]:
         on = device_for(device, count, gpu_slots)
         torch.backends.cudnn.benchmark = cudnn_search
-        precisions = precision or ["tf32"]
-        limits = {rounding: ceiling.measure(rounding, on, effort) for rounding in precisions}
-        found = list(limits.values())
-        ways, places = execution or ["plain"], benchmark or ["split-digits"]
-        for where, what, rounding in product(places, method or ["twf"], precisions):
-            run, limit = planned(params, where, what), limits[rounding]
+        measured: list[Row] = []
+        choices = product(benchmark or ["split-digits"], method or ["twf"], precision or ["tf32"])
+        for where, what, rounding in choices:
+            run = planned(params, where, what)
             if Measurement.STEPS in wanted:
-                found += steps.measure(params, run, ways, rounding, reference, on, effort, limit)
-            if Measurement.HOTSPOTS in wanted:
-                found += hotspots.measure(params, run, ways, rounding, on, effort)
+                measured += steps.measure(params, run, ways, rounding, reference, on, effort)
             if Measurement.SHARING in wanted:
                 for way in ways:
-                    found += sharing.measure(params, run, way, rounding, jobs or [1, 2], on)
-        for where in places:
-            run = planned(params, where, "twf")
-            if Measurement.PRETRAINING in wanted and params.sources[run.source].data is not None:
-                found += [
-                    parts.pretraining(params, run, way, rounding, on, effort, limits[rounding])
-                    for rounding, way in product(precisions, ways)
-                ]
-            if Measurement.REPLAY in wanted:
-                found += parts.replay(params, run, on, effort)
-            if Measurement.EVALUATION in wanted:
-                found.append(parts.evaluation(params, run, on, effort))
-        rows += [row | {"threads": count, "cudnn_search": cudnn_search} for row in found]
-    if Measurement.LOADING in wanted:
-        rows.append(loading.measure(effort))
+                    measured += sharing.measure(params, run, way, rounding, jobs or [1, 2], on)
+        rows += [row | {"threads": count, "cudnn_search": cudnn_search} for row in measured]
     report.show(rows)
     print(f"{report.write(name, rows, on)}: {len(rows)} rows")
 

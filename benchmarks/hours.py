@@ -38,9 +38,9 @@ STEPS, TASKS = 50_000 / 32, 5  # of an epoch of all tasks on Split CIFAR-10
 WEIGHTS = ("lambda_fp", "lambda_fp_replay", "lambda_diversity")
 
 
-def records() -> pd.DataFrame:
+def records(folder: Path = EVIDENCE) -> pd.DataFrame:
     """All records in git."""
-    frames = [pd.read_parquet(path) for path in sorted(EVIDENCE.glob("*.parquet"))]
+    frames = [pd.read_parquet(path) for path in sorted(folder.glob("*.parquet"))]
     return pd.concat([frame for frame in frames if "provenance" in frame], ignore_index=True)
 
 
@@ -116,9 +116,9 @@ def main() -> None:
     costs(frame).to_csv(files.COSTS, index=False)
     methods, hours = tables(milliseconds(frame))
     print(markdown_table(methods), markdown_table(hours), sep="\n\n")
+    first = float(hours[0]["Hours"])
     print(
-        f"\nTable 1 with three seeds takes one H100 about {float(hours[0]['Hours']):.0f} hours with "
-        "six runs at once."
+        f"\nTable 1 with three seeds takes one H100 about {first:.0f} hours with six runs at once."
     )
 
 

@@ -30,11 +30,10 @@ import torch
 import typer
 from scipy import stats
 from torch import Tensor
-from twf.forecast.timing import Nobody
 
 from benchmarks import command
 from benchmarks.reference import METHODS, imports_from, made
-from benchmarks.shapes import planned
+from benchmarks.shapes import Nobody, planned
 from twf import files
 from twf.data import store
 from twf.data.store import Dataset

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from twf.forecast.timing import random_images
 
+from benchmarks.shapes import random_images
 from twf.errors import UserError
 from twf.study import Run
 

@@ -20,14 +20,11 @@ RESULTS = Path(__file__).parent / "results"
 HEADINGS = {
     "milliseconds": "ms",
     "images_per_second": "images/s",
-    "gigabytes_per_second": "GB/s",
-    "share_of_product": "of product",
-    "share_of_copy": "of copy",
     "peak_memory_mib": "peak MiB",
     "times_reference": "times published",
     "times_alone": "times alone",
 }
-KEPT = ("fastest", "slowest", "gigaflop", "gigabytes")  # in the file alone
+KEPT = ("fastest", "slowest")  # in the file alone
 WIDTH = 120  # characters, where no terminal says how many
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from twf.forecast.timing import random_images, random_inputs
 
-from twf.data.registry import Splits
+from twf.data.store import Dataset
 from twf.errors import UserError
 from twf.learning import loop
 from twf.learning.methods import make
 from twf.learning.methods.base import Method, Task
+from twf.learning.models.resnet import ResNet
+from twf.learning.randomness import seeded
 from twf.learning.step import Plain
 from twf.study import Run, expand
 from twf.study.params import Params
@@ -34,9 +35,14 @@ def planned(params: Params, benchmark: str, method: str) -> Run:
 
 def method_of(params: Params, run: Run, device: torch.device) -> Method[Any]:
     """The method of a run, at its start."""
-    one = Splits(train=1, test=1)
-    inputs = random_inputs(params, run, one, one if run.source_data is not None else None)
-    learner = loop.make_learner(run, *inputs, device)
+    source, origin = params.sources[run.source], None
+    if run.source_data is not None:
+        origin = _images(2, params.datasets[run.source_data].size)
+    classes = params.datasets[source.data].classes if source.data is not None else 1000
+    with seeded(0, "random checkpoint"):
+        weights = ResNet(run.network, classes).state_dict()
+    data = _images(run.classes, params.datasets[run.data].size)
+    learner = loop.make_learner(run, data, origin, weights, device)
     return make(run.method, learner, run.hyperparameters)
 
 
@@ -58,3 +64,24 @@ def step_of(steps: Plain, images: Tensor) -> Callable[[], object]:
         steps.step(order[: method.batch_size], method.learning_rate(0.0))
 
     return step
+
+
+def random_images(count: int, side: int) -> Tensor:
+    """uint8 `[count, side, side, 3]`."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(256, (count, side, side, 3), generator=generator, dtype=torch.uint8)
+
+
+def _images(classes: int, side: int) -> Dataset:
+    """A random image of each class, for training and for testing."""
+    images, labels = random_images(classes, side), torch.arange(classes)
+    return Dataset([""] * classes, images, labels, images, labels, "", "")
+
+
+class Nobody:
+    """Keeps nothing of a run and tells no one."""
+
+    def load(self) -> None: ...
+    def pause(self, *_: object, **__: object) -> None: ...
+    def update(self, *_: object) -> None: ...
+    def advance(self, *_: object) -> None: ...

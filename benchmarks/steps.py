@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import ceiling, reference
+from benchmarks import reference
 from benchmarks.shapes import method_of, random_task, step_of
 from benchmarks.timing import Effort, Row, in_fresh_process, interleaved, resident_mib
 from twf.learning.precision import set_precision
@@ -67,12 +67,10 @@ def measure(
     checkout: Path | None,
     device: torch.device,
     effort: Effort,
-    limits: Row,
 ) -> Iterator[Row]:
     """A row for each execution of a run's step, and one for the published code's where asked.
 
-    `limits` are the device's, from `benchmarks.ceiling.measure`. A reference's row comes first, and
-    ours say by how many times they are faster.
+    A reference's row comes first, and ours say by how many times they are faster.
     """
     precision = set_precision(precision, device)
     run = run.model_copy(update={"precision": precision})
@@ -82,7 +80,6 @@ def measure(
     if checkout is not None:
         works = {reference.NAME: reference.second_task_step(checkout, run, device)} | works
     times = {name: t.row() for name, t in interleaved(works, device, effort).items()}
-    needs = ceiling.count(second_task_step(params, run, "plain", device))
     for name, row in times.items():
         row = {
             "measurement": "training step",
@@ -97,7 +94,6 @@ def measure(
         if name == reference.NAME:
             row["precision"] = "fp32" if precision == "fp32" else "tf32"  # it has no bf16
         else:
-            row |= ceiling.shares(needs, row["milliseconds"], limits)
             row["peak_memory_mib"] = peak_memory_mib(params, run, name, device)
             if checkout is not None:
                 row |= faster(row, times[reference.NAME])

@@ -68,12 +68,6 @@ def interleaved(
     return times
 
 
-def rate(work: Callable[[], object], count: int, device: torch.device, effort: Effort) -> Row:
-    """A row of one piece of work on `count` images, with its images per second."""
-    row = interleaved({"": work}, device, effort)[""].row()
-    return {"images": count, **row, "images_per_second": count / row["milliseconds"] * 1e3}
-
-
 def synchronise(device: torch.device) -> None:
     """Wait until a GPU has done what it was told."""
     if device.type == "cuda":

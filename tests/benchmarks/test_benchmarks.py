@@ -9,23 +9,18 @@ import shutil
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from benchmarks import __main__ as command
-from benchmarks import (
-    ceiling,
-    hotspots,
-    loading,
-    parts,
-    reference,
-    report,
-    sharing,
-    steps,
-)
+from benchmarks import hours, reference, report, sharing, steps
 from benchmarks.shapes import planned
 from benchmarks.timing import Effort, Times, interleaved, resident_mib
+from project import PROJECT
 
+from twf import files
 from twf.errors import UserError
+from twf.forecast import costs
 from twf.study import Run, reading
 from twf.study.methods import METHODS
 from twf.study.params import Params
@@ -36,7 +31,6 @@ pytestmark = pytest.mark.usefixtures("shallow")
 
 SMALLEST = Effort(calls=1, repeats=1)
 WORDS = ["benchmarks", "steps", "--benchmark", "none", "--calls", "1", "--repeats", "1"]
-LIMITS = {"gflops": 100.0, "gigabytes_per_second": 10.0}
 
 # Stands in for a checkout of the published code: the same modules, the least that is asked of them.
 CHECKOUT = {
@@ -100,12 +94,6 @@ def _forks(monkeypatch):
     monkeypatch.setattr(multiprocessing, "get_context", lambda _: fork)
 
 
-@pytest.fixture(autouse=True)
-def _small_matrices(monkeypatch):
-    """Large ones take minutes in bfloat16 on a CPU that has no unit for it."""
-    monkeypatch.setitem(ceiling.SIDE, "cpu", 128)
-
-
 @pytest.fixture
 def params(tiny_values) -> Params:
     return reading.check(tiny_values)
@@ -122,26 +110,12 @@ def test_every_method_has_a_step_of_its_second_task(params, name):
 
 
 def test_a_row_of_a_step_says_what_was_measured_and_how_fast(params, run):
-    (row,) = steps.measure(params, run, ["plain"], "fp32", None, CPU, SMALLEST, LIMITS)
+    (row,) = steps.measure(params, run, ["plain"], "fp32", None, CPU, SMALLEST)
     said = {"measurement": "training step", "benchmark": "split-target", "method": "twf"}
     assert row.items() >= (said | {"execution": "plain", "precision": "fp32", "images": 8}).items()
     assert row["images_per_second"] == pytest.approx(8 / row["milliseconds"] * 1000)
-    seconds = row["milliseconds"] / 1000
-    assert row["share_of_product"] == pytest.approx(row["gigaflop"] / seconds / 100)
-    assert row["share_of_copy"] == pytest.approx(row["gigabytes"] / seconds / 10)
     assert row["peak_memory_mib"] > 10
     assert "times_reference" not in row
-
-
-def test_hot_spots_are_those_of_a_step_and_the_longest_first(params, run):
-    every, *longest = hotspots.measure(params, run, ["plain"], "fp32", CPU, SMALLEST)
-    assert every["operation"] == "all" and every["share"] > 0
-    assert len(longest) == hotspots.SHOWN
-    times = [row["milliseconds"] for row in longest]
-    assert times == sorted(times, reverse=True) and sum(times) <= every["milliseconds"]
-    assert sum(row["calls"] for row in longest) < every["calls"]
-    assert "aten::convolution_backward" in {row["operation"] for row in longest}
-    assert longest[0]["share"] == longest[0]["milliseconds"] / every["milliseconds"]
 
 
 @pytest.fixture
@@ -158,7 +132,7 @@ def test_a_ratio_is_the_quotient_of_its_parts(params, checkout, torchvision):
     run = planned(params, "split-target", "finetune")
     run = run.model_copy(update={"benchmark": "split-cifar10"})
     theirs, ours = steps.measure(
-        params, run, ["plain"], "fp32", checkout, CPU, Effort(calls=2, repeats=2), LIMITS
+        params, run, ["plain"], "fp32", checkout, CPU, Effort(calls=2, repeats=2)
     )
     assert (theirs["execution"], ours["execution"]) == ("published code", "plain")
     assert ours["times_reference"] == theirs["milliseconds"] / ours["milliseconds"]
@@ -199,31 +173,6 @@ def test_a_row_has_the_median_and_the_range():
     assert row == pytest.approx(expected)
 
 
-def test_flops_and_bytes_are_those_of_the_operations():
-    a, b = torch.ones(10, 20), torch.ones(20, 30)
-    counted = ceiling.count(lambda: (a @ b).t())  # a view is free
-    assert counted["operations"] == 1
-    assert counted["gigaflop"] == pytest.approx(2 * 10 * 20 * 30 / 1e9)
-    assert counted["gigabytes"] == pytest.approx(4 * (10 * 20 + 20 * 30 + 10 * 30) / 1e9)
-
-
-def test_the_parts_have_rates(params, run):
-    limits = ceiling.measure("bf16", CPU, SMALLEST)
-    rows = [
-        parts.pretraining(params, run, "plain", "bf16", CPU, SMALLEST, limits),
-        *parts.replay(params, run, CPU, SMALLEST),
-        parts.evaluation(params, run, CPU, SMALLEST),
-    ]
-    for row in rows:
-        rate = row["images"] / row["milliseconds"] * 1000
-        assert row["images_per_second"] == pytest.approx(rate)
-    assert len({row["measurement"] for row in rows}) == 6
-    assert limits["precision"] == rows[0]["precision"] == "bf16"
-    seconds = rows[0]["milliseconds"] / 1000
-    share = rows[0]["gigaflop"] / seconds / limits["gflops"]
-    assert rows[0]["share_of_product"] == pytest.approx(share)
-
-
 def test_jobs_that_share_a_device_are_counted_together(params, run, monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
     (pair,) = sharing.measure(params, run, "plain", "bf16", [2], CPU, seconds=0.05)
@@ -237,35 +186,23 @@ def test_jobs_that_share_a_device_are_counted_together(params, run, monkeypatch,
     assert (one["jobs"], two["jobs"], two["mps"]) == (1, 2, True)
 
 
-def test_loading_is_held_to_its_limits(monkeypatch):
-    row = loading.measure(Effort(repeats=1), scale=0.02)
-    assert row["images"] == 1200
-    assert row["arrays_mib"] == pytest.approx(1200 * (3072 + 8) / 2**20)
-    for seconds, growth, within in ((0.4, 3.5, True), (0.6, 3.5, False), (0.4, 3.6, False)):
-        found = {"seconds": seconds, "growth_mib": growth}
-        monkeypatch.setattr(loading, "in_fresh_process", lambda *_, found=found: found)
-        assert loading.measure(Effort(repeats=1), scale=0.02)["within_limits"] == within
-
-
 def test_the_command_prints_and_keeps_rows_with_where_they_come_from(
     tiny_project, monkeypatch, capsys
 ):
     monkeypatch.setattr(report, "RESULTS", tiny_project / "kept")
     command.main(
-        [command.Measurement.REPLAY], benchmark=["split-target"], calls=1, repeats=1, name="here"
+        [command.Measurement.STEPS],
+        benchmark=["split-target"],
+        method=["er"],
+        calls=1,
+        repeats=1,
+        name="here",
     )
     kept = json.loads((tiny_project / "kept" / "here.json").read_text())
     assert kept.keys() == {"device", "gpu", "versions", "commit", "date", "rows"}
-    measured = [row["measurement"] for row in kept["rows"]]
-    assert measured == [
-        "ceiling",
-        "buffer insertion",
-        "buffer draw",
-        "mask packing",
-        "mask unpacking",
-    ]
+    assert [row["measurement"] for row in kept["rows"]] == ["training step"]
     assert {row["threads"] for row in kept["rows"]} == {1}
-    assert "mask packing" in capsys.readouterr().out
+    assert "training step" in capsys.readouterr().out
 
 
 def test_a_mistake_is_a_message_and_not_a_traceback(tiny_project, monkeypatch, capsys):
@@ -284,3 +221,30 @@ def test_memory_is_measured_on_any_system(request):
     request.getfixturevalue("macos")
     assert resident_mib() == pytest.approx(told, rel=0.2)
     assert resident_mib(peak=True) > 0
+
+
+def test_a_step_in_company_is_counted_while_all_are_at_work():
+    """Two runs on one card: the first ends after 2 of its epochs, when the other has done 1."""
+    epoch = {"seconds": 10.0}
+    records = pd.DataFrame(
+        {"seconds": [20.0, 30.0], "history": [[epoch] * 2, [{"seconds": 20.0}, epoch]]}
+    )
+    steps = hours.STEPS / hours.TASKS
+    assert list(hours.in_company(records)) == pytest.approx([5e3 / steps, 10e3 / steps])
+
+
+def test_the_papers_hours_are_sums_over_their_runs_by_how_a_cost_is_known(monkeypatch):
+    monkeypatch.chdir(PROJECT)
+    known = dict.fromkeys([*METHODS, hours.CL], (36.0, "measured"))
+    methods, tables = hours.tables(known | {"er": (72.0, "from CPUs")})
+    assert len(methods) == len(known) and [row["Table"] for row in tables] == [*hours.TABLES]
+    for row in tables:
+        each = int(row["Runs"]) * 50 * hours.STEPS * 36 / 3.6e6
+        more = 2 * float(row["Hours from CPUs"]) + float(row["Hours measured"])
+        assert float(row["Hours"]) == pytest.approx(more - float(row["Hours from CPUs"]), abs=0.2)
+        assert float(row["Hours"]) == pytest.approx(each + float(row["Hours from CPUs"]) / 2, 0.01)
+
+
+def test_costs_in_git_are_those_of_the_records():
+    expected = costs(hours.records(PROJECT / hours.EVIDENCE))
+    pd.testing.assert_frame_equal(pd.read_csv(PROJECT / files.COSTS), expected, check_dtype=False)
