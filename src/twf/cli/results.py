@@ -87,8 +87,18 @@ def table(
 
 
 @app.command()
-def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+def compare(
+    study: StudyArgument,
+    new: Annotated[
+        str | None, typer.Argument(help="A method, or METHOD.VARIANT, to compare alone.")
+    ] = None,
+    baseline: Annotated[str | None, typer.Argument(help="What it is compared with.")] = None,
+    params: ParamsFile = files.PARAMS,
+) -> None:
     """Make all tables of a study, and hold the paper's numbers, claims and gains against them.
+
+    With NEW and BASELINE, only print their difference with its interval, of the records so far:
+    `twf compare demo er-smooth er`.
 
     Makes what `twf table` and `twf search` make; `comparison`, `order`, `claims` and `gains` in
     results/STUDY/tables/, and results/STUDY/metrics.json, which `dvc metrics diff` compares with
@@ -97,7 +107,16 @@ def compare(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     from twf.results.frame import Results
 
     loaded = reading.load(params)
-    _write_tables(loaded, Results.collected(expand(loaded, study)))
+    planned = expand(loaded, study)
+    if new is None:
+        _write_tables(loaded, Results.collected(planned))
+        return
+    if baseline is None:
+        raise UserError(f"compare {new} with what? twf compare {study} {new} BASELINE")
+    from twf.results import difference
+
+    for line in difference.lines(Results.of_records(planned, planned.runs), new, baseline):
+        print(line)
 
 
 def _write_tables(params: Params, results: Results) -> None:

@@ -20,6 +20,15 @@ from twf.study.methods import METHODS
 
 DESCRIPTIONS = Path("src/twf/study/methods.py")
 LOSSES = Path("src/twf/learning/methods")
+_EXPERIMENT = """{name}:
+{indent}  title: {title}
+{indent}  benchmarks: [split-digits]
+{indent}  methods: [{name}, {like}]
+{indent}  protocols: [class-il]
+{indent}  buffers: [50]
+{indent}  seeds: [0, 1, 2, 3, 4]
+{indent}  baseline: {like}
+"""
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -41,7 +50,7 @@ def new(name: str, like: str, title: str | None = None) -> list[Path]:
     texts = {
         loss_file: _loss(loss, own, like, title),
         DESCRIPTIONS: _described(descriptions, name, own, like, title),
-        files.PARAMS: _with_entries(params, name, like),
+        files.PARAMS: _with_experiment(_with_entries(params, name, like), name, like, title),
     }
     for path, text in texts.items():
         with files.atomic(path) as partial:
@@ -137,6 +146,34 @@ def _with_entries(text: str, name: str, like: str) -> str:
             "each method lines of its own, without anchors"
         )
     return changed
+
+
+def _with_experiment(text: str, name: str, like: str, title: str) -> str:
+    """`params.yaml` with an experiment of the demo that compares the new method with the other.
+
+    Without a demo that has experiments on lines of their own, as it is.
+    """
+    for study, values in _entries(YAML().compose(text), "studies"):
+        if study.value == "demo":
+            for key, node in values.value:
+                if key.value == "experiments" and not node.flow_style:
+                    first = node.value[0][0].start_mark
+                    lines = text.splitlines(keepends=True)
+                    indent = " " * first.column
+                    lines.insert(
+                        first.line,
+                        indent
+                        + _EXPERIMENT.format(
+                            name=name,
+                            like=like,
+                            title=json.dumps(
+                                f"{title} beside {METHODS[like].title}", ensure_ascii=False
+                            ),
+                            indent=indent,
+                        ),
+                    )
+                    return "".join(lines)
+    return text
 
 
 def _entries(mapping: Any, key: str) -> list[tuple[Any, Any]]:

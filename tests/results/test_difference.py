@@ -1,0 +1,41 @@
+"""One method minus another in a line, from records of hand-made accuracies."""
+
+from __future__ import annotations
+
+import pytest
+
+from twf.errors import UserError
+from twf.results import difference
+
+VARIANTS = {
+    "all": {"title": "All"},
+    "high": {"title": "High", "hyperparameters": {"lr": 0.2}},
+}
+
+
+def test_two_methods_are_compared_by_welch_and_variants_by_seed(make_plan, recorded):
+    plan = make_plan([0, 1, 2], methods=["er", "derpp"], protocols=["class-il"], buffers=[500])
+    base = {"er": 50.0, "derpp": 60.0}
+    values = {run.id: base[run.method] + run.seed for run in plan.runs.values()}
+    first, *rest = difference.lines(recorded(plan, values), "derpp", "er")
+    assert "derpp minus er, split-cifar10, buffer 500, Class-IL: +10.00 points" in first
+    assert "Welch's, 3 seeds" in first and "seeds: [0, 1, 2, 3, 4]" in rest[-1]
+
+    plan = make_plan([0, 1, 2, 3, 4], methods=["er"], variants=VARIANTS, buffers=[500])
+    values = {r.id: 50.0 + r.seed + (3 if ".high." in r.id else 0) for r in plan.runs.values()}
+    found = list(difference.lines(recorded(plan, values), "er.high", "er.all"))
+    assert "+3.00 points (95 % interval +3.00 to +3.00, paired by seed, 5 seeds)" in found[0]
+    assert not any("for 5 seeds" in line for line in found)
+
+
+def test_what_does_not_count_is_named_with_its_remedy(make_plan, recorded):
+    plan = make_plan([0, 1], methods=["er", "derpp"], protocols=["class-il"], buffers=[500])
+    values = {"split-cifar10.er.500.s0": 50.0, "split-cifar10.derpp.500.s0": 51.0}
+    text = "\n".join(difference.lines(recorded(plan, values), "derpp", "er"))
+    assert "+1.00 points (one seed, no interval)" in text
+    assert (
+        "missing, not counted: snakemake --cores all results/small/runs/split-cifar10.er.500.s1"
+        in text
+    )
+    with pytest.raises(UserError, match="no method or variant 'twf'"):
+        list(difference.lines(recorded(plan, values), "twf", "er"))
