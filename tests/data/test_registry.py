@@ -31,6 +31,8 @@ def test_the_packaged_archives_are_complete_and_as_params_yaml_has_them():
 def test_a_study_needs_its_data_its_sources_data_and_their_weights():
     assert registry.needed(PARAMS, study.expand(PARAMS, "paper")) == list(registry.load())
     assert registry.needed(PARAMS, study.expand(PARAMS, "demo")) == []
+    # the images that weights in git were trained on are not
+    assert registry.needed(PARAMS, study.expand(PARAMS, "corners")) == ["cifar10"]
 
 
 def file_of(values: dict) -> dict:

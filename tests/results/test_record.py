@@ -62,6 +62,7 @@ def changed(change: Callable[[pa.Table], pa.Table], version: str = str(record.VE
     ("change", "named"),
     [
         (lambda t: t.drop_columns(["seconds"]), "seconds"),
+        (lambda t: t.drop_columns(["gates_open"]), "gates_open"),
         (lambda t: t.rename_columns({"seconds": "duration"}), "duration, seconds"),
         (lambda t: t.append_column("more", pa.array([1])), "more"),
         (lambda t: t.append_column("seed", t["seed"]), "twice"),
@@ -77,17 +78,6 @@ def test_a_record_with_other_columns_is_refused(plan, change, named):
             record.read(path, columns)
         assert str(path) in str(caught.value)
     assert named in gather(plan)[DONE]
-
-
-def test_a_record_from_before_a_later_column_is_read_with_it_empty(plan):
-    path = record_file("small", DONE)
-    now = record.read(path)
-    assert changed(lambda table: table.drop_columns(list(record.LATER))) == path
-    assert record.read(path) == now and now["gates_open"].to_pylist() == [[]]
-    for columns in (["gates_open", "digest"], ["digest"]):
-        assert record.read(path, columns) == now.select(columns)
-    gather(plan)
-    assert DONE in set(record.read_collected("small")["run"].to_pylist())
 
 
 @pytest.mark.parametrize("version", ["1", "3", "2.0", "", "next"])

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 from twf.errors import UserError
 from twf.files import atomic, report_file, runs_file
 
-VERSION = 2  # of the schema below; raised by each change of it but for a new column of `LATER`
-LATER = ("gates_open",)  # columns that older records do not have, and that are then read as empty
+VERSION = 2  # of the schema below; raised by each change of it
 
 PLAN = b"twf_plan"  # the metadata of a collected table that has its study's plan
 
@@ -96,7 +95,7 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
                     f"{path} {problem}; delete it and run again, or use the version of twf that "
                     "wrote it"
                 )
-            return _with_later(file, columns or SCHEMA.names)
+            return file.read(columns or SCHEMA.names).select(columns or SCHEMA.names)
     except FileNotFoundError:
         raise UserError(f"no {path}: `twf plan STUDY` says what makes it") from None
     except PermissionError as error:
@@ -140,23 +139,12 @@ def read_run(path: Path) -> pa.Table:
     return table
 
 
-def _with_later(file: pq.ParquetFile, columns: list[str]) -> pa.Table:
-    there = file.schema_arrow.names
-    table = file.read([name for name in columns if name in there])
-    for name in columns:
-        if name not in there:
-            empty = pa.array([[]] * len(table), SCHEMA.field(name).type)
-            table = table.append_column(SCHEMA.field(name), empty)
-    return table.select(columns)
-
-
 def _differs(schema: pa.Schema) -> str | None:
     """What keeps a file of this schema from being read as records; none where nothing does."""
     version = (schema.metadata or {}).get(b"twf_record_version", b"none").decode(errors="replace")
     if version != str(VERSION):
         return f"has record version {version}, this code reads {VERSION}"
-    earlier = pa.schema([f for f in SCHEMA if f.name not in LATER or f.name in schema.names])
-    if schema.equals(earlier):
+    if schema.equals(SCHEMA):
         return None
     ours, theirs = ({field.name: field.type for field in each} for each in (SCHEMA, schema))
     names = sorted(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n))

@@ -64,6 +64,9 @@ NOT_IN_THE_DEMO = (  # which has other benchmarks than the paper names, one buff
     "icarl-second",
     "icarl-below-derpp-class-il",
     "icarl-below-derpp-task-il",
+    "er-ace-below-derpp-class-il",
+    "er-ace-below-derpp-task-il",
+    "pretraining-images-below-twf",
 )
 
 

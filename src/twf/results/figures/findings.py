@@ -42,7 +42,7 @@ def _scale(findings: Findings, shown: Figure) -> Drawing:
     drawing = Drawing(figsize=(7.2, 3.4), layout="constrained")
     axes = drawing.add_subplot()
     settings = [findings.asked.settings[at] for at in shown.settings]
-    for shift, question, look in zip((-0.02, 0.02), shown.questions, LOOKS, strict=True):
+    for shift, question, look in zip((-0.04, 0.04), shown.questions, LOOKS, strict=True):
         rows = [findings.estimate(question, at) for at in shown.settings]
         there = [(x + shift, row) for x, row in enumerate(rows) if row is not None]
         axes.plot([x for x, _ in there], [row["mean"] for _, row in there], **look)
