@@ -9,7 +9,6 @@ docs/speed.md; nothing is measured.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -101,11 +100,11 @@ def tables(known: dict[str, tuple[float, str]]) -> tuple[list[TextRow], list[Tex
     rows = []
     for number, names in TABLES.items():
         runs = [plan.runs[run] for name in names for run in plan.runs_of(plan.tables[name])]
-        hours: Counter[str] = Counter()
+        hours = dict.fromkeys(HOW, 0.0)
         for run in runs:
             value, how = known[kind(run.method, run.hyperparameters.model_dump())]
             hours[how] += SEEDS * run.epochs * STEPS * value / 3.6e6
-        row = {"Table": number, "Runs": str(SEEDS * len(runs)), "Hours": f"{hours.total():.1f}"}
+        row = {"Table": number, "Runs": str(SEEDS * len(runs)), "Hours": f"{sum(hours.values()):.1f}"}
         rows.append(row | {f"Hours {how}": f"{hours[how]:.1f}" for how in HOW})
     return methods, rows
 

@@ -63,7 +63,7 @@ def test_outside_a_project_folder_every_command_says_so(twf, tmp_path, monkeypat
 
 UNKNOWN = {  # what is unknown, and what there is
     **{words.replace("tiny", "large"): ("large", "tiny") for words in OF_RECORDS},
-    **dict.fromkeys(["plan large", "doctor large"], ("large", "tiny")),
+    "plan large": ("large", "tiny"),
     **dict.fromkeys([f"run large {RUN}", "collect large"], ("large", "tiny")),
     "data fetch --study large": ("large", "tiny"),
     "run tiny split-target.er.99.s0": ("split-target.er.99.s0", "`twf plan tiny`"),
@@ -307,7 +307,7 @@ def test_the_doctor_exits_with_1_where_something_is_wrong(twf, tiny_project, mon
     assert said.code == 1 and "wrong   tracking" in said.out
     monkeypatch.setenv("TWF_TRACKING", "")
     monkeypatch.setenv("WANDB_API_KEY", "fake-0123")
-    said = twf("doctor tiny")
+    said = twf("doctor")
     assert said.code == 0 and "wrong" not in said.out and "fake-0123" not in said.out
 
 

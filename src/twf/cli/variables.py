@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import click
+import typer
 from typer.main import get_command
 
 from twf.cli.base import app
@@ -17,6 +17,6 @@ def refuse_wrong(params: Params) -> None:
     command = get_command(app).commands[run.__name__]  # type: ignore[attr-defined]
     try:
         command.make_context(run.__name__, ["STUDY", "RUN"])  # reads the options' variables
-    except click.UsageError as error:
+    except typer.BadParameter as error:
         raise UserError(error.format_message()) from None
     mode.decided(params.tracking)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 from twf.errors import note
 from twf.results.record import PROBED
 from twf.study.params import Tracking
 from twf.tracking import view
-from twf.tracking.mode import Mode, decided, folder, variable
+from twf.tracking.mode import decided, folder, variable
 from twf.tracking.view import Row
 
 PATIENCE = 120.0  # seconds for W&B to start, and to send the last data; `wandb sync` sends the rest
@@ -90,7 +90,7 @@ def start_tracking(settings: Tracking, columns_before: Row) -> Iterator[LiveTrac
         raise
 
 
-def _begin(settings: Tracking, row: Row, mode: Mode) -> Any:
+def _begin(settings: Tracking, row: Row, mode: Literal["online", "offline"]) -> Any:
     """W&B's run for a run of ours."""
     import wandb
 

@@ -82,9 +82,9 @@ def _asked(settings: Tracking) -> tuple[Mode | None, str]:
         return MODES[switch], SWITCH
     if variable("WANDB_DISABLED").upper() in TRUE:
         return "off", "WANDB_DISABLED"
-    for mode, where in ((variable("WANDB_MODE"), "WANDB_MODE"), _setting("mode")):
-        if mode:
-            return lookup("mode of Weights & Biases", OF_WANDB, mode, where), where
+    for name, where in ((variable("WANDB_MODE"), "WANDB_MODE"), _setting("mode")):
+        if name:
+            return lookup("mode of Weights & Biases", OF_WANDB, name, where), where
     mode = MODES[settings.mode] if switch == "" else None
     return mode, "tracking.mode of params.yaml" if mode else ""
 

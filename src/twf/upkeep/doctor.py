@@ -25,6 +25,8 @@ from twf.tracking import mode
 
 EXTRAS = ("", "report", "pipeline", "remotes")  # what `make setup` installs for users
 
+DRIVER = Path("/proc/driver/nvidia")  # where Linux shows that NVIDIA's driver is loaded
+
 State = Literal["ok", "warning", "wrong"]
 COLOURS: dict[State, str] = {"ok": "green", "warning": "yellow", "wrong": "red"}
 
@@ -125,7 +127,7 @@ def gpus() -> Iterator[Check]:
     usable = visible.gpus()
     for gpu in usable:
         yield Check("gpus", "ok", f"{gpu.name} ({gpu.id}), torch {torch}")
-    if not usable and torch.endswith("+cpu") and Path("/proc/driver/nvidia").exists():
+    if not usable and torch.endswith("+cpu") and DRIVER.exists():
         remedy = "rm -r .venv && UV_TORCH_BACKEND=auto make setup"
         yield Check("gpus", "wrong", f"torch {torch} is built for CPUs only", remedy)
     elif not usable:
