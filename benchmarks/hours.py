@@ -104,7 +104,8 @@ def tables(known: dict[str, tuple[float, str]]) -> tuple[list[TextRow], list[Tex
         for run in runs:
             value, how = known[kind(run.method, run.hyperparameters.model_dump())]
             hours[how] += SEEDS * run.epochs * STEPS * value / 3.6e6
-        row = {"Table": number, "Runs": str(SEEDS * len(runs)), "Hours": f"{sum(hours.values()):.1f}"}
+        whole = f"{sum(hours.values()):.1f}"
+        row = {"Table": number, "Runs": str(SEEDS * len(runs)), "Hours": whole}
         rows.append(row | {f"Hours {how}": f"{hours[how]:.1f}" for how in HOW})
     return methods, rows
 

@@ -21,7 +21,7 @@ def main() -> None:
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - to the process's end
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the process's end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a sign ends nothing
             stream.reconfigure(errors="replace")

@@ -21,6 +21,7 @@ from twf.study.code import code_hash
 
 # what can change a number, in a checkout: code, parameters, and the packages it runs with
 DECIDE = ("src", "params.yaml", "pyproject.toml", "constraints.txt")
+ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"}
 PACKED = "commit.json"  # beside src/: the commit, and the digests of what decides
 
 
@@ -69,7 +70,7 @@ def commit() -> str | None:
     def git(folder: str | Path, *words: str) -> str:
         command = ["git", "-C", str(folder), *words]
         # a hook or another repository's GIT_DIR is not about this folder
-        own = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+        own = {key: value for key, value in os.environ.items() if key not in ELSEWHERE}
         return subprocess.run(
             command, capture_output=True, text=True, check=True, encoding="utf-8", env=own
         ).stdout.strip()
