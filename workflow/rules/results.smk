@@ -76,5 +76,7 @@ rule findings:
         files.FINDINGS,
     log:
         "logs/findings.log",
+    conda:
+        ENVIRONMENT
     shell:
         "twf findings > {log} 2>&1"
