@@ -33,11 +33,10 @@ TREE, PACK, OUT, SITE = HERE / "tree", HERE / "pack", HERE / "out", HERE / "site
 QUEUE = HERE / "queue"  # the runs that wait: STUDY/RUN, one in each line
 SETTINGS = "driver.json"  # of the pack
 TRAVELS = (  # of the checkout
-    *("src", "benchmarks", "tests", "workflow", "results/printed.csv", "params.yaml"),
-    *("pyproject.toml", "constraints.txt"),
+    *("src", "benchmarks", "tests", "workflow", "params.yaml", "pyproject.toml"),
+    *("constraints.txt", "results/printed.csv", "results/evidence"),
 )
 LARGEST = 15 * 2**20  # bytes of a file that `collect` writes
-MEASURED, NAMES = "benchmarks/results", ("steps", "compiled")
 GRACE = 8.0  # seconds that a step has to end in, once told
 MARGIN = 15.0  # seconds before the end in which no run is begun
 
@@ -57,8 +56,7 @@ def begin(pack: Path, until: float) -> None:
         print(f"taken; the steps begin with the folder of the pack that has {SETTINGS}")
         return
     OUT.mkdir(parents=True, exist_ok=True)
-    done = Path("results").glob(f"{settings()['weights']}*")  # records and weights of before
-    for source in (*map(Path, TRAVELS), *done):
+    for source in filter(Path.exists, map(Path, TRAVELS)):
         target = TREE / source
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
@@ -93,20 +91,14 @@ def settings() -> dict[str, Any]:
     return found
 
 
-def weights_file() -> str:
-    """Where the source's weights are in the checkout, or will be."""
-    return f"results/{settings()['weights']}/weights/{settings()['source']}.safetensors"
-
-
 def environment() -> dict[str, str]:
-    """Our packages before this machine's; no tracking; compiled code is kept for all processes."""
+    """Our packages before this machine's; no tracking; slots for all runs at once."""
     paths = [SITE, TREE / "src", TREE]
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "PYTHONUNBUFFERED": "1",
         "TWF_TRACKING": "off",
         "TWF_GPU_SLOTS": "16",  # as many beside each other as the lanes have
-        "TORCHINDUCTOR_CACHE_DIR": str(HERE / "compiled"),
         "CUDA_MPS_PIPE_DIRECTORY": str(HERE / "mps"),
         "CUDA_MPS_LOG_DIRECTORY": str(HERE / "mps-log"),
     }
@@ -119,7 +111,7 @@ class Driver:
         self.settings = settings()
         self.start = time.time()
         (HERE / "end").write_text(str(self.start + until), encoding="utf-8")
-        self.lock = threading.Lock()
+        self.lock, self.planning = threading.Lock(), threading.Lock()
 
     @property
     def left(self) -> float:
@@ -130,7 +122,7 @@ class Driver:
         with self.lock:
             print(f"{time.time() - self.start:6.1f} s  {text}", flush=True)
 
-    def do(self, name: str, *words: str | Path, limit: float, **extra: str) -> bool:
+    def do(self, name: str, *words: str | Path, limit: float) -> bool:
         """Run a command, its output in NAME.log; whether it ended well within `limit` seconds."""
         limit = min(limit, self.left)
         if limit <= 0:
@@ -144,7 +136,7 @@ class Driver:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 cwd=TREE,
-                env=environment() | extra,
+                env=environment(),
                 start_new_session=True,  # so that all it has started ends with it
             )
             try:
@@ -159,11 +151,11 @@ class Driver:
         self.say(f"{name}: {status or 'ok'} in {time.time() - began:.1f} s")
         return status == 0
 
-    def python(self, name: str, *words: str | Path, limit: float, **extra: str) -> bool:
-        return self.do(name, sys.executable, *words, limit=limit, **extra)
+    def python(self, name: str, *words: str | Path, limit: float) -> bool:
+        return self.do(name, sys.executable, *words, limit=limit)
 
-    def twf(self, name: str, *words: str | Path, limit: float, **extra: str) -> bool:
-        return self.python(name, "-m", "twf", *words, limit=limit, **extra)
+    def twf(self, name: str, *words: str | Path, limit: float) -> bool:
+        return self.python(name, "-m", "twf", *words, limit=limit)
 
     def wait_for(self, ready: Callable[[], bool], seconds: float) -> bool:
         """Whether it became so in time."""
@@ -175,18 +167,14 @@ class Driver:
     # The lane that prepares
 
     def prepare(self) -> None:
-        """Data as they come, what is compiled for later, and the tests that need a GPU."""
+        """Data as they come, and the tests that need a GPU."""
         each = [threading.Thread(target=self.data, args=(name,)) for name in self.settings["data"]]
         for thread in each:
             thread.start()
         self.wait_for((OUT / "measured").exists, self.left)
-        side = [threading.Thread(target=self.compiled, args=m) for m in self.settings["compiled"]]
-        for thread in side:
-            thread.start()
         if words := self.settings["tests"]:
-            report = ("-p", "benchmarks.gpu.failures")  # each at once: the end may not come
-            self.python("tests", "-m", "pytest", *report, *words, limit=240)
-        for thread in each + side:
+            self.python("tests", "-m", "pytest", *words, limit=240)
+        for thread in each:
             thread.join()
 
     def data(self, name: str) -> None:
@@ -204,14 +192,6 @@ class Driver:
             words = (word.format(name=name, arrays=arrays) for word in self.settings["bring"])
             self.twf(f"data-{name}", "data", *words, limit=120)
 
-    def compiled(self, method: str, precision: str) -> None:
-        """Compiled steps beside captured ones, in turn: both share the GPU with the other lane."""
-        words = [*self.settings["steps"], "--method", method, "--precision", precision]
-        for way in self.settings["executions"]:
-            words += ["--execution", way]
-        name = f"compiled-{method}-{precision}"
-        self.python(name, "-m", "benchmarks", "steps", *words, "--name", name, limit=300)
-
     # The lane that has the GPU
 
     def measure(self) -> None:
@@ -228,23 +208,20 @@ class Driver:
         self.runs()
 
     def pretrain(self) -> None:
-        """The source's network: from the weights that travelled, or trained, and then from those.
+        """The source's network: from the weights that it names, or trained, and then from those.
 
         All runs, here and elsewhere, so start from the half precision in which weights are shared.
         """
-        source, weights = self.settings["source"], TREE / weights_file()
-        if weights.exists():
-            self.twf("import", "pretrain", "import", source, weights, limit=60)
-            return
+        source, weights = self.settings["source"], OUT / f"{self.settings['source']}.safetensors"
         needed = TREE / f"data/{self.settings['data'][0]}.safetensors"
         if not self.wait_for(needed.exists, self.left):
             self.say(f"pretrain: no {needed.name}")
             return
         way = self.settings["pretraining"]
         self.twf("pretrain", "pretrain", "train", source, "--execution", way, limit=300)
-        weights.parent.mkdir(parents=True, exist_ok=True)
-        self.twf("export", "pretrain", "export", source, weights, limit=60)
-        self.twf("import", "pretrain", "import", source, weights, limit=60)
+        if not self.settings["given"]:
+            self.twf("export", "pretrain", "export", source, weights, limit=60)
+            self.twf("import", "pretrain", "import", source, weights, limit=60)
 
     def runs(self) -> None:
         """The runs of the queue, some beside each other, the first first."""
@@ -260,8 +237,7 @@ class Driver:
                     going.update([name] if name else [])
                     over = not going
                 if name:
-                    study, _, run = name.partition("/")
-                    self.run(study, run, self.settings["execution"])
+                    self.run(*name.split("/"))
                     with self.lock:
                         going.discard(name)
                 elif over:
@@ -275,12 +251,16 @@ class Driver:
         for worker in workers:
             worker.join()
 
-    def run(self, study: str, run: str, execution: str) -> None:
-        """A run; where it fails, once more in a simpler way."""
-        words = ("run", study, run, "--save-every", "100000", "--execution")
-        if not self.twf(f"run-{run}", *words, execution, limit=self.left):
-            simpler = "captured" if execution == "compiled-captured" else "plain"
-            self.twf(f"run-{run}-again", *words, simpler, limit=self.left - MARGIN)
+    def run(self, study: str, run: str) -> None:
+        """A run by its plan file; where it fails, once more in the plain way."""
+        plan = f"plans/{study}/{run}.json"
+        with self.planning:
+            if not (TREE / plan).exists():
+                self.twf(f"plan-{study}", "plan", study, "--write", limit=60)
+        words = ("run", plan, "--save-every", "100000", "--execution")
+        way = self.settings["execution"]
+        if not self.twf(f"run-{run}", *words, way, limit=self.left):
+            self.twf(f"run-{run}-again", *words, "plain", limit=self.left - MARGIN)
 
     def mps(self) -> bool:
         """Whether NVIDIA's server lets processes compute at the same time: started, and tried."""
@@ -331,58 +311,41 @@ def steps(until: float) -> None:
         driver.say("end")
 
 
-def collect(out: Path, with_weights: bool, with_states: bool) -> None:
-    """Copy logs, measurements and records as one archive into `out`.
-
-    Weights, and states of runs that did not end, in pieces: of one file of a state, in their order.
+def collect(out: Path, with_weights: bool) -> None:
+    """Copy logs, measurements and records as one archive into `out`; weights in pieces.
 
     What is there is shown: the driver's log, and the last line of each step that goes on.
     """
     out.mkdir(parents=True, exist_ok=True)
     with tarfile.open(out / "found.tar.gz", "w:gz") as file:
-        for path in sorted(OUT.glob("*")):
+        for path in sorted(OUT.glob("*.log")):
             file.add(path, f"logs/{path.name}")
-        for pattern in ("results/*/runs/*.parquet", *(f"{MEASURED}/{n}-*.json" for n in NAMES)):
+        for pattern in ("results/*/runs/*.parquet", "benchmarks/results/steps-*.json"):
             for path in sorted(TREE.glob(pattern)):
                 file.add(path, str(path.relative_to(TREE)))
-    large: dict[str, Path] = {}
-    if with_weights:
-        large |= {path.name: path for path in TREE.glob("results/*/weights/*.safetensors")}
-    if with_states:
-        large |= {
-            f"{path.parent.name}.{path.name}": path
-            for path in TREE.glob("states/*/*/state.safetensors")
-        }
-    for name, path in large.items():
+    for path in OUT.glob("*.safetensors") if with_weights else ():
         content = path.read_bytes()
         for number, start in enumerate(range(0, len(content), LARGEST)):
-            (out / f"{name}.{number}").write_bytes(content[start : start + LARGEST])
+            (out / f"{path.name}.{number}").write_bytes(content[start : start + LARGEST])
     print((OUT / "driver.log").read_text(encoding="utf-8"), end="")
     for log in sorted(OUT.glob("*.log"), key=lambda path: path.stat().st_mtime)[-10:]:
-        lines = (
-            log.read_text(errors="replace", encoding="utf-8")
-            .replace("\r", "\n")
-            .strip()
-            .splitlines()
-        )
-        print(f"-- {log.name}: {lines[-1][-160:] if lines else ''}")
+        text = log.read_text(errors="replace", encoding="utf-8").replace("\r", "\n").strip()
+        print(f"-- {log.name}: {text.rpartition(chr(10))[2][-160:]}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("begin")
-    one.add_argument("pack", type=Path)
-    one.add_argument("--until", type=float, default=840.0, help="seconds from now")
-    one = commands.add_parser("steps")
-    one.add_argument("--until", type=float)
-    one = commands.add_parser("queue")
-    one.add_argument("runs", nargs="*", metavar="STUDY/RUN")
-    one.add_argument("--until", type=float, help="seconds from now, in place of the first call's")
-    one = commands.add_parser("collect")
-    one.add_argument("out", type=Path)
-    one.add_argument("--weights", action="store_true")
-    one.add_argument("--states", action="store_true")
+    beginning, going, queueing, collecting = map(
+        commands.add_parser, ("begin", "steps", "queue", "collect")
+    )
+    beginning.add_argument("pack", type=Path)
+    beginning.add_argument("--until", type=float, default=840.0, help="seconds from now")
+    going.add_argument("--until", type=float)
+    queueing.add_argument("runs", nargs="*", metavar="STUDY/RUN")
+    queueing.add_argument("--until", type=float, help="seconds from now, in place of the first's")
+    collecting.add_argument("out", type=Path)
+    collecting.add_argument("--weights", action="store_true")
     words = parser.parse_args()
     if words.command in ("queue", "collect") and not (OUT / "driver.log").exists():
         sys.exit(f"nothing has begun in {HERE}: `driver.py begin PACK` begins")
@@ -396,7 +359,7 @@ def main() -> None:
                 (HERE / "end").write_text(str(time.time() + words.until), encoding="utf-8")
             queue(*words.runs)
         case "collect":
-            collect(words.out, words.weights, words.states)
+            collect(words.out, words.weights)
 
 
 if __name__ == "__main__":

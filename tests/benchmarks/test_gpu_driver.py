@@ -24,18 +24,10 @@ SETTINGS = {
     "data": ["origin", "target"],
     "bring": ["prepare", "{name}"],
     "facts": ["echo", "a machine"],
-    "measure": [
-        [
-            *("pretraining", "--benchmark", "split-target", "--precision", "fp32"),
-            *("--calls", "1", "--repeats", "1"),
-        ]
-    ],
-    "steps": [],
-    "executions": [],
-    "compiled": [],
+    "measure": [["steps", "--benchmark", "split-target", "--calls", "1", "--repeats", "1"]],
     "tests": ["-q", "-p", "no:cacheprovider", "tests/learning/test_tasks.py"],
     "source": "origin",
-    "weights": "tiny",
+    "given": False,
     "pretraining": "plain",
     "jobs": 2,
     "mps": [],
@@ -104,7 +96,7 @@ def test_the_driver_makes_weights_and_records_of_what_was_packed(checkout):
     for row in rows:
         assert record.provenance(row)["code"]["commit"] == COMMIT, "the tree is as it was packed"
     pieces = sorted(Path("out").glob("origin.safetensors.*"))
-    weights = checkout.parent / "driver/tree/results/tiny/weights/origin.safetensors"
+    weights = checkout.parent / "driver/out/origin.safetensors"
     assert b"".join(piece.read_bytes() for piece in pieces) == weights.read_bytes()
 
 
@@ -124,13 +116,6 @@ def test_a_step_at_its_end_is_told_before_it_is_killed(tmp_path, monkeypatch):
     one = driver.Driver(until=60.0)
     assert not one.python("unending", "-c", UNENDING, limit=4.0)
     assert (tmp_path / "saved").exists()
-    (tmp_path / "states/tiny/run").mkdir(parents=True)
-    (tmp_path / "states/tiny/run/state.safetensors").write_bytes(b"x" * 10)
-    (tmp_path / "driver.log").touch()
-    monkeypatch.setattr(driver, "LARGEST", 6)
-    driver.collect(tmp_path / "found", with_weights=False, with_states=True)
-    pieces = sorted(path.name for path in (tmp_path / "found").glob("run.*"))
-    assert pieces == ["run.state.safetensors.0", "run.state.safetensors.1"]
 
 
 def test_what_is_cut_into_shards_is_joined_to_the_same_bits(tmp_path):

@@ -32,8 +32,6 @@ try:
 except UserError as error:
     raise WorkflowError(str(error))
 GPU = int(bool(GPUS))
-if GPUS and workflow.local_exec:
-    visible.hold_jobs_to(GPUS)
 if GPUS and "gpu" not in workflow.global_resources:  # else `--resources gpu=N` says it
     workflow.register_resource("gpu", len(GPUS) * PARAMS.gpu_slots)
 

@@ -8,8 +8,7 @@
 
 `estimates` is the rule.
 Only seeds that all cells of a difference have finished count. A residual pooled over an
-experiment's variants would have more degrees of freedom, but their variances differ too much:
-`benchmarks.verdicts` shows what share of intervals would then hold the true value.
+experiment's variants would have more degrees of freedom, but their variances differ too much.
 """
 
 from __future__ import annotations
