@@ -75,7 +75,8 @@ def made_of_all(before: dict[str, int], after: dict[str, int]) -> bool:
 
 def longer(values: dict[str, Any]) -> None:
     """Another recipe of the network that three of the runs start from."""
-    values["sources"]["letters"]["pretraining"]["epochs"] = 2
+    letters = values["sources"]["letters"]
+    letters["pretraining"] = letters["pretraining"] | {"epochs": 2}  # sources share theirs in YAML
 
 
 def lower(values: dict[str, Any]) -> None:
@@ -405,8 +406,8 @@ def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
     """Two GPUs that are not there, for a target that needs none."""
     change_params(fresh, lambda values: values.update(gpu_slots=3))
     gpus = (
-        "from twf.gpus import nvidia, visible\n"
-        "visible.gpus = lambda: [nvidia.Gpu(i, 'A GPU') for i in 'ab']\n"
+        "from twf.gpus import visible\n"
+        "visible.gpus = lambda: [visible.Gpu(i, 'A GPU') for i in 'ab']\n"
     )
     (tmp_path / "sitecustomize.py").write_text(gpus)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
