@@ -25,7 +25,6 @@ def twf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     """`twf(words)` calls the command in this process."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the command would leave its own behind
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("TWF_PARAMS", raising=False)
 
     def call(words: str) -> Said:
         monkeypatch.setattr(sys, "argv", ["twf", *words.split()])
