@@ -24,7 +24,7 @@ def new_method(
         str | None, typer.Option(help="What tables and figures call it. Default: its name.")
     ] = None,
 ) -> None:
-    """Make a method of one's own: loss, hyperparameters, values, test, trace and page.
+    """Make a method of one's own: loss, hyperparameters, values, and an experiment of the demo.
 
     It trains as the one it is like, until its loss is changed. Next: docs/add-a-method.md.
     """

@@ -91,12 +91,3 @@ def verdict(of: Estimate) -> str:
     if none:
         return "an effect, below a point" if effect else "no effect"
     return "an effect" if effect else "undecided"
-
-
-def beside(of: Estimate, paper: float | None) -> str:
-    """Where the interval of a difference lies beside the paper's number; empty without either."""
-    if paper is None or math.isnan(of.low):
-        return ""
-    if of.high < paper:
-        return "smaller than the paper's"
-    return "larger than the paper's" if paper < of.low else "compatible with the paper's"

@@ -274,7 +274,7 @@ def _verdict(estimate: Estimate, diverged: int) -> str:
 
 
 def number(row: dict[str, Any], form: str, digits: int = 2) -> str:
-    """An estimate as text: `mean`, or `full` with its interval or its number of seeds."""
+    """An estimate as text: `mean`, or `full` with its interval where it has one."""
     text = f"{row['mean']:.{digits}f}"
     if form == "full" and not math.isnan(row["low"]):
         text += f" ({row['low']:.{digits}f} to {row['high']:.{digits}f})"
