@@ -297,5 +297,5 @@ def _cell(row: dict[str, Any], setting: Setting, beside: bool) -> str:
     if " " in row["precisions"] and row["kind"] == "contrast":
         text += " †"
     if beside and row["paper"] is not None:
-        text += f"<br>paper {row['paper']:.2f}"
+        text += f"<br>paper {row['paper']:.2f}".replace("-", "\N{MINUS SIGN}")
     return text
