@@ -183,6 +183,13 @@ def run(
     run: Annotated[
         str | None, typer.Argument(help="A run's identifier, as `twf plan STUDY` lists them.")
     ] = None,
+    again: Annotated[
+        Path | None,
+        typer.Option(help="A table of records, whose RUN is run again: twf run --again FILE RUN."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="With --again: another seed than the record's.")
+    ] = None,
     params: ParamsFile = files.PARAMS,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 1,
@@ -198,26 +205,41 @@ def run(
     Needs the benchmark's data and the source's checkpoint. Called again after an interruption, it
     resumes from its last saved state; SIGTERM and Ctrl-C save before they end it. Next: `twf
     collect`.
+
+    With `--again FILE RUN`, by the parameters that the record of RUN in FILE has, on its data and
+    from its network, with today's code: results/again-STUDY/runs/RUN.parquet, and how the two
+    differ.
     """
     if attempt:
         environment.stop_with_parent()
     from twf.jobs.arithmetic import captured_if_possible
     from twf.jobs.run import execute
 
-    held, path = None, Path(study)
-    if run is not None:
+    held, recorded = None, None
+    if again is not None:
+        from twf.jobs import again as records
+
+        recorded = records.read_row(again, study)
+        planned, plan = records.planned(recorded, seed, again.parent)
         loaded = reading.load(params)
-        path = files.run_plan(study, expand(loaded, study).named_run(run).id)
-        held = plans.write(loaded, study)
-    elif path.suffix != ".json":
-        raise UserError(f"which run of {study}? `twf plan {study}` lists them")
-    planned, plan = products.planned_run(path)
-    slots, tracking = plans.settings()
+        slots, tracking = loaded.gpu_slots, loaded.tracking
+    else:
+        path = Path(study)
+        if run is not None:
+            loaded = reading.load(params)
+            path = files.run_plan(study, expand(loaded, study).named_run(run).id)
+            held = plans.write(loaded, study)
+        elif path.suffix != ".json":
+            raise UserError(f"which run of {study}? `twf plan {study}` lists them")
+        planned, plan = products.planned_run(path)
+        slots, tracking = plans.settings()
     with resumable(planned.study, planned.id, attempt), watched():
         on = device_for(device, threads, gpu_slots or slots, deterministic)
         work = partial(execute, planned, plan, tracking, on, save_every)
         captured_if_possible(work, execution)
     del held  # the plans, until here
+    if recorded is not None:
+        print(*records.compared(recorded, records.made(planned)), sep="\n")
 
 
 @contextlib.contextmanager
