@@ -13,7 +13,6 @@ import contextlib
 import importlib
 import io
 import json
-import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
+import pandas as pd
 import torch
 import typer
 from scipy import stats
@@ -41,7 +41,7 @@ from twf.errors import UserError, lookup
 from twf.jobs import checkpoints
 from twf.learning import loop
 from twf.results.show import PROTOCOL_TITLES, markdown_table
-from twf.results.statistics import student_interval
+from twf.results.statistics import cell
 from twf.study import Run, reading
 from twf.study.params import PROTOCOLS, Params
 
@@ -228,8 +228,9 @@ def _paired(first: list[Row], second: list[Row]) -> dict[str, str]:
     for protocol in PROTOCOLS:
         means = ([_mean(of[seed][protocol]) for seed in seeds] for of in found)
         differences = [theirs - ours for ours, theirs in zip(*means, strict=True)]
-        low, high = student_interval(differences) or (math.nan, math.nan)
-        texts[PROTOCOL_TITLES[protocol]] = f"{_mean(differences):+.2f} ({low:+.2f} to {high:+.2f})"
+        gain = cell(pd.Series(differences))
+        ends = f"{gain.low:+.2f} to {gain.high:+.2f}"
+        texts[PROTOCOL_TITLES[protocol]] = f"{gain.mean:+.2f} ({ends})"
     return texts
 
 

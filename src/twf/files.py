@@ -31,10 +31,7 @@ CHECKPOINT = "checkpoints/{source}.safetensors"
 RECORD = "results/{study}/runs/{run}.parquet"
 RUNS = "results/{study}/runs.parquet"
 TABLE = "results/{study}/tables/{table}"
-COMPARISON = "results/{study}/tables/comparison"
-CLAIMS = "results/{study}/tables/claims"
-GAINS = "results/{study}/tables/gains"
-ORDER = "results/{study}/tables/order"
+ESTIMATES = "results/{study}/estimates"
 METRICS = "results/{study}/metrics.json"
 FIGURES = "results/{study}/figures"
 STATEMENT = "results/{study}/reproducibility.md"
@@ -46,7 +43,6 @@ CHECKPOINT_PLAN = "plans/checkpoints/{source}.json"
 RUN_PLAN = "plans/{study}/{run}.json"
 STUDY_PLAN = "plans/{study}.json"
 TABLES = "results/{study}/tables"
-COMPARED = ("comparison", "claims", "gains", "order")  # in `TABLES`
 SEARCH = (  # every trial, the best of each cell, to read and as input of another study
     "results/{study}/tables/trials.csv",
     "results/{study}/tables/best-hyperparameters.md",
@@ -54,9 +50,9 @@ SEARCH = (  # every trial, the best of each cell, to read and as input of anothe
 )
 STATE = "states/{study}/{run}/state.safetensors"  # of an unfinished run; no output of a rule
 
-TABLES_VERSION = 5  # of the columns of tables; raised by each change, so that they are made anew
-TABLE_FORMATS = ("parquet", "csv", "md", "tex")
-COMPARISON_FORMATS = ("parquet", "csv", "md")  # of claims and gains too
+TABLES_VERSION = 6  # of the columns of tables; raised by each change, so that they are made anew
+TABLE_FORMATS = ("csv", "md", "tex")
+ESTIMATE_FORMATS = ("parquet", "csv")
 FIGURE_FORMATS = ("svg", "csv")  # the last has the data drawn
 
 
@@ -80,13 +76,9 @@ tables_folder = _path(TABLES)
 figures_folder = _path(FIGURES)
 runs_file = _path(RUNS)  # all records of a study in one table
 table_file = _path(f"{TABLE}.{{extension}}")  # of `TABLE_FORMATS`
-comparison_file = _path(f"{COMPARISON}.{{extension}}")  # the paper's cells beside a study's
-claims_file = _path(f"{CLAIMS}.{{extension}}")  # the paper's claims on a study's cells
-gains_file = _path(f"{GAINS}.{{extension}}")  # differences between a study's cells
-order_file = _path(f"{ORDER}.{{extension}}")  # rank correlations of methods with the paper's
+estimates_file = _path(f"{ESTIMATES}.{{extension}}")  # of `ESTIMATE_FORMATS`
 metrics_file = _path(METRICS)  # the means of a study's cells, as DVC shows and compares them
 figure_file = _path(f"{FIGURES}/{{figure}}.{{extension}}")  # of `FIGURE_FORMATS`
-figure_index = _path(f"{FIGURES}/index.csv")
 statement_file = _path(STATEMENT)
 report_file = _path(REPORT)
 log_file = _path("logs/{study}/runs/{run}.log")  # of a run by Snakemake

@@ -10,9 +10,8 @@ import typer
 
 from twf import files
 from twf.cli.base import ParamsFile, StudyArgument, app, plan_of
-from twf.errors import UserError, note
+from twf.errors import UserError
 from twf.study import Plan, expand, reading
-from twf.study.params import Params
 
 if TYPE_CHECKING:
     from twf.results.frame import Results
@@ -26,7 +25,7 @@ def collect(
         bool, typer.Option("--partial", help="Those that are there, while the study runs.")
     ] = False,
 ) -> None:
-    """Put all records of a study into results/STUDY/runs.parquet. Next: `twf table`.
+    """Put all records of a study into results/STUDY/runs.parquet. Next: `twf report`.
 
     Without `--partial`, each must be there, and as planned.
     """
@@ -64,82 +63,39 @@ def _collect_partial(planned: Plan) -> Results:
 @app.command()
 def table(
     study: StudyArgument,
-    table: Annotated[
-        str | None,
-        typer.Argument(help="EXPERIMENT.BENCHMARK, like main.split-digits. Default: all of them."),
-    ] = None,
+    table: Annotated[str, typer.Argument(help="EXPERIMENT.BENCHMARK, like main.split-digits.")],
     params: ParamsFile = files.PARAMS,
 ) -> None:
-    """Make a study's tables, as Parquet, CSV, Markdown and LaTeX. Next: `twf compare`.
+    """Make one of a study's tables of the records of its runs, as far as they are there.
 
-    One table reads the records of its own runs, as far as they are there; all are made of what
-    `twf collect` has collected.
+    As CSV, Markdown and LaTeX: results/STUDY/tables/. Next: `twf report`, which makes all.
     """
-    from twf.results import cells
+    from twf.results import estimates, tables
     from twf.results.frame import Results
 
     planned = plan_of(params, study)
-    if table is None:
-        cells.write(Results.collected(planned), planned.tables.values())
-        return
     one = planned.named_table(table)
-    cells.write(Results.of_records(planned, planned.runs_of(one)), [one])
+    results = Results.of_records(planned, planned.runs_of(one))
+    tables.write(results, estimates.cells(results, [one]), [one])
 
 
 @app.command()
 def compare(
     study: StudyArgument,
-    new: Annotated[
-        str | None, typer.Argument(help="A method, or METHOD.VARIANT, to compare alone.")
-    ] = None,
-    baseline: Annotated[str | None, typer.Argument(help="What it is compared with.")] = None,
+    new: Annotated[str, typer.Argument(help="A method, or METHOD.VARIANT.")],
+    baseline: Annotated[str, typer.Argument(help="What it is compared with.")],
     params: ParamsFile = files.PARAMS,
 ) -> None:
-    """Make all tables of a study, and hold the paper's numbers, claims and gains against them.
+    """Print the difference of two methods or variants with its interval, of the records so far.
 
-    With NEW and BASELINE, only print their difference with its interval, of the records so far:
-    `twf compare demo er-smooth er`.
-
-    Makes what `twf table` and `twf search` make; `comparison`, `order`, `claims` and `gains` in
-    results/STUDY/tables/, and results/STUDY/metrics.json, which `dvc metrics diff` compares with
-    the last commit's, from the collected records. Next: `twf figures`.
+    NEW minus BASELINE: `twf compare demo er-smooth er`.
     """
+    from twf.results import difference
     from twf.results.frame import Results
 
-    loaded = reading.load(params)
-    planned = expand(loaded, study)
-    if new is None:
-        _write_tables(loaded, Results.collected(planned))
-        return
-    if baseline is None:
-        raise UserError(f"compare {new} with what? twf compare {study} {new} BASELINE")
-    from twf.results import difference
-
+    planned = plan_of(params, study)
     for line in difference.lines(Results.of_records(planned, planned.runs), new, baseline):
         print(line)
-
-
-def _write_tables(params: Params, results: Results) -> None:
-    """Write a study's tables, what was searched, and the comparison with the paper."""
-    from twf.results import cells
-    from twf.results import search as searching
-
-    cells.write(results, results.plan.tables.values())
-    if results.plan.search:
-        searching.write(results)
-    write_compared(params, results)
-
-
-def write_compared(params: Params, results: Results) -> None:
-    """Write the comparison, of records and tables that are there."""
-    from twf.results import cells, dvc_metrics, search
-    from twf.results.paper import claim_tests, comparison, gains
-
-    written, trials = cells.of_results(results), search.read(results.plan)
-    comparison.write(params, results)
-    claim_tests.write(results)
-    gains.write(results, written)
-    dvc_metrics.write(results.plan, written, trials)
 
 
 @app.command()
@@ -149,7 +105,7 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     It reads the records of the trials, as far as they are there.
 
     Another study takes results/STUDY/tables/best-hyperparameters.yaml as its
-    `best_hyperparameters`. Next: `twf compare`.
+    `best_hyperparameters`. Next: `twf report`.
     """
     from twf.results import search
     from twf.results.frame import Results
@@ -158,25 +114,6 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     if not planned.search:
         raise UserError(f"study {study} has no experiment with 'search' in {params}")
     search.write(Results.of_records(planned, planned.runs_of_searches()))
-
-
-@app.command()
-def figures(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
-    """Make the figures of a study, as SVG and CSV: results/STUDY/figures/.
-
-    Of an incomplete study, what is there; a figure without any data is not written. Next:
-    `twf report`.
-    """
-    from twf.results.frame import Results
-
-    _figures(Results.collected(plan_of(params, study)))
-
-
-def _figures(results: Results) -> None:
-    from twf.results import figures
-
-    if missing := figures.write(results):
-        print(f"without data yet, not written: {len(missing)} figures, as {missing[0]}")
 
 
 @app.command()
@@ -189,9 +126,9 @@ def report(
 ) -> None:
     """Make the report of a study, one HTML file to open or send: results/STUDY/report.html.
 
-    And all that it shows, as `twf compare` and `twf figures`; and its reproducibility statement as
-    text: results/STUDY/reproducibility.md. With `--partial` it needs no more than records, whatever
-    is missing: while a study runs, or of records from elsewhere, without their data.
+    And all that it shows: results/STUDY/estimates.parquet, tables, figures, what searches found,
+    metrics for DVC, and the reproducibility statement. With `--partial`, of the records that are
+    there, whatever is missing: while a study runs, or of records from elsewhere.
     """
     from twf.results import report
     from twf.results.frame import Results
@@ -199,11 +136,7 @@ def report(
     loaded = reading.load(params)
     planned = expand(loaded, study)
     results = _collect_partial(planned) if partial else Results.collected(planned)
-    note(f"{study}: tables, and comparison with the paper")
-    _write_tables(loaded, results)
-    _figures(results)
-    note(f"{study}: the report")
-    report.write(loaded, results)
+    report.write_all(loaded, results)
     print(f"the report: {files.report_file(study)}")
 
 

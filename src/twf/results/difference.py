@@ -9,7 +9,7 @@ import pandas as pd
 
 from twf.errors import UserError, lookup
 from twf.files import record_file
-from twf.results import estimates
+from twf.results import statistics
 from twf.results.frame import Results
 from twf.results.show import PROTOCOL_TITLES
 
@@ -55,7 +55,7 @@ def _line(new: str, baseline: str, where: pd.Series, arms: list[pd.DataFrame]) -
     if not all(len(values) for values in finished):
         return f"{title}: no finished run of both"
     one_method = new.partition(".")[0] == baseline.partition(".")[0]
-    found = (estimates.paired if one_method else estimates.welch)(*finished)
+    found = (statistics.paired if one_method else statistics.welch)(*finished)
     if not found.n:
         return f"{title}: no seed that both have finished"
     if math.isnan(found.low):

@@ -1,93 +1,365 @@
-"""From values of runs to estimates: means, differences, their intervals and verdicts.
+"""The table of estimates of a study: every mean, difference and verdict, computed once.
 
-The unit is the seed. One interval per question, by one rule: Student's of a mean; paired by seed
-between variants of one method, which share network, order and buffer; Welch's between methods. The
-two-way layout is for what docs/plan.md fixed so. A difference is the new thing minus its baseline.
+`results/STUDY/estimates.parquet` is long, a row per estimate. Tables, figures, the report and DVC's
+metrics render it, and compute none of it. What counts as finished is decided in `frame`; the rules
+are those of `statistics`:
+
+    cell     a mean over the seeds of a cell of one of the study's tables, a row per quantity, with
+             Student's interval. Beside a number of the paper it has a verdict (`agreement`).
+    gain     a cell minus another one of its table, in final average accuracy: paired by seed
+             between variants of a method, Welch's between methods. In a table of methods, TwF
+             minus each other one, or each other one minus the experiment's baseline; in a table of
+             variants, each variant minus its method as params.yaml has it.
+    claim    the least of the differences that a claim of the paper says are positive.
+    order    Kendall's rank correlation of our means with the paper's numbers in a column of its
+             tables, over all methods but Joint, and over those with a buffer.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any
 
+import numpy as np
 import pandas as pd
-from scipy import stats
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-LEVEL = 0.95
-MARGIN = 1.0  # points to each side of 0 that count as no effect
+from twf.files import atomic, estimates_file
+from twf.results import record, search, show, statistics
+from twf.results.frame import SCORES, Results, column
+from twf.results.paper import claims
+from twf.results.printed import PLACE, CellKey, key_at, printed, printed_keys
+from twf.results.record import PROBED
+from twf.study import Cell, Table
+from twf.study.params import PROTOCOLS
 
-Rule = Literal["student", "paired", "welch", "layout"]
+REFERENCE = "twf"  # whose gains over other methods are the paper's subject
+MARGIN = 1.0  # points of accuracy to each side of the paper's number that count as agreement
+AGREEMENT = ("equivalent", "higher", "lower", "undecided", "reduced", "not run")
+LEAST = 3  # methods in a column whose order is compared
+SAMPLES = 10_000  # of the true means, for the interval of a rank correlation
+
+SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),  # cell, gain, claim or order
+        ("table", pa.string()),  # EXPERIMENT.BENCHMARK; of an order, the paper's; null of a claim
+        ("title", pa.string()),  # of the row, as it is shown; a claim's statement
+        ("benchmark", pa.string()),
+        ("source", pa.string()),
+        ("method", pa.string()),
+        ("variant", pa.string()),  # null for the method as it is
+        ("buffer", pa.int64()),  # null without rehearsal
+        ("protocol", pa.string()),
+        ("quantity", pa.string()),  # one of `frame.SCORES`, tau, or what a claim is of
+        ("over_method", pa.string()),  # of a gain, what is subtracted
+        ("over_variant", pa.string()),
+        ("name", pa.string()),  # of a cell in its table, of a claim; of an order, which methods
+        ("group", pa.string()),  # of a claim
+        ("n", pa.int64()),  # seeds; of two methods, the smaller number; of an order, methods
+        ("n_planned", pa.int64()),  # seeds; of a claim, differences
+        ("diverged", pa.int64()),  # runs, which no mean includes
+        ("mean", pa.float64()),  # null where there is none: no run, Joint's forgetting
+        ("sd", pa.float64()),  # of a cell over seeds, divisor n - 1
+        ("low", pa.float64()),  # the ends of the interval; null with one seed
+        ("high", pa.float64()),
+        ("df", pa.float64()),
+        ("level", pa.float64()),
+        ("rule", pa.string()),  # of the interval: `statistics.Rule`, or simulation
+        ("paper", pa.float64()),  # its number; null where it prints none
+        ("verdict", pa.string()),  # of a cell, one of AGREEMENT; of a claim, `claims.VERDICTS`
+        (
+            "note",
+            pa.string(),
+        ),  # what else has to be said: untuned, mixed precision, what is missing
+    ]
+)
 
 
-class Estimate(NamedTuple):
-    """A mean or a difference in the unit of its values, with its interval; null with one seed."""
+def of_study(results: Results) -> pd.DataFrame:
+    """All estimates of a study, with the columns of `SCHEMA`; buffer 0 and empty text for none.
 
-    n: int  # seeds; of two methods, the smaller number
-    mean: float
-    rule: Rule
-    df: float = math.nan  # degrees of freedom
-    low: float = math.nan  # the ends of the interval of `LEVEL`
-    high: float = math.nan
-    margin_low: float = math.nan  # the ends of the 90 % interval: two one-sided tests at 5 %
-    margin_high: float = math.nan
-
-
-def cell(values: pd.Series) -> Estimate:
-    """The mean of values by seed (float64 `[seeds]`), with Student's interval."""
-    return _of_differences(values, "student")
-
-
-def paired(new: pd.Series, baseline: pd.Series) -> Estimate:
-    """The mean difference over the seeds (the index) that both have, with Student's interval."""
-    return _of_differences((new - baseline).dropna(), "paired")
-
-
-def welch(new: pd.Series, baseline: pd.Series) -> Estimate:
-    """The difference of two means, with Welch's interval."""
-    n, mean = min(len(new), len(baseline)), new.mean() - baseline.mean()
-    if n < 2:
-        return Estimate(n, mean, "welch")
-    test = stats.ttest_ind(new, baseline, equal_var=False)
-    (low, high), margin = test.confidence_interval(LEVEL), test.confidence_interval(0.9)
-    return Estimate(n, mean, "welch", test.df, low, high, margin.low, margin.high)
-
-
-def layout(corners: pd.DataFrame, weights: dict[str, float]) -> Estimate:
-    """A contrast of corners in a two-way layout without interaction (part one of docs/plan.md).
-
-    `corners` has a row per seed and a column per corner; seeds that lack a corner are left out.
+    Raises `UserError` where the paper's numbers are missing.
     """
-    import statsmodels.formula.api as smf
-
-    complete = corners.dropna()
-    n, mean = len(complete), float((complete.mean() * pd.Series(weights)).sum())
-    if n < 2:
-        return Estimate(n, mean, "layout")
-    long = complete.rename_axis("seed").reset_index().melt("seed", var_name="corner")
-    fit = smf.ols("value ~ 0 + C(corner) + C(seed)", long).fit()
-    contrast = [weights.get(name[len("C(corner)[") : -1], 0.0) for name in fit.params.index]
-    test = fit.t_test(contrast)
-    (low, high), margin = test.conf_int(1 - LEVEL)[0], test.conf_int(0.1)[0]
-    return Estimate(n, mean, "layout", fit.df_resid, low, high, margin[0], margin[1])
+    of_cells = cells(results, results.plan.tables.values())
+    parts = [of_cells, gains(results, of_cells), of_claims(results), order(of_cells)]
+    return _whole(pd.concat([part for part in parts if len(part)] or parts, ignore_index=True))
 
 
-def _of_differences(values: pd.Series, rule: Rule) -> Estimate:
-    n, mean = len(values), float(values.mean())
-    if n < 2:
-        return Estimate(n, mean, rule)
-    if values.std() == 0:  # SciPy gives no interval then
-        return Estimate(n, mean, rule, n - 1, mean, mean, mean, mean)
-    test = stats.ttest_1samp(values, 0.0)
-    (low, high), margin = test.confidence_interval(LEVEL), test.confidence_interval(0.9)
-    return Estimate(n, mean, rule, n - 1, low, high, margin.low, margin.high)
+def _whole(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with all columns of `SCHEMA`."""
+    frame = frame.reindex(columns=SCHEMA.names).assign(level=statistics.LEVEL)
+    texts = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
+    counts = ["buffer", "n", "n_planned", "diverged"]
+    frame[texts] = frame[texts].astype(object).where(frame[texts].notna(), "")
+    return frame.assign(**{name: frame[name].fillna(0).astype(int) for name in counts})
 
 
-def verdict(of: Estimate) -> str:
-    """What a difference shows, by docs/plan.md: an effect, none of a point or more, or neither."""
-    if math.isnan(of.low):
-        return "one seed"
-    none = of.margin_low > -MARGIN and of.margin_high < MARGIN
-    effect = not of.low <= 0 <= of.high
-    if none:
-        return "an effect, below a point" if effect else "no effect"
-    return "an effect" if effect else "undecided"
+def write(results: Results, frame: pd.DataFrame) -> None:
+    """Write a study's estimates as Parquet and CSV; they carry the plan of its collected table."""
+    study = results.plan.study
+    nulls = frame.assign(buffer=frame["buffer"].astype("Int64").mask(frame["buffer"] == 0))
+    nulls = nulls.mask(nulls == "")
+    table = pa.Table.from_pandas(nulls, schema=SCHEMA, preserve_index=False)
+    plan = {record.PLAN: (record.collected_plan(study) or "").encode()}
+    with atomic(estimates_file(study, "parquet")) as partial:
+        pq.write_table(table.replace_schema_metadata(plan), partial)
+    with atomic(estimates_file(study, "csv")) as partial:
+        nulls.to_csv(partial, index=False)
+
+
+# Cells
+
+
+def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
+    """The estimates of the cells of some tables: a row for each of `SCORES`."""
+    untuned, parts = search.untuned(results), []
+    printed_numbers = printed().set_index(PLACE)[["printed_faa", "printed_ff"]]
+    for table in tables:
+        members = results.members[results.members["table"] == table.name]
+        groups = members.groupby("cell", sort=False)
+        finished = members[members["status"] == "finished"].groupby("cell")
+        first = groups[[*PLACE, "printed_variant"]].first()
+        titles = [table.rows[row["method"], row["variant"] or None] for row in show.rows(first)]
+        notes = _notes(table, first, finished, untuned)
+        about = first.assign(
+            table=table.name,
+            title=titles,
+            name=first.index,
+            source=table.source,
+            kind="cell",
+            rule="student",
+            n_planned=groups.size(),
+            diverged=members[members["status"] == "diverged"].groupby("cell").size(),
+            note=notes,
+        ).fillna({"diverged": 0})
+        paper = first.assign(variant=first["printed_variant"]).join(printed_numbers, on=PLACE)
+        for score in SCORES:
+            rows = about.join(statistics.summary(groups[score])).assign(quantity=score)
+            rows["n"] = finished.size().reindex(rows.index, fill_value=0)
+            rows["df"] = (rows["n"] - 1).where(rows["low"].notna())
+            if f"printed_{score}" in paper:
+                rows["paper"] = paper[f"printed_{score}"]
+            if score == "faa":
+                rows["verdict"] = [agreement(row, table.reduced) for row in show.rows(rows)]
+            parts.append(rows)
+    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return _whole(frame)
+
+
+def _notes(
+    table: Table, first: pd.DataFrame, finished: Any, untuned: Mapping[CellKey, str]
+) -> pd.Series:
+    """What has to be said of each cell."""
+    precisions = finished["precision"].agg(lambda values: sorted(set(values.dropna())))
+    notes = {}
+    for cell, place in first[PLACE].iterrows():
+        mixed = precisions.get(cell, [])
+        said = [f"precisions {', '.join(mixed)}"] if len(mixed) > 1 else []
+        if name := untuned.get(key_at(place)):
+            said.append(f"untuned: {name}")
+        notes[cell] = "; ".join(said)
+    return pd.Series(notes, dtype=object)
+
+
+def agreement(row: Mapping[str, Any], reduced: bool) -> str:
+    """One of `AGREEMENT` for a cell's mean accuracy beside the paper's; empty without a number.
+
+    The paper prints no spread and no number of seeds, so the verdict rests on our seeds alone:
+    whether the interval of our mean lies within, above or below `MARGIN` points of the paper's
+    number. The margin is wide enough for what the paper leaves out (its value may be one run's),
+    and narrow enough that two cells, each equivalent to the paper's, keep the order of gains of 2.8
+    to 4.8 points. Some 5 % of intervals miss their true mean: of 144 verdicts, expect a few to be
+    wrong.
+    """
+    if pd.isna(row["paper"]):
+        return ""
+    if row["n"] + row["diverged"] == 0:
+        return "not run"
+    if reduced:  # a difference is to be expected
+        return "reduced"
+    if row["diverged"] or pd.isna(row["low"]):  # or one seed
+        return "undecided"
+    low, high = row["low"] - row["paper"], row["high"] - row["paper"]
+    if max(abs(low), abs(high)) <= MARGIN:
+        return "equivalent"
+    if low > MARGIN:
+        return "higher"
+    return "lower" if high < -MARGIN else "undecided"
+
+
+# Gains
+
+
+def pairs(table: Table) -> list[tuple[Cell, Cell]]:
+    """Each cell of a table that gains over another, and that other one."""
+    if not table.variants:
+        one = table.baseline or REFERENCE
+        return [
+            (cell, other)
+            for other in table.cells
+            for cell in table.cells
+            if (other if table.baseline else cell).method == one
+            and cell.method != other.method
+            and cell.protocol == other.protocol
+            and (cell.buffer == other.buffer or None in (cell.buffer, other.buffer))
+        ]
+    bases = {
+        (cell.method, cell.buffer, cell.protocol): cell
+        for cell in reversed(table.cells)  # the first of several that change nothing
+        if cell.unchanged
+    }
+    both = ((cell, bases.get((cell.method, cell.buffer, cell.protocol))) for cell in table.cells)
+    return [(cell, base) for cell, base in both if base is not None and base is not cell]
+
+
+def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
+    """The estimates of each of the tables' `pairs`, from members and their `cells`."""
+    members = dict(list(results.members.groupby(["table", "cell"])))
+    faa = of_cells[of_cells["quantity"] == "faa"]
+    about = {(row["table"], row["name"]): row for row in show.rows(faa)}
+    rows = []
+    for table in results.plan.tables.values():
+        for cell, other in pairs(table):
+            one, over = about[table.name, cell.name], about[table.name, other.name]
+            arms = [members[table.name, of.name] for of in (cell, other)]
+            values = [arm.set_index("seed")["faa"].dropna() for arm in arms]
+            rule = statistics.paired if table.variants else statistics.welch
+            n = len(values[0].index.intersection(values[1].index)) if table.variants else 1
+            estimate = rule(*values)._asdict() if all(map(len, values)) and n else {"n": 0}
+            # A variant that is not in Table 4 stands beside its method's own number
+            beside = not table.variants or bool(arms[0]["printed_variant"].iloc[0])
+            precisions = {p for arm in arms for p in arm["precision"].dropna()}
+            mixed = f"precisions {', '.join(sorted(precisions))}"
+            shown = over if table.baseline is None and not table.variants else one
+            rows.append(
+                {
+                    name: one[name]
+                    for name in ("benchmark", "source", "method", "variant", "protocol")
+                }
+                | {"kind": "gain", "table": table.name, "quantity": "faa", "title": shown["title"]}
+                | {"buffer": one["buffer"] or over["buffer"], "name": cell.name}
+                | {"over_method": over["method"], "over_variant": over["variant"]}
+                | estimate
+                | {"n_planned": len(cell.runs.keys() & other.runs.keys())}
+                | {"diverged": one["diverged"] + over["diverged"]}
+                | {"paper": one["paper"] - over["paper"] if beside else np.nan}
+                | {"note": mixed if len(precisions) > 1 else ""}
+            )
+    return pd.DataFrame(rows)
+
+
+# Claims
+
+
+def of_claims(results: Results) -> pd.DataFrame:
+    """A row for each claim of the paper."""
+    values, untuned, numbers = values_of(results), search.untuned(results), printed_keys()
+    diverged = {
+        key_at(place): int((members["status"] == "diverged").sum())
+        for place, members in results.by_place.groupby(PLACE, sort=False)
+    }
+    return pd.DataFrame(
+        [
+            {"kind": "claim", "title": claim.statement, "name": claim.name, "group": claim.group}
+            | {"quantity": claim.unit}
+            | claims.evaluate(claim, values, numbers, untuned, diverged)
+            for claim in claims.load()
+        ]
+    )
+
+
+def values_of(results: Results) -> claims.Values:
+    """The accuracy of each cell by seed, of its finished runs, and what was probed of it."""
+    values: dict[CellKey, Mapping[int, float]] = {}
+    finished = results.finished
+    for place, members in results.by_place.groupby(PLACE, sort=False):
+        cell = key_at(place)
+        scores = members.dropna(subset="faa")
+        values[cell] = dict(zip(scores["seed"], scores["faa"], strict=True))
+        run = results.plan.runs[members["run"].iloc[0]]
+        if run.probes:
+            there = members[members["run"].isin(finished.index)]
+            rows = {
+                seed: finished.loc[name]
+                for seed, name in zip(there["seed"], there["run"], strict=True)
+            }
+            values |= _probed(cell, run, rows)
+    return values
+
+
+def _probed(cell: CellKey, run: Any, rows: Mapping[int, pd.Series]) -> claims.Values:
+    """What was probed of a cell's runs, by layer, tasks and seed."""
+    learned = {  # on a task right after learning it, which a record has under both protocols
+        cell._replace(protocol=protocol, quantity="learned", layer="network", tasks=done + 1): {
+            seed: row[column("accuracy", protocol)][done][done] for seed, row in rows.items()
+        }
+        for protocol in PROTOCOLS
+        for done in range(run.tasks)
+        if run.phases == run.tasks  # Joint learns them at once
+    }
+    return learned | {
+        cell._replace(quantity=quantity, layer=layer, tasks=done): {
+            seed: row[quantity][done][i] for seed, row in rows.items() if len(row[quantity])
+        }
+        for quantity, layers in PROBED.items()
+        for i, layer in enumerate(layers)
+        for done in range(run.phases + 1)
+    }
+
+
+# The order of methods
+
+
+def order(of_cells: pd.DataFrame) -> pd.DataFrame:
+    """Rank correlations for each column of the paper's Tables 1 to 3 of which `LEAST` methods ran.
+
+    Joint is left out: it is no method of continual learning, and first everywhere. Methods without
+    a buffer count in each column of their benchmark; most pairs of one with a buffer and one
+    without are in the paper's order at any scale, so those with a buffer have a tau of their own.
+
+    Our means differ from the true ones by chance, so the interval is of the tau of the true means,
+    drawn for each method from Student's distribution around its mean.
+    """
+    faa = of_cells[(of_cells["quantity"] == "faa") & of_cells["paper"].notna()]
+    faa = faa[(faa["variant"] == "") & (faa["method"] != "joint") & faa["mean"].notna()]
+    faa = faa.drop_duplicates(PLACE)
+    rows = []
+    for (benchmark, source, protocol), group in faa.groupby(
+        ["benchmark", "source", "protocol"], sort=False
+    ):
+        for buffer in dict.fromkeys(group["buffer"][group["buffer"] > 0]):
+            in_column = group[group["buffer"].isin([0, buffer])]
+            place = {"kind": "order", "benchmark": benchmark, "source": source}
+            place |= {
+                "buffer": buffer,
+                "protocol": protocol,
+                "quantity": "tau",
+                "rule": "simulation",
+            }
+            for name, methods in (
+                ("all methods", in_column),
+                ("methods with a buffer", in_column[in_column["buffer"] > 0]),
+            ):
+                if len(methods) >= LEAST:
+                    rows.append(place | {"title": "Kendall's tau", "name": name} | _tau(methods))
+    return pd.DataFrame(rows)
+
+
+def _tau(rows: pd.DataFrame) -> dict[str, float]:
+    numbers, means, n = (rows[name].to_numpy(float) for name in ("paper", "mean", "n"))
+    tau: dict[str, float] = {"n": len(rows), "mean": float(kendall(means, numbers))}
+    if n.min() > 1:
+        chance = np.random.default_rng(0).standard_t(n - 1, (SAMPLES, len(rows)))
+        taus = kendall(means + chance * rows["sd"].fillna(0).to_numpy() / np.sqrt(n), numbers)
+        tail = (1 - statistics.LEVEL) / 2
+        tau["low"], tau["high"] = map(float, np.quantile(taus, [tail, 1 - tail]))
+    return tau
+
+
+def kendall(values: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Kendall's tau-a of `values` `[..., n]` with `others` `[n]`, over the last dimension."""
+    first, second = np.triu_indices(len(others), k=1)
+    signs = np.sign(values[..., first] - values[..., second])
+    return (signs * np.sign(others[first] - others[second])).mean(-1)

@@ -16,10 +16,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from twf.errors import UserError, explain, invalid_file, lookup
 from twf.learning.evaluation.metrics import final_average_accuracy
-from twf.results import estimates
-from twf.results.estimates import Estimate
+from twf.results import statistics
 from twf.results.evidence import EVIDENCE, read_table
 from twf.results.printed import printed_keys
+from twf.results.statistics import Estimate
 from twf.study.params import Protocol
 from twf.study.reading import plain_values
 from twf.study.types import Strict
@@ -155,7 +155,7 @@ class Findings:
                 for name, runs in zip(asked.layout or [], corners[0], strict=True)
             }
             signs = dict(zip(asked.arms, SIGNS, strict=False))
-            estimate = estimates.layout(pd.DataFrame(columns, dtype=float), signs)
+            estimate = statistics.layout(pd.DataFrame(columns, dtype=float), signs)
         else:
             estimate = _estimate(values, asked.rule)
         return {
@@ -164,7 +164,7 @@ class Findings:
             "setting": at,
             "protocol": setting.protocol,
             **estimate._asdict(),
-            "level": estimates.LEVEL,
+            "level": statistics.LEVEL,
             "sd": float(values[0].std()) if len(values) == 1 else math.nan,
             "paper": self.paper(asked, setting),
             "verdict": _verdict(estimate, diverged) if len(values) > 1 else "",
@@ -262,15 +262,15 @@ def _precision(row: dict[str, Any]) -> str:
 
 def _estimate(values: list[pd.Series], rule: str) -> Estimate:
     if len(values) == 1:
-        return estimates.cell(values[0])
+        return statistics.cell(values[0])
     if len(values) == 4:
         first, second, third, fourth = values
-        return estimates.paired(first - second, third - fourth)
-    return estimates.welch(*values) if rule == "welch" else estimates.paired(*values)
+        return statistics.paired(first - second, third - fourth)
+    return statistics.welch(*values) if rule == "welch" else statistics.paired(*values)
 
 
 def _verdict(estimate: Estimate, diverged: int) -> str:
-    return "undecided" if diverged else estimates.verdict(estimate)
+    return "undecided" if diverged else statistics.verdict(estimate)
 
 
 def number(row: dict[str, Any], form: str, digits: int = 2) -> str:

@@ -2,16 +2,14 @@
 
 What counts as finished is decided here. Tables, figures, comparison, claims, searches and the
 report all ask `Results`; a run that is missing, diverged or stale is counted, and never averaged.
-Planned seeds are `study.plan`'s, and `status.is_stale` says what is stale. A mean's n is how many
-seeds are `finished` (`cells.means`), a difference's how many its cells share (`contrasts.shared`).
+Planned seeds are `study.plan`'s, and `status.is_stale` says what is stale.
 
-In every frame `buffer` is 0 without one, and `variant` is empty for a method as it is; the files of
-tables have null there (`show.write`), those of figures do not.
+In every frame `buffer` is 0 without one, and `variant` is empty for a method as it is; the file of
+estimates has null there, those of figures do not.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import chain
@@ -150,11 +148,6 @@ class Results:
         frame = pd.DataFrame(rows, columns=names).astype({"unchanged": bool})
         frame = frame.join(self.runs[["status", "precision"]], on="run")
         return frame.join(self.scores, on=["run", "protocol"])
-
-    def fingerprint(self, table: str) -> str:
-        """Tells a table's planned runs and their scores from others: a SHA-256."""
-        members = self.members[self.members["table"] == table]
-        return hashlib.sha256(members.to_csv(index=False).encode()).hexdigest()
 
     @cached_property
     def by_place(self) -> pd.DataFrame:

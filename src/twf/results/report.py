@@ -1,7 +1,6 @@
 """The report of a study: one HTML file that needs nothing else, on a screen or printed.
 
-It shows what tables, comparison, figures and search have written, and computes no mean, interval or
-verdict of its own.
+It renders the study's estimates, and computes no mean, interval or verdict of its own.
 """
 
 from __future__ import annotations
@@ -12,72 +11,99 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
 
 from twf import files
-from twf.errors import UserError
-from twf.results import cells, provenance, record, search, show, statistics
+from twf.errors import note
+from twf.results import estimates, figures, provenance, record, search, show, tables
+from twf.results.figures import Drawn
 from twf.results.frame import Results
-from twf.results.paper import claim_tests, comparison, gains, order
-from twf.results.paper.comparison import MARGIN, VERDICTS
+from twf.results.paper import claims
+from twf.results.printed import PLACE
 from twf.results.show import PROTOCOL_TITLES, Section, TextRow, in_parentheses, number
 from twf.study import Plan
 from twf.study.params import PROTOCOLS, Params
 
 TEXT = 40  # characters; a column with a longer text may have several lines
 
-# What the groups of claims are about
-ABOUT = {
-    "performance": "how well TwF does",
-    "mechanism": "why it does",
-    "incidental": "other methods",
-}
+GAINS = (
+    "Gains are differences of final average accuracy in percentage points, with a 95 % interval: "
+    "Welch's between methods, and Student's by seed between variants of a method, over the seeds "
+    "that both have finished (n=a/b: a of b). Intervals are not corrected for their number. †: of "
+    "runs that differ in precision; paper: the same difference of its numbers."
+)
+CLAIMS = (
+    "Each claim says that some differences between cells are positive, or means of them; “ours” is "
+    "the least of these, with its 95 % interval. A claim holds where the interval lies above 0 and "
+    "nothing is missing, and does not hold where the interval lies below 0: for one claim, each of "
+    "these is wrong in at most 2.5 % of cases."
+)
+ORDER = (
+    "Kendall's rank correlation of our means with the paper's numbers, over the methods with a "
+    "number in both but Joint: 1 where the order is the same, -1 where it is reversed; in "
+    "parentheses, its 95 % interval over our true means."
+)
+COMPARISON = (
+    "The paper's final average accuracies beside ours, in per cent. Equivalent: the 95 % interval "
+    f"of our mean lies within {estimates.MARGIN:g} points of the paper's number; higher or lower: "
+    "entirely above or below these; undecided: otherwise, with a single seed or where a run "
+    "diverged; reduced: the study scales the benchmark down."
+)
 
-# The verdicts on claims, in the order in which they are shown
-SHOWN = ("holds", "control passes", "smaller", "does not hold", "undecided", "not run")
+
+def write_all(params: Params, results: Results) -> None:
+    """Make all that a study's records give: estimates, tables, figures, statement, report."""
+    plan = results.plan
+    note(f"{plan.study}: estimates and tables")
+    frame = estimates.of_study(results)
+    estimates.write(results, frame)
+    of_cells = frame[frame["kind"] == "cell"]
+    tables.write(results, of_cells, plan.tables.values())
+    tables.write_metrics(plan, frame)
+    trials = search.write(results) if plan.search else search.trials(results)
+    drawn = figures.write(results, frame)
+    note(f"{plan.study}: the report")
+    write(params, results, frame, trials, drawn)
 
 
-def write(params: Params, results: Results) -> None:
-    """Write the report of a study, and its reproducibility statement, from what was written before.
+def write(
+    params: Params,
+    results: Results,
+    frame: pd.DataFrame,
+    trials: pd.DataFrame,
+    drawn: Sequence[Drawn],
+) -> None:
+    """Write the report of a study, and its reproducibility statement.
 
-    Raises `UserError` that names the command where tables or comparison have not been made, or a
-    figure or a file was removed; without a list of figures, the page says so.
+    From its estimates, the trials of its searches, and its figures.
     """
     plan, study = results.plan, results.plan.study
-    written = cells.of_results(results)
-    compared, claims, gained, ranked = (
-        part.COMPARED.read(plan) for part in (comparison, claim_tests, gains, order)
+    of_cells, gains, claimed, ranked = (
+        frame[frame["kind"] == kind] for kind in ("cell", "gain", "claim", "order")
     )
-    agreed = agreement(compared, claims)
+    agreed = agreement(of_cells, claimed)
     told = provenance.write(params, results, agreed)
     statement = files.statement_file(study)
-    figures, script = _figures(study), _source("report.js")
+    script = _source("report.js")
     scores = results.scores.to_dict("index")
-    tables = [
-        cells.layout(table, written[written["table"] == name])
+    shown = [
+        tables.layout(table, of_cells)
         | {
             "title": table.title,
             "main": table.experiment == next(iter(plan.tables.values())).experiment,
-            "gains": gains.text_rows(table, gained[gained["table"] == name], Markup),
-            "model": gains.model(table),
-            "figures": [f for f in figures if f["table"] == name],
+            "gains": tables.gain_rows(table, gains, Markup),
+            "model": tables.rule(table),
+            "figures": [_figure(study, figure) for figure in drawn if figure.table == name],
         }
         for name, table in plan.tables.items()
     ]
-    numbers = [
-        {"Table": str(table)} | text | {"Command": _folded(text["Command"])}
-        for table, text in zip(
-            compared["printed_table"], comparison.text_rows(compared), strict=True
-        )
-    ]
-    run = claims["verdict"] != "not run"
+    run = claimed["verdict"] != "not run"
     folded = {
-        "claims": ("claims that these runs do not test", _by_verdict(claims[~run])),
-        "comparison": ("numbers of the paper, and the commands that measure them", numbers),
+        "claims": ("claims that these runs do not test", _by_verdict(claimed[~run])),
+        "comparison": ("numbers of the paper beside ours", _beside_paper(of_cells)),
     }
     page = _environment.get_template("report.html.j2").render(
         made_by=Markup(record.REPORT_MARK.format(record.collected_plan(study))),  # noqa: S704
@@ -90,80 +116,93 @@ def write(params: Params, results: Results) -> None:
         facts=provenance.facts(results),
         agreement=agreed,
         unfinished=provenance.unfinished(results),
-        drawn=files.figure_index(study).exists(),
-        tables=tables,
-        in_all=_in_all([[table["caption"], *table["remarks"]] for table in tables]),
-        gains=gains.COMPARED.note,
+        tables=shown,
+        in_all=_in_all([[table["caption"], *table["remarks"]] for table in shown]),
+        gains=GAINS,
         paper={
-            "claims": Section(
-                "The paper's claims", _by_verdict(claims[run]), claim_tests.COMPARED.note
-            ),
-            "order": Section("The order of methods", order.text_rows(ranked), order.COMPARED.note),
-            "comparison": Section("Beside the paper", [], comparison.COMPARED.note),
+            "claims": Section("The paper's claims", _by_verdict(claimed[run]), CLAIMS),
+            "order": Section("The order of methods", _orders(ranked), ORDER),
+            "comparison": Section("Beside the paper", [], COMPARISON),
             "searched": Section(
-                "Hyperparameters searched for", search.text_rows(search.read(plan)), search.NOTE
+                "Hyperparameters searched for", search.text_rows(trials), search.NOTE
             ),
         },
         folded={name: of for name, of in folded.items() if of[1]},
         runs=[_run(plan, str(run), row, scores) for run, row in results.runs.iterrows()],
-        forgetting=cells.FORGETTING[params.switches(study)["F8"]],
+        forgetting=tables.FORGETTING[params.switches(study)["F8"]],
         provenance=told,
         statement=_download(f"{study}-{statement.name}", statement.read_bytes(), "markdown"),
         downloads=[
             _download(f"{study}-runs.csv", _accuracies(results)),
-            *(
-                _download(f"{study}-{path.name}", _content(path, study))
-                for path in [
-                    *(files.table_file(study, name, "csv") for name in plan.tables),
-                    *(made(study, "csv") for made in (files.comparison_file, files.gains_file)),
-                ]
-            ),
+            _download(f"{study}-estimates.csv", files.estimates_file(study, "csv").read_bytes()),
         ],
     )
     with files.atomic(files.report_file(study)) as partial:
         partial.write_text(page, encoding="utf-8")
 
 
-def agreement(compared: pd.DataFrame, claims: pd.DataFrame) -> list[str]:
+def agreement(of_cells: pd.DataFrame, claimed: pd.DataFrame) -> list[str]:
     """What the comparison with the paper and its claims come to, in sentences."""
-    verdicts = Counter(compared["verdict"])
-    counts = {verdict: verdicts[verdict] for verdict in VERDICTS}
+    compared = _compared(of_cells)
+    counts = Counter(compared["verdict"])
     measured = len(compared) - counts["not run"]
-    of_claims = [_counted(group, claims[claims["group"] == group]) for group in ABOUT]
+    of_claims = [_counted(group, claimed[claimed["group"] == group]) for group in claims.ABOUT]
     if not measured:
-        none = f"None of the {len(compared)} numbers that the paper prints has been measured yet."
+        none = "None of the numbers that the paper prints has been measured yet."
         return [none, *of_claims]
-    at_scale = []
+    sentences = []
     if counts["reduced"]:
-        at_scale = [
-            f"Of the {len(compared)} numbers that the paper prints, {counts['reduced']} have been "
-            "measured at reduced scale, where a difference says nothing of the paper's number."
+        sentences.append(
+            f"{counts['reduced']} of the numbers that the paper prints have been measured at "
+            "reduced scale, where a difference says nothing of the paper's number."
+        )
+    if at_its_own := measured - counts["reduced"]:
+        differ = counts["higher"] + counts["lower"]
+        sentences += [
+            f"Of {at_its_own} numbers of the paper that were measured at its own scale, "
+            f"{counts['equivalent']} agree: the 95 % interval of our mean lies within "
+            f"{estimates.MARGIN:g} points of the paper's number.",
+            f"{differ} do not agree, ours higher in {counts['higher']} and lower in "
+            f"{counts['lower']}; {counts['undecided']} are undecided, as the interval is too wide, "
+            "there is none with a single seed, or a run diverged.",
         ]
-    at_its_own = measured - counts["reduced"]
-    if not at_its_own:
-        return [*at_scale, *of_claims]
-    spreads = compared.loc[compared["verdict"] != "reduced", "faa_std"].dropna()
-    seeds = []
-    if len(spreads):  # a cell has two seeds
-        seeds = [
-            f"With a standard deviation of {median(spreads):.2f} points, the median of these "
-            "cells', agreement is found in 80 % of cases with "
-            f"{statistics.seeds_needed(median(spreads), MARGIN)} seeds, if our true mean is the "
-            "paper's number."
-        ]
+    return [*sentences, *of_claims]
+
+
+def _compared(of_cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells beside which the paper has a number, each once."""
+    beside = of_cells[(of_cells["quantity"] == "faa") & of_cells["paper"].notna()]
+    return beside.drop_duplicates(PLACE)
+
+
+def _beside_paper(of_cells: pd.DataFrame) -> list[TextRow]:
+    """The paper's numbers beside ours, as text."""
     return [
-        *at_scale,
-        f"Of the {len(compared)} numbers that the paper prints, {at_its_own} have been measured"
-        + " at its own scale" * bool(at_scale)
-        + ".",
-        f"In agreement: {counts['equivalent']}, where the 95 % interval of our mean lies within "
-        f"{MARGIN:g} points of the paper's number.",
-        f"Not in agreement: {counts['higher'] + counts['lower']}, ours higher in "
-        f"{counts['higher']} and lower in {counts['lower']}.",
-        f"Undecided: {counts['undecided']}, as the interval is too wide, there is none with a "
-        "single seed, or a run diverged.",
-        *seeds,
-        *of_claims,
+        {
+            "Cell": row["title"],
+            "Benchmark": f"{row['benchmark']} from {row['source']}",
+            "Protocol": PROTOCOL_TITLES[row["protocol"]],
+            "Buffer": str(row["buffer"] or "—"),
+            "Paper": number(row["paper"]),
+            "Ours": number(row["mean"]),
+            "Interval": show.interval(row["low"], row["high"]),
+            "n": f"{row['n']}/{row['n_planned']}",
+            "Verdict": row["verdict"],
+        }
+        for row in show.rows(_compared(of_cells))
+    ]
+
+
+def _orders(ranked: pd.DataFrame) -> list[TextRow]:
+    return [
+        {
+            "Benchmark": f"{row['benchmark']} from {row['source']}",
+            "Protocol": PROTOCOL_TITLES[row["protocol"]],
+            "Buffer": str(row["buffer"]),
+            "Over": f"{row['n']} {row['name'].removeprefix('all ')}",
+            "Kendall's tau": show.estimate(row["mean"], row["low"], row["high"]),
+        }
+        for row in show.rows(ranked)
     ]
 
 
@@ -178,28 +217,29 @@ def _in_all(remarks: list[list[str]]) -> list[str]:
     return [text for text in first if others and all(text in other for other in others)]
 
 
-def _by_verdict(claims: pd.DataFrame) -> list[TextRow]:
+def _by_verdict(claimed: pd.DataFrame) -> list[TextRow]:
     """The claims as text, the verdict first and in its colour; what is decided goes first."""
-    rows = sorted(
-        zip(claims["verdict"], claim_tests.text_rows(claims), strict=True),
-        key=lambda row: SHOWN.index(row[0]),
-    )
+    order = sorted(show.rows(claimed), key=lambda row: claims.VERDICTS.index(row["verdict"]))
     return [
         {
             "Verdict": Markup('<span class="verdict {}">{}</span>').format(
-                verdict.replace(" ", "-"), verdict
-            )
+                row["verdict"].replace(" ", "-"), row["verdict"]
+            ),
+            "Claim": row["title"],
+            "Paper": number(row["paper"], "+"),
+            "Ours": f"{show.estimate(row['mean'], row['low'], row['high'])} {row['quantity']}",
+            "Seeds": str(row["n"]),
+            "Remark": row["note"],
         }
-        | {name: text for name, text in texts.items() if name != "Verdict"}
-        for verdict, texts in rows
+        for row in order
     ]
 
 
-def _counted(group: str, claims: pd.DataFrame) -> str:
+def _counted(group: str, claimed: pd.DataFrame) -> str:
     """How many claims of a group have each verdict, as a sentence."""
-    counts = claims["verdict"].value_counts()
-    said = [f"{verdict} {counts[verdict]}" for verdict in SHOWN if verdict in counts]
-    return f"The paper's claims on {ABOUT[group]} ({len(claims)}): {', '.join(said)}."
+    counts = Counter(claimed["verdict"])
+    said = [f"{verdict} {counts[verdict]}" for verdict in claims.VERDICTS if counts[verdict]]
+    return f"The paper's claims on {claims.ABOUT[group]} ({len(claimed)}): {', '.join(said)}."
 
 
 def columns(rows: Sequence[TextRow]) -> dict[str, str]:
@@ -238,31 +278,14 @@ def _download(name: str, content: bytes, kind: str = "csv") -> Markup:
     )
 
 
-def _content(path: Path, study: str) -> bytes:
-    """A file that belongs to those that have been read; `UserError` where it was removed."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"no {path}: `twf report {study} --partial` makes it anew") from None
-
-
-def _figures(study: str) -> list[dict[str, Any]]:
-    """A study's figures, as far as they have been made."""
-    index = files.figure_index(study)
-    shown = []
-    listed = pd.read_csv(index, keep_default_na=False) if index.exists() else pd.DataFrame()
-    for row in show.rows(listed):
-        drawing, data = (files.figure_file(study, row["figure"], of) for of in ("svg", "csv"))
-        svg = _content(drawing, study).decode()
-        shown.append(
-            {
-                "table": row["table"],
-                # Text from data is escaped in it, and no script of it would be run.
-                "svg": Markup(svg[svg.index("<svg") :]),  # noqa: S704
-                "data": _download(data.name, _content(data, study)),
-            }
-        )
-    return shown
+def _figure(study: str, figure: Drawn) -> dict[str, Any]:
+    """A figure for the page. Text from data is escaped in it, and no script of it would be run."""
+    data = files.figure_file(study, figure.name, "csv")
+    return {
+        "title": figure.caption,
+        "svg": Markup(figure.svg[figure.svg.index("<svg") :]),  # noqa: S704
+        "data": _download(data.name, data.read_bytes()),
+    }
 
 
 def _run(plan: Plan, run: str, row: Any, scores: Mapping[Any, Any]) -> TextRow:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import yaml
 
-from twf.errors import UserError
-from twf.files import atomic, record_file, search_files
+from twf.files import atomic, search_files
 from twf.results import show
 from twf.results.frame import Results, key_of
 from twf.results.printed import CellKey
 from twf.results.show import PROTOCOL_TITLES, TextRow, number
-from twf.study import Plan, SearchCell
+from twf.study import SearchCell
 from twf.study.grids import times
 from twf.study.methods import METHODS
 from twf.study.params import BestFactors, BestHyperparameters
@@ -139,54 +137,23 @@ def _for_another_study(
     )
 
 
-def read(plan: Plan) -> pd.DataFrame:
-    """The frame of `trials` as `write` has written it; `UserError` where it has not."""
-    path = search_files(plan.study)[0]
-    if not plan.search:
-        return pd.DataFrame(columns=[*_COLUMNS, "best"])
-    if not path.exists():
-        raise UserError(f"no {path}: `twf search {plan.study}` makes it")
-    remedy = f"`twf search {plan.study}` makes it anew"
-    try:
-        tried = pd.read_csv(path)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({error}): {remedy}") from None
-    if set(tried) != {*_COLUMNS, "best"}:
-        raise UserError(f"{path} is of another version of this software: {remedy}")
-    return tried.fillna({"buffer": 0}).astype({"buffer": int})
-
-
-def _of_other_grids(table: Path, tried: pd.DataFrame) -> int:
-    """How many trials with runs a table of trials has that are not among those tried."""
-    try:
-        before = pd.read_csv(table)
-        names = [*_CELL, "hyperparameters"]
-        others = ~before.set_index(names).index.isin(tried.set_index(names).index)
-        return int((before["n"].to_numpy()[others] > 0).sum())
-    except (OSError, ValueError, KeyError):  # not there, or no such table: written anew
-        return 0
-
-
-def write(results: Results) -> None:
+def write(results: Results) -> pd.DataFrame:
     """Write every trial as CSV, and the best as Markdown and as input of another study.
+
+    Returns the frame of `trials`.
 
     That input waits until the search is complete: fewer records than it was made from, as beside
     another checkpoint, must not change what the other study takes.
     """
     table, page, study = search_files(results.plan.study)
     tried = trials(results)
-    if before := _of_other_grids(table, tried):
-        print(
-            f"{table}: without {before} trials of an earlier grid, whose records stay among "
-            f"{record_file(results.plan.study, '*')}"
-        )
     with atomic(table) as partial:
         tried.assign(buffer=show.null_buffer(tried)).to_csv(partial, index=False)
     show.write_page(page, NOTE, [show.Section("", text_rows(tried))])
     cells = list(tried.groupby(_CELL, sort=False))
     if left := sum(not ended(of_cell) for _, of_cell in cells):
         print(f"{study} is not written: {left} of {len(cells)} cells have trials to do")
-        return
+        return tried
     for (_, name), of_cell in cells:
         if not of_cell["best"].any():
             print(f"{study} has nothing for {name}: each of its trials has a run that diverged")
@@ -201,3 +168,4 @@ def write(results: Results) -> None:
             f"# `best_hyperparameters`.\n{yaml.safe_dump(best, sort_keys=False)}",
             encoding="utf-8",
         )
+    return tried

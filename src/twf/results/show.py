@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from twf.errors import UserError
-from twf.files import atomic, runs_file, sha256
-from twf.study import Plan
+from twf.files import atomic
 from twf.study.params import Protocol
 
 TextRow = dict[str, str]  # a row as text, by the heading of each column
@@ -50,28 +43,10 @@ def interval(low: float | None, high: float | None, sign: str = "") -> str:
     return "—" if pd.isna(low) else " to ".join(f"{end or 0.0:{sign}.2f}" for end in ends)
 
 
-def freedom(value: float) -> str:
-    """Degrees of freedom as text."""
-    return f"{value:.1f}".removesuffix(".0") + " df"
-
-
-def estimate(value: float | None, low: float | None, high: float | None, remark: str = "") -> str:
-    """A difference as text, a dash where there is none, and its interval: `+1.30 (-0.50 to +3.10)`.
-
-    The remark stands behind the interval.
-    """
-    ends = "" if pd.isna(low) else f" ({interval(low, high, '+')}{remark})"
+def estimate(value: float | None, low: float | None, high: float | None) -> str:
+    """A difference as text, and its interval: `+1.30 (-0.50 to +3.10)`; a dash for none."""
+    ends = "" if pd.isna(low) else f" ({interval(low, high, '+')})"
     return number(value, "+") + ends
-
-
-def mixed(precisions: Sequence[str]) -> str:
-    """What follows a number of runs that differ in precision; nothing where they do not."""
-    return f" {MIXED}" if len(precisions) > 1 else ""
-
-
-def diverged(runs: int) -> str:
-    """What follows a number of seeds where some runs diverged."""
-    return f", {runs} diverged" if runs else ""
 
 
 def in_parentheses(value: float | None) -> str:
@@ -90,94 +65,12 @@ def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return frame.to_dict("records")  # type: ignore[return-value]
 
 
-# Files
-
-
-def write(
-    frame: pd.DataFrame, schema: pa.Schema, file: Callable[[str], Path], records: str
-) -> None:
-    """Write a frame as Parquet and as CSV, where lists are words; `file` names them by ending.
-
-    The columns are those of the schema, all null where the frame has none of this name. A buffer of
-    0 and empty text are null. `records` says of which records it is.
-    """
-    columns = {}
-    for field in schema:
-        column = frame.get(field.name, pd.Series(None, index=frame.index, dtype=object))
-        if field.name == "buffer":
-            column = null_buffer(frame)
-        elif pa.types.is_list(field.type):
-            column = column.astype(object)
-        elif pa.types.is_string(field.type):
-            column = column.astype(object).where(column.notna() & (column != ""), None)
-        columns[field.name] = column
-    whole = pd.DataFrame(columns)
-    table = pa.Table.from_pandas(whole, schema=schema, preserve_index=False)
-    table = table.replace_schema_metadata({**table.schema.metadata, "twf_records": records})
-    with atomic(file("parquet")) as partial:
-        pq.write_table(table, partial)
-    lists = [field.name for field in schema if pa.types.is_list(field.type)]
-    with atomic(file("csv")) as partial:
-        whole.assign(**{n: whole[n].map(" ".join) for n in lists}).to_csv(partial, index=False)
-
-
-def read(path: Path, schema: pa.Schema, remedy: str, records: str) -> pd.DataFrame:
-    """What `write` wrote, from its Parquet file. A null buffer is 0, text that is null is empty.
-
-    Raises `UserError` with the remedy where it is not there, cannot be read, has other columns than
-    the schema, or is of other `records` than these.
-    """
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise UserError(f"no {path}: {remedy} makes it") from None
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path} cannot be read ({error}): {remedy} makes it anew") from None
-    if not table.schema.equals(schema):
-        raise UserError(f"{path} is of another version of this software: {remedy} makes it anew")
-    if (table.schema.metadata or {}).get(b"twf_records", b"").decode() != records:
-        raise UserError(f"{path} is of other records or tables than now: {remedy} makes it anew")
-    frame = table.to_pandas()
-    texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
-    frame[texts] = frame[texts].astype(object).fillna("")
-    if "buffer" in frame:
-        frame["buffer"] = frame["buffer"].fillna(0).astype(int)
-    return frame
-
-
 class Section(NamedTuple):
     """A table of a page: it is left out where it has no rows."""
 
     title: str
     rows: Sequence[TextRow]
     note: str = ""
-
-
-class Compared(NamedTuple):
-    """A frame that `twf compare` writes, of the records that are collected then."""
-
-    file: Callable[[str, str], Path]  # of the study and the ending
-    schema: pa.Schema
-    note: str  # what its rows are
-
-    def write(self, plan: Plan, frame: pd.DataFrame, page: Sequence[Section] | None) -> None:
-        """Write the frame of a plan's study, and its page, if it has one."""
-        file = partial(self.file, plan.study)
-        write(frame, self.schema, file, _compared(plan))
-        if page is not None:
-            note = f"Study {plan.study}. {self.note} {plan.note or ''}"
-            write_page(file("md"), note, page)
-
-    def read(self, plan: Plan) -> pd.DataFrame:
-        """What `write` has written; `UserError` where that is missing, or of another plan."""
-        remedy = f"`twf compare {plan.study}`"
-        return read(self.file(plan.study, "parquet"), self.schema, remedy, _compared(plan))
-
-
-def _compared(plan: Plan) -> str:
-    """Tells a study's collected records and tables, as planned, from others: a SHA-256."""
-    texts = [sha256(runs_file(plan.study)), *(of.model_dump_json() for of in plan.tables.values())]
-    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
 # Text

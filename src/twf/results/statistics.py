@@ -1,144 +1,170 @@
-"""Statistics over runs. The unit is the seed.
+"""From values of runs to estimates: means, differences, their intervals and verdicts.
 
-Intervals are of 95 % and for normal values: Student's of a mean, Welch's of the sum of independent
-ones; `contrasts` says which is whose. Runs of a source start from one network, so no interval
-contains what another pretraining would change.
+The unit is the seed. One interval per question, by one rule: Student's of a mean; paired by seed
+between variants of one method, which share network, order and buffer; Welch's between methods. The
+two-way layout is for what docs/plan.md fixed so. A difference is the new thing minus its baseline.
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import chdtri, ndtr, stdtr, stdtrit
+from scipy import stats
 
 LEVEL = 0.95
-TAIL = (1 - LEVEL) / 2
-SAMPLES = 10_000  # of a simulation
+MARGIN = 1.0  # points to each side of 0 that count as no effect
 
-Interval = tuple[float, float]  # its low and its high end, in the unit of the values
-
-
-def summary(values: Any, name: str) -> pd.DataFrame:
-    """Of grouped values: their mean, sample standard deviation (divisor n - 1) and interval.
-
-    `values` is a pandas group-by of one column. A row for each group with the columns `NAME_mean`,
-    `NAME_std`, `NAME_low` and `NAME_high`, null where there are too few values; a null is none.
-    """
-    count, mean, deviation = values.count(), values.mean(), values.std()
-    half = stdtrit(count - 1, 1 - TAIL) * deviation / np.sqrt(count)
-    columns = {"mean": mean, "std": deviation, "low": mean - half, "high": mean + half}
-    return pd.DataFrame({f"{name}_{key}": column for key, column in columns.items()})
+Rule = Literal["student", "paired", "welch", "layout", "least"]
 
 
 class Estimate(NamedTuple):
-    """Estimated means or differences: float64 `[...]` each, null where there are too few values."""
+    """A mean or a difference in the unit of its values, with its interval; null with one seed."""
 
-    mean: Any
-    error: Any  # its standard error
-    freedom: Any  # the degrees of freedom of that
-
-    def ends(self, level: float = LEVEL) -> tuple[Any, Any]:
-        """Both ends of the interval of this level: mean -+ t x error."""
-        half = stdtrit(self.freedom, (1 + level) / 2) * self.error
-        return self.mean - half, self.mean + half
-
-
-def student(values: Any) -> Estimate:
-    """The mean of values `[..., seed]`, with Student's n - 1 degrees of freedom."""
-    values = np.asarray(values, np.float64)
-    count = values.shape[-1]
-    with np.errstate(invalid="ignore", divide="ignore"):  # of one value there is no deviation
-        deviation = np.sqrt(((values - values.mean(-1, keepdims=True)) ** 2).sum(-1) / (count - 1))
-    mean = values.mean(-1)
-    return Estimate(mean, deviation / math.sqrt(count), np.full_like(mean, count - 1 or np.nan))
+    n: int  # seeds; of two methods, the smaller number
+    mean: float
+    rule: Rule
+    df: float = math.nan  # degrees of freedom
+    low: float = math.nan  # the ends of the interval of `LEVEL`
+    high: float = math.nan
+    margin_low: float = math.nan  # the ends of the 90 % interval: two one-sided tests at 5 %
+    margin_high: float = math.nan
 
 
-def total(parts: Sequence[Estimate]) -> Estimate:
-    """The sum of independent estimates, with the degrees of freedom of Welch and Satterthwaite.
+def cell(values: pd.Series) -> Estimate:
+    """The mean of values by seed (float64 `[seeds]`), with Student's interval."""
+    return _of_differences(values, "student")
 
-    Of a cell's mean and the negative of another's, this is Welch's interval of their difference.
+
+def paired(new: pd.Series, baseline: pd.Series) -> Estimate:
+    """The mean difference over the seeds (the index) that both have, with Student's interval."""
+    return _of_differences((new - baseline).dropna(), "paired")
+
+
+def welch(new: pd.Series, baseline: pd.Series) -> Estimate:
+    """The difference of two means, with Welch's interval."""
+    n, mean = min(len(new), len(baseline)), new.mean() - baseline.mean()
+    if n < 2:
+        return Estimate(n, mean, "welch")
+    test = stats.ttest_ind(new, baseline, equal_var=False)
+    (low, high), margin = test.confidence_interval(LEVEL), test.confidence_interval(0.9)
+    return Estimate(n, mean, "welch", test.df, low, high, margin.low, margin.high)
+
+
+def layout(corners: pd.DataFrame, weights: dict[str, float]) -> Estimate:
+    """A contrast of corners in a two-way layout without interaction (part one of docs/plan.md).
+
+    `corners` has a row per seed and a column per corner; seeds that lack a corner are left out.
     """
-    squares = np.array([np.square(part.error) for part in parts])
-    freedoms = np.array([part.freedom for part in parts])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        freedom = squares.sum(0) ** 2 / (squares**2 / freedoms).sum(0)
-    freedom = np.where(squares.sum(0) == 0, freedoms.min(0), freedom)  # where nothing varies
-    return Estimate(sum(part.mean for part in parts), np.sqrt(squares.sum(0)), freedom)
+    import statsmodels.formula.api as smf
+
+    complete = corners.dropna()
+    n, mean = len(complete), float((complete.mean() * pd.Series(weights)).sum())
+    if n < 2:
+        return Estimate(n, mean, "layout")
+    long = complete.rename_axis("seed").reset_index().melt("seed", var_name="corner")
+    fit = smf.ols("value ~ 0 + C(corner) + C(seed)", long).fit()
+    contrast = [weights.get(name[len("C(corner)[") : -1], 0.0) for name in fit.params.index]
+    test = fit.t_test(contrast)
+    (low, high), margin = test.conf_int(1 - LEVEL)[0], test.conf_int(0.1)[0]
+    return Estimate(n, mean, "layout", fit.df_resid, low, high, margin[0], margin[1])
 
 
-def student_interval(values: Sequence[float]) -> Interval | None:
-    """Student's 95 % interval of the mean; None with fewer than two values."""
-    if len(values) < 2:
-        return None
-    low, high = student(values).ends()
-    return float(low), float(high)
+def _of_differences(values: pd.Series, rule: Rule) -> Estimate:
+    n, mean = len(values), float(values.mean())
+    if n < 2:
+        return Estimate(n, mean, rule)
+    if values.std() == 0:  # SciPy gives no interval then
+        return Estimate(n, mean, rule, n - 1, mean, mean, mean, mean)
+    test = stats.ttest_1samp(values, 0.0)
+    (low, high), margin = test.confidence_interval(LEVEL), test.confidence_interval(0.9)
+    return Estimate(n, mean, rule, n - 1, low, high, margin.low, margin.high)
 
 
-def interval_of_minimum(
-    differences: Estimate, planned: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Both ends of a 95 % interval of the least of several true differences, `[..., difference]`.
+def verdict(estimate: Estimate) -> str:
+    """What a difference shows, by docs/plan.md: an effect, none of a point or more, or neither."""
+    if math.isnan(estimate.low):
+        return "one seed"
+    none = estimate.margin_low > -MARGIN and estimate.margin_high < MARGIN
+    effect = not estimate.low <= 0 <= estimate.high
+    if none:
+        return "an effect, below a point" if effect else "no effect"
+    return "an effect" if effect else "undecided"
 
-    They may depend on each other. `planned` is how many differences the family has, of which some
-    may not have been measured yet. Each end is `[...]` and misses in at most 2.5 % of samples:
+
+def summary(groups: Any) -> pd.DataFrame:
+    """`n`, `mean`, `sd` (divisor n - 1), `low` and `high` of each group of a pandas group-by.
+
+    Student's interval, as `cell` gives; null where a group has too few values, and nulls are none.
+    """
+    n, mean, sd = groups.count(), groups.mean(), groups.std()
+    half = stats.t.ppf((1 + LEVEL) / 2, n - 1) * sd / np.sqrt(n)
+    return pd.DataFrame({"n": n, "mean": mean, "sd": sd, "low": mean - half, "high": mean + half})
+
+
+class Sum(NamedTuple):
+    """A sum of independent means, with its standard error and degrees of freedom."""
+
+    mean: float
+    error: float
+    df: float
+
+
+def total(parts: Sequence[NDArray[np.float64]]) -> Sum:
+    """The sum of the means of independent samples, each float64 `[seeds]`.
+
+    Degrees of freedom by Welch and Satterthwaite: of two samples, Welch's; of one, Student's.
+    """
+    mean = round(float(sum(part.mean() for part in parts)), 9)  # cells that are alike cancel
+    if any(len(part) < 2 for part in parts):
+        return Sum(mean, math.nan, math.nan)
+    squares = np.array([part.var(ddof=1) / len(part) for part in parts])
+    freedoms = np.array([len(part) - 1 for part in parts])
+    error = math.sqrt(squares.sum())
+    df = squares.sum() ** 2 / (squares**2 / freedoms).sum() if error else freedoms.min()
+    return Sum(mean, error, float(df))
+
+
+class Least(NamedTuple):
+    """The least of several true means: estimate, both ends of its 95 % interval, and its df.
+
+    `below` says which means are found to be below 0, by Holm's procedure.
+    """
+
+    mean: float
+    low: float
+    high: float
+    df: float
+    below: list[bool]
+
+
+def least(sums: Sequence[Sum], planned: int) -> Least:
+    """An interval of the least of several true means, which may depend on each other.
+
+    `planned` is how many means the family has, of which some may not have been measured yet. Each
+    end misses in at most 2.5 % of samples:
 
     - the lower one is the least of the lower ends of the single intervals. It is above 0 where each
-      difference is significantly above 0: an intersection-union test, which needs no correction
-      (Berger, Technometrics 1982).
+      mean is significantly above 0: an intersection-union test, which needs no correction (Berger,
+      Technometrics 1982).
     - the upper one is the least of the upper ends of the single intervals at the level divided by
       `planned` (Bonferroni). It is below 0 where the first step of Holm's procedure (Scandinavian
-      Journal of Statistics, 1979) rejects: some difference is below 0.
+      Journal of Statistics, 1979) rejects.
     """
-    mean, error, freedom = differences
-    low = mean - stdtrit(freedom, 1 - TAIL) * error
-    high = mean + stdtrit(freedom, 1 - TAIL / planned) * error
-    return low.min(-1), high.min(-1)
+    from statsmodels.stats.multitest import multipletests  # takes a second
 
-
-def below_zero(differences: Estimate, planned: int) -> NDArray[np.bool_]:
-    """Which of several true differences are found to be below 0: bool `[..., difference]`.
-
-    Of what `interval_of_minimum` takes, all steps of Holm's procedure, so that some difference is
-    found where the upper end is below 0, and none elsewhere. From the most significant one on, each
-    is held against the one-sided level of 2.5 % divided by the number of differences of the family
-    that have not been found yet, until one is not significant; those not measured are not.
-
-    In at most 2.5 % of samples a difference is found that is not below 0, whatever the true ones
-    and however they depend on each other (Holm, Scandinavian Journal of Statistics, 1979).
-    """
-    mean, error, freedom = differences
+    mean, error, df = (np.array(column) for column in zip(*sums, strict=True))
+    tail = (1 - LEVEL) / 2
+    lows = mean - stats.t.isf(tail, df) * error
+    high = (mean + stats.t.isf(tail / planned, df) * error).min()
     with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 is no evidence
-        chance = np.where(error == 0, np.where(mean < 0, 0.0, 1.0), stdtr(freedom, mean / error))
-    order = np.argsort(chance, axis=-1)
-    left = planned - np.arange(order.shape[-1])
-    significant = np.take_along_axis(chance, order, -1) < TAIL / left
-    below = np.zeros_like(significant)
-    np.put_along_axis(below, order, np.logical_and.accumulate(significant, axis=-1), -1)
-    return below
-
-
-def chance_within(count: int, deviation: float, margin: float) -> float:
-    """How often Student's interval lies within `margin` to each side of the true mean.
-
-    Of `count` normal values with this standard deviation: the power of two one-sided tests for
-    equivalence where the truth is the reference. Averaged over 500 quantiles of the variance.
-    """
-    error = deviation / math.sqrt(count)
-    tails = (np.arange(500) + 0.5) / 500
-    measured = error * np.sqrt(chdtri(count - 1, tails) / (count - 1))
-    room = margin - stdtrit(count - 1, 1 - TAIL) * measured
-    return float(np.mean(2 * ndtr(np.maximum(room, 0) / error) - 1))
-
-
-def seeds_needed(deviation: float, margin: float, power: float = 0.8) -> int:
-    """The least number of seeds, at most 100,000, with which `chance_within` reaches a power."""
-    if deviation == 0:
-        return 2
-    counts = range(2, 100_000)
-    return 2 + bisect_left(counts, power, key=lambda n: chance_within(n, deviation, margin))
+        chance = np.where(error == 0, (mean >= 0) * 1.0, stats.t.cdf(mean / error, df))
+    family = np.append(chance, np.ones(planned - len(sums)))
+    below = multipletests(family, tail, method="holm")[0][: len(sums)]
+    return Least(
+        float(mean.min()), float(lows.min()), float(high), float(df[lows.argmin()]), below.tolist()
+    )

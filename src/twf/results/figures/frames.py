@@ -8,13 +8,10 @@ images, `buffer` is 0 without rehearsal.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
-from twf.results import cells, show, statistics
+from twf.results import show, statistics, tables
 from twf.results.frame import Results
-from twf.results.paper import gains
 from twf.results.record import PROBED
 from twf.study import Table
 from twf.study.methods import METHODS
@@ -26,8 +23,7 @@ SPREAD = ["n", "mean", "low", "high"]
 def spread(rows: pd.DataFrame, by: list[str], value: str = "value") -> pd.DataFrame:
     """Number, mean and interval of some rows' values: a row for each group by some columns."""
     groups = rows.groupby(by, sort=False, dropna=False)[value]
-    summary = statistics.summary(groups, "of").rename(columns=lambda n: n.removeprefix("of_"))
-    return summary.assign(n=groups.count()).reset_index()[[*by, *SPREAD]]
+    return statistics.summary(groups).reset_index()[[*by, *SPREAD]]
 
 
 def _members(results: Results, table: Table) -> pd.DataFrame:
@@ -71,37 +67,27 @@ def matrix(results: Results, table: Table) -> pd.DataFrame:
     return spread(rows[rows["trained"] > 0], by, "accuracy").drop(columns=["low", "high"])
 
 
-def differences(results: Results, table: Table) -> pd.DataFrame:
+def differences(estimates: pd.DataFrame, table: Table) -> pd.DataFrame:
     """Differences of final average accuracy between cells, in percentage points.
 
-    TwF minus each other method with a buffer, or each minus the baseline, or each variant minus its
-    method as params.yaml has it; `n` is the number of seeds that finished both.
-    `title` is the method's or the variant's, `over` a heading that says what is subtracted; `paper`
-    is the same of the paper's numbers.
-    A variant whose runs all diverged has n = 0, and says in `diverged` how many; 0 elsewhere.
+    The estimates of kind `gain` of a table whose two cells have a finished run; of methods, those
+    with a buffer. `title` is the method's or the variant's, `over` a heading that says what is
+    subtracted. A variant whose runs all diverged has n = 0, and says in `diverged` how many.
     """
-    frame = cells.of_tables(results, [table])
-    whole = frame["n_diverged"] == frame["n_planned"]
-    all_diverged = frame[["cell", "n_diverged"]].assign(
-        n_diverged=frame["n_diverged"].where(whole, 0)
-    )
-    gained = gains.of_tables(results, frame).merge(all_diverged, on="cell")
-    base = frame.set_index("cell")["n"]
-    gained = gained[gained["over_cell"].map(base).fillna(0).astype(int) > 0]
-    gained = gained[(gained["n"] > 0) | (bool(table.variants) & (gained["n_diverged"] > 0))]
-    methods = {name: info.title for name, info in METHODS.items()}
-    of: dict[str, Any]
+    rows = estimates[(estimates["kind"] == "gain") & (estimates["table"] == table.name)]
+    titles = {name: info.title for name, info in METHODS.items()}
     if table.variants:
-        of = {"title": gained["variant"].map(table.variants)}
-        of["over"] = gained["method"].map(methods) + " with"
+        rows = rows[(rows["n"] > 0) | (rows["diverged"] > 0)]
+        title = rows["variant"].map(table.variants)
+        rows = rows.assign(over=rows["method"].map(titles) + " with")
     else:
         other = "method" if table.baseline else "over_method"
-        gained = gained[gained[other].map(lambda name: METHODS[name].rehearsal).astype(bool)]
-        of = {"title": gained[other].map(methods), "over": gains.over(table)}
-    names = {"n_diverged": "diverged", "printed_gain": "paper"}
-    names |= {f"gain_{name}": name for name in SPREAD[1:]}
-    gained = _labelled(gained, table).assign(**of).rename(columns=names)
-    return gained[[*PLACE, "title", "over", *SPREAD, "diverged", "paper"]]
+        rehearses = rows[other].map(lambda name: METHODS[name].rehearsal).astype(bool)
+        rows = rows[rehearses & (rows["n"] > 0)]
+        title = rows[other].map(titles)
+        rows = rows.assign(over=tables.over(table))
+    rows = rows.assign(label=rows["title"], title=title)
+    return rows[[*PLACE, "title", "over", *SPREAD, "diverged", "paper"]]
 
 
 def initialization(results: Results, table: Table) -> pd.DataFrame:

@@ -6,30 +6,22 @@ their `frames`, draws them and writes both.
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
 from matplotlib.figure import Figure as Drawing
 
-from twf.files import FIGURE_FORMATS, atomic, figure_file, figure_index
+from twf.files import FIGURE_FORMATS, atomic, figure_file, figures_folder
 from twf.progress import progress
-from twf.results import show
+from twf.results import estimates, tables
 from twf.results.figures import charts, frames, style
 from twf.results.frame import Results
-from twf.results.paper import gains
 from twf.study import Plan, Table
 from twf.study.methods import METHODS
-
-# The columns of the list of figures; the last is a hash of a figure's files and of what drew them.
-INDEX = ["figure", "table", "drawn"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,7 @@ class Kind:
 
     title: str
     suits: Callable[[Plan, Table], bool]
-    frame: Callable[[Results, Table], pd.DataFrame]
+    frame: Callable[[Any, Table], pd.DataFrame]  # of results, or of estimates
     draw: Callable[[pd.DataFrame], Drawing]
     spread: str = ""  # what shows it: bands, or whiskers; nothing where it is not drawn
     interval: Callable[[Table], str] = lambda table: "Student's 95 % interval"
@@ -52,6 +44,15 @@ class Figure:
     name: str
     kind: Kind
     table: Table
+
+
+class Drawn(NamedTuple):
+    """A figure that was written."""
+
+    name: str
+    table: str
+    caption: str
+    svg: str
 
 
 def _of_methods(plan: Plan, table: Table) -> bool:
@@ -70,7 +71,7 @@ def _of_pairs(plan: Plan, table: Table) -> bool:
     elsewhere = _of_shares(plan, table) or _of_probes(plan, table)
     with_buffer = [
         METHODS[(cell if table.baseline else other).method].rehearsal
-        for cell, other in gains.pairs(table)
+        for cell, other in estimates.pairs(table)
     ]
     return any(with_buffer if not table.variants else [bool(with_buffer)]) and not elsewhere
 
@@ -98,7 +99,7 @@ KINDS = {
         frames.differences,
         charts.differences,
         spread="whiskers",
-        interval=gains.model,
+        interval=tables.rule,
     ),
     "matrix": Kind(
         "Accuracy on each task after training each, per cent, first protocol and smallest buffer",
@@ -132,45 +133,37 @@ def planned(plan: Plan) -> Iterator[Figure]:
                 yield Figure(f"{name}.{table.name}", kind, table)
 
 
-def write(results: Results, some: Iterable[Figure] | None = None) -> list[str]:
-    """Write a study's figures, all or some, each with its data, and the list of them.
+def write(results: Results, frame: pd.DataFrame) -> list[Drawn]:
+    """Write a study's figures, each with its data, and return them; `frame` has its estimates.
 
-    One that is there is drawn again only where its data, its words or what draws have changed.
-    Returns the names of those without any data, which are not written. What other figures left in
-    the folder is removed.
+    A figure without any data is not written, and what other figures left in the folder is removed.
     """
-    study, index, without = results.plan.study, [], []
-    wanted = list(planned(results.plan) if some is None else some)
-    file = figure_index(study)
-    before = dict(pd.read_csv(file)[["figure", "drawn"]].to_numpy()) if file.exists() else {}
+    study, wanted = results.plan.study, list(planned(results.plan))
+    drawn, made = [], set()
     with progress(f"figures of {study}", len(wanted)) as advance:
         for figure in wanted:
-            frame = figure.kind.frame(results, figure.table)
-            if frame["n"].sum() == 0:
-                without.append(figure.name)
-                advance(1, f"{figure.name}: no data yet")
+            of_estimates = figure.kind.frame is frames.differences
+            data = figure.kind.frame(frame if of_estimates else results, figure.table)
+            advance(1, figure.name)
+            if data["n"].sum() == 0:
                 continue
-            words, data = _words(figure, frame), frame.to_csv(index=False).encode()
-            drawing = figure_file(study, figure.name, "svg")
-            drawn = before.get(figure.name)
-            kept = drawing.exists() and drawn == _hash(words, data, drawing.read_bytes())
-            if not kept:
-                svg = as_svg(figure.kind.draw, frame, words)
-                drawn = _hash(words, data, svg)
-                _write(drawing, svg)
-            _write(figure_file(study, figure.name, "csv"), data)
-            index.append((figure.name, figure.table.name, drawn))
-            advance(1, f"{figure.name}{': as before' * kept}")
-    _write(file, pd.DataFrame(index, columns=INDEX).to_csv(index=False).encode())
-    made = {figure_file(study, name, e) for name, *_ in index for e in FIGURE_FORMATS}
-    for path in file.parent.iterdir():
-        if path.suffix.removeprefix(".") in FIGURE_FORMATS and path not in made | {file}:
+            svg = as_svg(figure.kind.draw, data)
+            paths = [figure_file(study, figure.name, ending) for ending in FIGURE_FORMATS]
+            for path, content in zip(paths, (svg, data.to_csv(index=False)), strict=True):
+                with atomic(path) as partial:
+                    partial.write_text(content, encoding="utf-8", newline="\n")
+            made |= set(paths)
+            caption = " ".join(_words(figure, data))
+            drawn.append(Drawn(figure.name, figure.table.name, caption, svg))
+    folder = figures_folder(study)
+    for path in folder.iterdir() if folder.exists() else ():
+        if path not in made:
             path.unlink()
-    return without
+    return drawn
 
 
 def _words(figure: Figure, frame: pd.DataFrame) -> list[str]:
-    """What stands over a figure: its title, its table's, and what means, bands and the like are."""
+    """A figure's caption: its title, its table's, and what means, bands and the like are."""
     counts = frame["n"][frame["n"] > 0]
     low, high = counts.min(), counts.max()
     mean = "One seed"
@@ -179,35 +172,15 @@ def _words(figure: Figure, frame: pd.DataFrame) -> list[str]:
         if figure.kind.spread:
             mean += f"; {figure.kind.spread}: {figure.kind.interval(figure.table)}"
             mean += ", none for one seed" if low == 1 else ""
-    return [figure.kind.title, figure.table.title, f"{mean}. {figure.kind.note}".rstrip()]
+    return [f"{figure.kind.title}. {figure.table.title}.", f"{mean}. {figure.kind.note}".rstrip()]
 
 
-@cache
-def _code() -> bytes:
-    """What draws: the modules of this package, whence they have words, and matplotlib's version."""
-    modules = [*sorted(Path(__file__).parent.glob("*.py")), Path(show.__file__)]
-    return b"".join([version("matplotlib").encode(), *(path.read_bytes() for path in modules)])
-
-
-def _hash(words: list[str], data: bytes, svg: bytes) -> str:
-    """A hash of a figure's data, its drawing, and what made this of that."""
-    parts = (json.dumps(words).encode(), data, svg, _code())
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
-
-
-def _write(path: Path, content: bytes) -> None:
-    with atomic(path) as partial:
-        partial.write_bytes(content)
-
-
-def as_svg(draw: Callable[[pd.DataFrame], Drawing], frame: pd.DataFrame, words: list[str]) -> bytes:
-    """A frame as SVG, below some lines of text."""
+def as_svg(draw: Callable[[pd.DataFrame], Drawing], frame: pd.DataFrame) -> str:
+    """A frame as SVG."""
     with style.settings():
-        drawing = draw(frame)
-        style.title(drawing, words)
-        file = io.BytesIO()
+        file = io.StringIO()
         # Without these entries there is no metadata element, which would name the day.
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        drawing.savefig(file, format="svg", metadata=metadata)
+        draw(frame).savefig(file, format="svg", metadata=metadata)
     # The numbered identifiers are referred to by nothing, and alike in each figure of a page.
-    return re.sub(rb' id="[a-zA-Z0-9.]*_\d+"', b"", file.getvalue())
+    return re.sub(r' id="[a-zA-Z0-9.]*_\d+"', "", file.getvalue())

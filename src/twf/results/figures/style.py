@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import cycle
@@ -118,14 +117,6 @@ def legend(figure: Figure, columns: int) -> None:
     look: Any = {"ncols": min(columns, len(handles)), "handlelength": 2.0, "columnspacing": 1.0}
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", **look)
     _grow(figure, -(-len(handles) // columns))
-
-
-def title(figure: Figure, lines: Sequence[str]) -> None:
-    """Write lines over a figure, each wrapped to its width. The figure grows by them."""
-    fits = round(figure.get_figwidth() * 14)  # characters
-    wrapped = [part for line in lines for part in textwrap.wrap(line, fits)]
-    figure.suptitle("\n".join(wrapped), x=0.01, ha="left", fontsize=SIZE)
-    _grow(figure, len(wrapped))
 
 
 def _grow(figure: Figure, lines: int) -> None:

@@ -1,72 +1,88 @@
-"""What the paper claims of its cells, as data. `claim_tests.evaluate` gives the verdicts.
+"""The paper's claims (`claims.yaml`), evaluated on its own numbers and on a study's.
 
-A claim says that each difference of a family is positive, or the mean of some: `Claim.family`. A
-`Contest` says which: the cells that are like `of`, each minus what differs from it as one of `over`
-does. The statements are those of the paper's section on forgetting of the pretraining, of its
-results and of its ablations, in this order. Where it names no protocol, a claim is of Class-IL, on
-which it says it focuses, or of both, or there is one of each. Remarks that no difference puts into
-numbers are left out: "competitive", "satisfactory", "less sensitive to the task at hand".
+A claim says that each mean of a family is positive: of a difference between cells, or of the mean
+of some. Its value is the least of these means. On the paper's numbers, which have no seeds, a claim
+holds where the value is positive. On ours, each mean is over the seeds that all cells of the
+differences that have run have finished, and the interval is that of `statistics.least`.
+
+    holds            the interval lies above 0, and none of the family is missing or untuned; a
+                     difference with a cell of which a run diverged is missing
+    control passes   so it does, and for the claim's control too: something else explains it;
+                     without all of the control, `undecided`
+    does not hold    the interval lies below 0, and (where means are of several) none of theirs is
+                     missing; the note names the means that Holm's procedure finds below 0
+    smaller          undecided, but the interval lies below the paper's value of these differences
+    undecided        anything else: also with a single seed, which has no interval, and where a
+                     hyperparameter that the paper does not print has not been searched for
+    not run          no difference has a finished seed in all its cells
+
+So with probability of at most 2.5 % a claim is said to hold that does not, and with at most 2.5 %
+not to hold though it does: the family is that of one claim, not of all claims together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from itertools import chain, compress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
-from twf.results.printed import CellKey
-from twf.results.record import LAYERS
-from twf.results.show import PROTOCOL_TITLES
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from twf.results import statistics
+from twf.results.printed import PLACE, CellKey, key_at
+from twf.results.statistics import Least
+from twf.study.reading import plain_values
+from twf.study.types import Strict
 
 Keys = Collection[CellKey]  # of the paper's numbers, or of a study's cells and what was probed
-Select = Callable[[CellKey, Keys], Collection[Any]]  # what a column may be at a cell's place
-Group = Literal["performance", "mechanism", "incidental"]
-
-REHEARSAL = ("er", "co2l", "icarl", "derpp", "er-ace")  # those in Tables 1-3 beside TwF
-MAIN = (*REHEARSAL, "twf")
+Values = Mapping[CellKey, Mapping[int, float]]  # by cell and seed, empty where none is
+MAIN = ("er", "co2l", "icarl", "derpp", "er-ace", "twf")  # those with a buffer in Tables 1-3
 CONTROL = "share-0-wide"  # DER++ with the source's classes in its head and none of its images
-DISSIMILAR = ("svhn", "textures")  # sources unlike the benchmark: Table 5's, and the demo's
+
+# What the groups of claims are about
+ABOUT = {
+    "performance": "how well TwF does",
+    "mechanism": "why it does",
+    "incidental": "other methods",
+}
+VERDICTS = ("holds", "control passes", "smaller", "does not hold", "undecided", "not run")
 
 
-@dataclass(frozen=True)
-class Contest:
-    """Differences: cells like `of`, each over those that differ from it as `over` says.
+class Contest(Strict):
+    """Differences: cells like `of`, each over those that differ from it as `over` says."""
 
-    By column, a value, a tuple of several, or a function that selects them. Columns that `of` does
-    not name may have any value, but for the variant and the quantity: it is of the method as it is,
-    and of final average accuracy. `main` leaves out cells where not all of `MAIN` are. With
-    `minus`, the same difference where the cells differ as it says is subtracted. A difference of
-    which a cell is missing is none.
-    """
-
-    of: Mapping[str, Any]
-    over: Sequence[Mapping[str, Any]]
-    minus: Mapping[str, Any] | None = None
+    of: dict[str, Any]
+    over: Sequence[dict[str, Any]]
+    minus: dict[str, Any] | None = None
     main: bool = False
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A statement of the paper: the differences of its contests are positive.
+class Claim(Strict):
+    """A statement of the paper, as differences that are positive: see `claims.yaml`."""
 
-    Each, or the mean of those alike in the columns that `mean_of` names: `over` is the row of the
-    cell below; the mean of all with none.
-    """
-
-    group: Group  # what it is about: the method's results, why it has them, or something beside
+    group: Literal["performance", "mechanism", "incidental"]
     name: str
     statement: str
-    contests: Sequence[Contest]
+    of: dict[str, Any] | None = None  # these four where there is one contest
+    over: Sequence[dict[str, Any]] = ()
+    minus: dict[str, Any] | None = None
+    main: bool = False
+    contests: Sequence[Contest] = ()
     mean_of: Sequence[str] | None = None
     unit: str = "FAA"
     benchmarks: Sequence[str] = ()  # those that it is of; all where it names none
-    control: Sequence[Contest] = ()  # positive too where something else explains the claim
+    control: Sequence[Contest] = ()
 
     def family(self, keys: Keys, control: bool = False) -> list[list[Difference]]:
         """The differences, or the control's, in the groups whose means are to be positive."""
         groups: dict[object, list[Difference]] = {}
-        for contest in self.control if control else self.contests:
+        contests = self.contests
+        if self.of is not None:
+            contests = (Contest(of=self.of, over=self.over, minus=self.minus, main=self.main),)
+        for contest in self.control if control else contests:
             for difference in differences(contest, keys):
                 if not self.benchmarks or difference.cell.benchmark in self.benchmarks:
                     alike: object = difference
@@ -97,18 +113,22 @@ class Difference(NamedTuple):
         return f"{above} over {below}, {self.cell.place}"
 
 
-def in_words(group: Sequence[Difference]) -> str:
-    """A mean of differences, by the first of them."""
-    more = f", and {len(group) - 1} more on average" if len(group) > 1 else ""
-    return f"{group[0]}{more}"
+def load() -> list[Claim]:
+    """The claims in the order of the paper."""
+    path = Path(__file__).with_suffix(".yaml")
+    values = plain_values(path.read_text(encoding="utf-8"), path)
+    return TypeAdapter(list[Claim]).validate_python(values)
+
+
+# Which cells a claim is about
 
 
 def differences(contest: Contest, keys: Keys) -> Iterator[Difference]:
-    """Those of a contest, of the cells that there are."""
-    wanted = ({"variant": "", "quantity": "faa"} | dict(contest.of)).items()
-    ordered = sorted(wanted, key=lambda of: callable(of[1]))  # what looks at all keys goes last
+    """Those of a contest, of the cells that there are; a difference that lacks a cell is none."""
+    wanted = ({"variant": "", "quantity": "faa"} | contest.of).items()
+    ordered = sorted(wanted, key=_is_selected)  # what looks at all keys goes last
     for key in keys:
-        if not all(getattr(key, name) in _values(key, of, keys) for name, of in ordered):
+        if not all(getattr(key, n) in _values(key, n, value, keys) for n, value in ordered):
             continue
         if contest.main and not _of_all_main(key, keys):
             continue
@@ -122,17 +142,46 @@ def differences(contest: Contest, keys: Keys) -> Iterator[Difference]:
                         yield Difference((key, other), (below, above))
 
 
-def _values(key: CellKey, wanted: Any, keys: Keys) -> Collection[Any]:
-    if callable(wanted):
-        return wanted(key, keys)
-    return wanted if isinstance(wanted, tuple) else (wanted,)
+def _values(key: CellKey, column: str, wanted: Any, keys: Keys) -> Collection[Any]:
+    """The values that a column may have: `wanted`, or what its word selects beside a cell."""
+    if not _is_selected((column, wanted)):
+        return wanted if isinstance(wanted, list) else (wanted,)
+    there = sorted(
+        {getattr(of, column) for of in keys if of._replace(**{column: getattr(key, column)}) == key}
+    )
+    if column == "buffer":  # of several with which all main methods are
+        there = [size for size in there if _of_all_main(key._replace(buffer=size), keys)]
+        there = there if len(there) > 1 else []
+    return _SELECTED[column, wanted](there)
+
+
+def _is_selected(item: tuple[str, Any]) -> bool:
+    return isinstance(item[1], str) and item in _SELECTED
+
+
+_SELECTED: dict[tuple[str, str], Callable[[list[Any]], list[Any]]] = {
+    ("buffer", "smallest"): lambda there: there[:1],
+    ("buffer", "largest"): lambda there: there[-1:],
+    ("tasks", "trained"): lambda there: [tasks for tasks in there if tasks],
+    ("tasks", "later"): lambda there: [tasks for tasks in there if tasks > 1],
+    ("tasks", "last"): lambda there: there[-1:],
+    # all but the control; the method as it is where it has none
+    ("variant", "each"): lambda there: (
+        [name for name in there if name and name != CONTROL]
+        or [name for name in there if name != CONTROL]
+    ),
+}
 
 
 def _changed(key: CellKey, change: Mapping[str, Any], keys: Keys) -> list[CellKey]:
     """The cells that differ from one as `change` says, as far as there are such."""
     changed = [key]
     for name, wanted in change.items():
-        changed = [of._replace(**{name: v}) for of in changed for v in _values(of, wanted, keys)]
+        changed = [
+            of._replace(**{name: value})
+            for of in changed
+            for value in _values(of, name, wanted, keys)
+        ]
     return [of for of in changed if of in keys and of != key]
 
 
@@ -140,269 +189,152 @@ def _of_all_main(key: CellKey, keys: Keys) -> bool:
     return all(key._replace(method=method) in keys for method in MAIN)
 
 
-def _alike(key: CellKey, name: str, keys: Keys) -> list[CellKey]:
-    """The cells that differ from one in a column alone, and the cell itself."""
-    return [of for of in keys if of._replace(**{name: getattr(key, name)}) == key]
+# Whether it holds
 
 
-# What selects values
+def evaluate(
+    claim: Claim,
+    values: Values,
+    printed: Mapping[CellKey, float],
+    untuned: Mapping[CellKey, str],
+    diverged: Mapping[CellKey, int],
+) -> dict[str, Any]:
+    """A claim on measured values, as a row of `estimates.COLUMNS`.
+
+    `untuned` are hyperparameters that nobody has searched for, and `diverged` numbers of runs, by
+    cell. The note says what is missing, or what contradicts the claim.
+    """
+    family = claim.family(values.keys())
+    able = [[d for d in group if not _count(diverged, [d])] for group in family]
+    run = [[d for d in group if _seeds([d], values)] for group in able]
+    planned, done = list(chain(*family)), list(chain(*run))
+    lost = _count(diverged, planned)
+    row: dict[str, Any] = {
+        "n": 0,
+        "n_planned": len(planned),
+        "diverged": lost,
+        "rule": "least",
+        "paper": _printed_value(claim.family(printed.keys()), printed),
+    }
+    said = [f"runs that diverged: {lost}"] if lost else []
+    if not done:
+        note = said[0] if said else "all runs" if family else "no such cell in this study"
+        return row | {"verdict": "undecided" if lost else "not run", "note": note}
+    names = sorted({untuned[cell] for cell in _cells(done) if cell in untuned})
+    seeds = _seeds(done, values)
+    missing = [
+        *([f"{len(planned) - len(done)} differences"] if len(done) < len(planned) else []),
+        *(["a second seed in all cells"] if len(seeds) < 2 else []),
+        *(f"a search for {name}" for name in names),
+        *said,
+    ]
+    row |= {"n": len(seeds), "verdict": "undecided", "note": "; ".join(missing)}
+    if not seeds:
+        return row
+    groups = [group for group in run if group]
+    row["mean"] = min(float(part.mean) for part in _means(groups, values, seeds))
+    if len(seeds) < 2:
+        return row
+    least = _least(groups, values, seeds, len(family))
+    row |= {"mean": least.mean, "low": least.low, "high": least.high, "df": least.df}
+    whole = all(len(group) == len(ran) for group, ran in zip(family, run, strict=True) if ran)
+    if not names and least.low > 0 and len(done) == len(planned):
+        row |= _beside_control(claim, values, diverged)
+    elif not names and least.high < 0 and whole:
+        against = (_in_words(group) for group in compress(groups, least.below))
+        row |= {"verdict": "does not hold", "note": f"contradicted by {'; '.join(against)}"}
+    elif not missing:
+        size = _printed_value(family, printed)
+        smaller = size is not None and least.high < size
+        row |= {"verdict": "smaller", "note": ""} if smaller else {"note": "more seeds"}
+    return row
 
 
-def each_variant(key: CellKey, keys: Keys) -> Collection[str]:
-    """All but the control; the method as it is where it has none."""
-    variants = [of.variant for of in _alike(key, "variant", keys) if of.variant != CONTROL]
-    return [name for name in variants if name] or variants
+def _beside_control(
+    claim: Claim, values: Values, diverged: Mapping[CellKey, int]
+) -> dict[str, str]:
+    """The verdict on a claim whose own interval lies above 0, and the note.
+
+    The claim holds where the study has no such cell as the control's.
+    """
+    family = claim.family(values.keys(), control=True)
+    if not family:
+        note = "its control: no such cell in this study" if claim.control else ""
+        return {"verdict": "holds", "note": note}
+    controls = list(chain(*family))
+    seeds = _seeds(controls, values)
+    if _count(diverged, controls) or len(seeds) < 2:
+        note = "two seeds of all of its control, none of which diverged"
+        return {"verdict": "undecided", "note": note}
+    passes = _least(family, values, seeds, len(family)).low > 0
+    return {"verdict": "control passes" if passes else "holds", "note": ""}
 
 
-def smallest(key: CellKey, keys: Keys) -> Collection[int]:
-    """The smallest of several buffers with which all main methods are."""
-    return sorted(_buffers(key, keys))[:1]
+def _least(
+    groups: Sequence[Sequence[Difference]], values: Values, seeds: list[int], planned: int
+) -> Least:
+    parts = _means(groups, values, seeds)
+    return statistics.least(parts, planned)
 
 
-def largest(key: CellKey, keys: Keys) -> Collection[int]:
-    """The largest of these."""
-    return sorted(_buffers(key, keys))[-1:]
+def _means(
+    groups: Sequence[Sequence[Difference]], values: Values, seeds: list[int]
+) -> list[statistics.Sum]:
+    """The mean of each group of differences.
+
+    The cells of one method with one buffer are added by seed: their runs share first weights and
+    the order of images. Runs of different methods, buffers or benchmarks are independent.
+    """
+    means = []
+    for group in groups:
+        parts: dict[tuple[Any, ...], NDArray[np.float64]] = {}
+        for key, weight in _weights(group).items():
+            own = np.array([values[key][seed] for seed in seeds], np.float64)
+            place = key.benchmark, key.source, key.method, key.buffer
+            parts[place] = parts.get(place, np.zeros(len(seeds))) + weight * own
+        means.append(statistics.total(list(parts.values())))
+    return means
 
 
-def _buffers(key: CellKey, keys: Keys) -> list[int]:
-    buffers = [of.buffer for of in _alike(key, "buffer", keys) if _of_all_main(of, keys)]
-    return buffers if len(buffers) > 1 else []
+def _weights(group: Sequence[Difference]) -> dict[CellKey, float]:
+    """The weight of each cell in the mean of some differences; cells that cancel are left out."""
+    weights: dict[CellKey, float] = {}
+    for difference in group:
+        for sign, side in zip((1, -1), difference, strict=True):
+            for key in side:
+                weights[key] = weights.get(key, 0.0) + sign / len(group)
+    return {key: weight for key, weight in weights.items() if weight}
 
 
-def later(key: CellKey, keys: Keys) -> Collection[int]:
-    """After each task but the first."""
-    return [of.tasks for of in _alike(key, "tasks", keys) if of.tasks > 1]
+def _printed_value(
+    family: Sequence[Sequence[Difference]], printed: Mapping[CellKey, float]
+) -> float | None:
+    """The least of some means on the paper's numbers; None where it does not print all of them."""
+    sums = [_weights(group) for group in family]
+    if not sums or not all(key in printed for key in _cells_and_probes(family)):
+        return None
+    least = min(sum(weight * printed[key] for key, weight in of.items()) for of in sums)
+    return round(least, 9)
 
 
-def last(key: CellKey, keys: Keys) -> Collection[int]:
-    """After the last task."""
-    return [max((of.tasks for of in _alike(key, "tasks", keys)), default=0)]
+def _in_words(group: Sequence[Difference]) -> str:
+    """A mean of differences, by the first of them."""
+    more = f", and {len(group) - 1} more on average" if len(group) > 1 else ""
+    return f"{group[0]}{more}"
 
 
-def trained(key: CellKey, keys: Keys) -> Collection[int]:
-    """After any task."""
-    return (key.tasks,) if key.tasks else ()
+def _cells_and_probes(groups: Sequence[Sequence[Difference]]) -> Iterator[CellKey]:
+    return (key for group in groups for difference in group for side in difference for key in side)
 
 
-def _over(of: Mapping[str, Any], *over: Mapping[str, Any], **more: Any) -> list[Contest]:
-    return [Contest(of, over, **more)]
+def _cells(some: Sequence[Difference]) -> set[CellKey]:
+    return {key_at(key[: len(PLACE)]) for key in _cells_and_probes([some])}
 
 
-def _main(method: str, *rivals: str, **of: Any) -> list[Contest]:
-    """A method over each of some others, in the main comparison."""
-    return _over({"method": method} | of, *({"method": name} for name in rivals), main=True)
+def _count(diverged: Mapping[CellKey, int], some: Sequence[Difference]) -> int:
+    return sum(diverged.get(cell, 0) for cell in _cells(some))
 
 
-def _variant(method: str, *pairs: tuple[str, str]) -> list[Contest]:
-    """One variant of a method over another, for each pair."""
-    return [Contest({"method": method, "variant": one}, [{"variant": two}]) for one, two in pairs]
-
-
-def _small_buffer(method: str, rival: str, protocol: str) -> list[Contest]:
-    """A method's gain over another with the smallest buffer, over that with the largest."""
-    of = {"method": method, "protocol": protocol, "buffer": smallest}
-    return _over(of, {"method": rival}, minus={"buffer": largest}, main=True)
-
-
-TWF, DERPP = {"method": "twf"}, {"method": "derpp", "variant": ""}
-ANCHOR = {"method": "derpp-ewc", "variant": each_variant}
-IMAGES = {"method": "derpp-pretraining", "variant": each_variant}
-OEWC, LWF, FINETUNE = ({"method": name, "buffer": 0} for name in ("oewc", "lwf", "finetune"))
-PROBED = {"method": "er", "variant": "pretrained"}
-NEIGHBOURS = {"quantity": "nearest_neighbours"}
-
-performance, mechanism, incidental = (partial(Claim, group) for group in get_args(Group))
-
-CLAIMS = (
-    mechanism(
-        "cka-from-pretraining",
-        "ER's layers stay closer to their initialization from pretraining than from scratch: CKA "
-        "of each layer, mean over tasks",
-        _over(PROBED | {"quantity": "cka", "tasks": trained}, {"variant": "scratch"}),
-        mean_of=["benchmark", "source", "buffer", "protocol", "layer"],
-        unit="CKA",
-    ),
-    mechanism(
-        "cka-last-layer",
-        "From pretraining, ER's last residual layer changes most: CKA of each other layer over "
-        "its, mean over tasks",
-        _over(PROBED | {"quantity": "cka", "tasks": trained}, {"layer": LAYERS[-1]}),
-        mean_of=["benchmark", "source", "buffer", "protocol", "layer"],
-        unit="CKA",
-    ),
-    mechanism(
-        "source-forgotten",
-        "ER forgets the source: nearest neighbours on Layers 3 and 4 find fewer of its labels "
-        "after the first task than before, and fewer after the last than after the first",
-        _over(PROBED | NEIGHBOURS | {"tasks": 0}, {"tasks": 1})
-        + _over(PROBED | NEIGHBOURS | {"tasks": 1}, {"tasks": last}),
-        unit="k-NN",
-    ),
-    mechanism(
-        "first-task-profits",
-        "The first task profits more from pretraining than each later one: ER's Task-IL accuracy "
-        "right after learning a task, from pretraining over from scratch",
-        _over(
-            PROBED | {"quantity": "learned", "protocol": "task-il", "tasks": 1},
-            {"variant": "scratch"},
-            minus={"tasks": later},
-        ),
-        unit="accuracy",
-    ),
-    mechanism(
-        "source-kept",
-        "TwF keeps more of the source than without propagation: nearest neighbours on Layers 3 and "
-        "4 after the last task",
-        _over(TWF | NEIGHBOURS | {"variant": "all", "tasks": last}, {"variant": "cl"}),
-        unit="k-NN",
-    ),
-    mechanism(
-        "pretraining-helps",
-        "Pretraining raises ER's accuracy",
-        _variant("er", ("pretrained", "scratch")),
-    ),
-    *(
-        performance(
-            f"first-{protocol}",
-            f"TwF is first in each {title} cell, among the paper's methods with a buffer",
-            _main("twf", *REHEARSAL, protocol=protocol),
-        )
-        for protocol, title in PROTOCOL_TITLES.items()
-    ),
-    performance(
-        "gain-class-il",
-        "TwF gains over DER++ in Class-IL on average (the paper: 4.81 points)",
-        _main("twf", "derpp", protocol="class-il"),
-        mean_of=[],
-    ),
-    performance(
-        "gain-task-il",
-        "TwF gains over ER-ACE in Task-IL on average (the paper: 2.77 points)",
-        _main("twf", "er-ace", protocol="task-il"),
-        mean_of=[],
-    ),
-    *(
-        performance(
-            f"gain-over-each-{protocol}",
-            f"TwF gains in {title} on average over each of the paper's methods with a buffer",
-            _main("twf", *REHEARSAL, protocol=protocol),
-            mean_of=["over"],
-        )
-        for protocol, title in PROTOCOL_TITLES.items()
-    ),
-    performance(
-        "gain-small-buffer",
-        "TwF's gain over DER++ (Class-IL) and ER-ACE (Task-IL) is larger with the smaller buffer, "
-        "on Split CIFAR-10 and Split CUB-200",
-        _small_buffer("twf", "derpp", "class-il") + _small_buffer("twf", "er-ace", "task-il"),
-        benchmarks=["split-cifar10", "split-cub200"],
-    ),
-    incidental(
-        "buffer-above-regularization",
-        "Each of the paper's methods with a buffer is better than oEWC and LwF in each Class-IL "
-        "cell",
-        _over({"method": MAIN, "protocol": "class-il"}, OEWC, LWF),
-    ),
-    incidental(
-        "oewc-best-without-buffer",
-        "oEWC is the best of the paper's methods without a buffer in each Class-IL cell",
-        _over({"method": "oewc", "protocol": "class-il"}, FINETUNE, LWF),
-    ),
-    incidental(
-        "oewc-below-finetune",
-        "oEWC is worse than Finetune on Split CUB-200, in Class-IL and Task-IL",
-        _over({"method": "finetune"}, OEWC),
-        benchmarks=["split-cub200"],
-    ),
-    incidental(
-        "icarl-second",
-        "On Split CIFAR-100, iCaRL is better than the paper's other methods with a buffer but TwF",
-        _main("icarl", "er", "co2l", "derpp", "er-ace"),
-        benchmarks=["split-cifar100"],
-    ),
-    *(
-        incidental(
-            f"icarl-below-derpp-{protocol}",
-            f"iCaRL is worse than DER++ on Split CIFAR-10 and Split CUB-200 in {title}",
-            _main("derpp", "icarl", protocol=protocol),
-            benchmarks=["split-cifar10", "split-cub200"],
-        )
-        for protocol, title in PROTOCOL_TITLES.items()
-    ),
-    incidental(
-        "er-ace-small-buffer",
-        "From the larger buffer to the smaller, ER-ACE loses less than ER",
-        _small_buffer("er-ace", "er", "class-il") + _small_buffer("er-ace", "er", "task-il"),
-    ),
-    *(
-        incidental(
-            f"er-ace-below-derpp-{protocol}",
-            f"ER-ACE is worse than DER++ with the larger buffer in {title}",
-            _main("derpp", "er-ace", protocol=protocol, buffer=largest),
-        )
-        for protocol, title in PROTOCOL_TITLES.items()
-    ),
-    mechanism(
-        "cl-most-influential",
-        "Leaving out L_CL costs more than leaving out L_AUX, or L_FP and L_AUX, in each cell",
-        _variant("twf", ("cl-fp", "fp-aux"), ("cl", "fp-aux")),
-    ),
-    mechanism(
-        "cl-helps",
-        "L_CL on top of L_FP and L_AUX raises accuracy in each cell",
-        _variant("twf", ("all", "fp-aux")),
-    ),
-    mechanism(
-        "fp-helps",
-        "L_FP on top of L_CL raises accuracy in each cell",
-        _variant("twf", ("cl-fp", "cl")),
-    ),
-    mechanism(
-        "aux-helps",
-        "L_AUX on top of L_FP raises accuracy in each cell, with and without L_CL",
-        _variant("twf", ("all", "cl-fp"), ("fp-aux", "fp")),
-    ),
-    mechanism(
-        "fp-without-buffer",
-        "L_FP and L_AUX without a buffer are better than oEWC on each benchmark",
-        _over(TWF | {"variant": "fp-aux", "buffer": 0}, {"method": "oewc", "variant": ""}),
-        control=_over(  # the stream loss without either
-            TWF | {"variant": "stream", "buffer": 0}, {"method": "oewc", "variant": ""}
-        ),
-    ),
-    incidental(
-        "anchor-helps",
-        "An EWC anchor to the pretrained weights raises DER++'s accuracy in each cell",
-        _over(ANCHOR, DERPP),
-    ),
-    incidental(
-        "anchor-helps-task-il",
-        "The EWC anchor raises DER++'s accuracy more in Task-IL than in Class-IL",
-        _over(
-            {"method": "derpp-ewc", "protocol": "task-il"},
-            {"method": "derpp"},
-            minus={"protocol": "class-il"},
-        ),
-    ),
-    performance(
-        "anchor-below-twf",
-        "TwF is better than DER++ with an EWC anchor in each cell",
-        _over(TWF, ANCHOR),
-    ),
-    incidental(
-        "pretraining-images-help",
-        "Pretraining images in the buffer raise DER++'s accuracy, in the mean over their shares",
-        _over(IMAGES, DERPP),
-        mean_of=[],
-    ),
-    performance(
-        "pretraining-images-below-twf",
-        "TwF is better than DER++ with any share of pretraining images in its buffer",
-        _over(TWF, IMAGES),
-    ),
-    performance(
-        "first-from-dissimilar-source",
-        "Pretrained on a dissimilar source, TwF is better than iCaRL and DER++ in each cell",
-        _over(TWF | {"source": DISSIMILAR}, {"method": "icarl"}, {"method": "derpp"}),
-    ),
-)
+def _seeds(some: Sequence[Difference], values: Values) -> list[int]:
+    """The seeds that all cells of some differences have."""
+    return sorted(set.intersection(*(set(values.get(k, ())) for k in _cells_and_probes([some]))))
