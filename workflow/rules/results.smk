@@ -48,15 +48,15 @@ rule report:
     output:
         report(files.REPORT, caption="../report/report.rst", category="Report"),
         report(files.STATEMENT, caption="../report/statement.rst", category="Report"),
+        report(files.RUNS_PAGE, caption="../report/report.rst", category="Report"),
         report(
-            expand(f"{files.TABLES}/{{made}}.csv", made=files.COMPARED, allow_missing=True),
-            caption="../report/comparison.rst",
-            category="Beside the paper",
+            [f"{files.ESTIMATES}.{ending}" for ending in files.ESTIMATE_FORMATS],
+            caption="../report/estimates.rst",
+            category="Estimates",
         ),
         files.METRICS,
         report(
-            # those of before stay: what has not changed is not drawn again
-            update(directory(files.FIGURES)),
+            directory(files.FIGURES),
             patterns=["{figure}.svg"],
             caption="../report/figure.rst",
             category="Figures",

@@ -6,7 +6,6 @@ It renders the study's estimates, and computes no mean, interval or verdict of i
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,9 +23,10 @@ from twf.results.frame import Results
 from twf.results.paper import claims
 from twf.results.printed import PLACE
 from twf.results.show import PROTOCOL_TITLES, Section, TextRow, in_parentheses, number
-from twf.study import Plan
+from twf.study import Plan, Table
 from twf.study.params import PROTOCOLS, Params
 
+TEMPLATES = Path(__file__).parent / "templates"
 TEXT = 40  # characters; a column with a longer text may have several lines
 
 GAINS = (
@@ -46,6 +46,7 @@ ORDER = (
     "number in both but Joint: 1 where the order is the same, -1 where it is reversed; in "
     "parentheses, its 95 % interval over our true means."
 )
+UNFINISHED = "`snakemake --cores all results/{}/report.html` does those that are missing or stale."
 COMPARISON = (
     "The paper's final average accuracies beside ours, in per cent. Equivalent: the 95 % interval "
     f"of our mean lies within {estimates.MARGIN:g} points of the paper's number; higher or lower: "
@@ -60,8 +61,7 @@ def write_all(params: Params, results: Results) -> None:
     note(f"{plan.study}: estimates and tables")
     frame = estimates.of_study(results)
     estimates.write(results, frame)
-    of_cells = frame[frame["kind"] == "cell"]
-    tables.write(results, of_cells, plan.tables.values())
+    tables.write(results, frame[frame["kind"] == "cell"], plan.tables.values())
     tables.write_metrics(plan, frame)
     trials = search.write(results) if plan.search else search.trials(results)
     drawn = figures.write(results, frame)
@@ -76,7 +76,7 @@ def write(
     trials: pd.DataFrame,
     drawn: Sequence[Drawn],
 ) -> None:
-    """Write the report of a study, and its reproducibility statement.
+    """Write the report of a study, the page of its runs, and its reproducibility statement.
 
     From its estimates, the trials of its searches, and its figures.
     """
@@ -86,59 +86,97 @@ def write(
     )
     agreed = agreement(of_cells, claimed)
     told = provenance.write(params, results, agreed)
-    statement = files.statement_file(study)
-    script = _source("report.js")
-    scores = results.scores.to_dict("index")
-    shown = [
-        tables.layout(table, of_cells)
-        | {
-            "title": table.title,
-            "main": table.experiment == next(iter(plan.tables.values())).experiment,
-            "gains": tables.gain_rows(table, gains, Markup),
-            "model": tables.rule(table),
-            "figures": [_figure(study, figure) for figure in drawn if figure.table == name],
-        }
-        for name, table in plan.tables.items()
+    statement, estimated = files.statement_file(study), files.estimates_file(study, "csv")
+    first = _main_figure(plan, drawn)
+    sections = [
+        Section("The paper's claims", _by_verdict(claimed), CLAIMS),
+        Section("Beside the paper", _beside_paper(of_cells), COMPARISON),
+        Section("The order of methods", _orders(ranked), ORDER),
+        Section("Hyperparameters searched for", search.text_rows(trials), search.NOTE),
+        Section(
+            "Runs that are in no mean", provenance.unfinished(results), UNFINISHED.format(study)
+        ),
     ]
-    run = claimed["verdict"] != "not run"
-    folded = {
-        "claims": ("claims that these runs do not test", _by_verdict(claimed[~run])),
-        "comparison": ("numbers of the paper beside ours", _beside_paper(of_cells)),
+    scores = results.scores.to_dict("index")
+    common = {
+        "made_by": Markup(record.REPORT_MARK.format(record.collected_plan(study))),  # noqa: S704
+        "title": plan.title,
+        "style": Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704
     }
-    page = _environment.get_template("report.html.j2").render(
-        made_by=Markup(record.REPORT_MARK.format(record.collected_plan(study))),  # noqa: S704
-        title=plan.title,
-        study=study,
+    whole = _environment.get_template("report.html.j2")
+    page = whole.render(
+        **common,
+        page="report",
         note=plan.note,
-        style=_source("report.css"),
-        script=script,
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        facts=provenance.facts(results),
+        message=message(results, frame, agreed),
+        main_figure=first and _figure(study, first),
+        tables=[
+            tables.layout(table, of_cells)
+            | {"title": table.title, "rule": tables.rule(table)}
+            | {"gains": tables.gain_rows(table, gains, Markup)}
+            | {"figures": [_figure(study, f) for f in drawn if f.table == name and f != first]}
+            for name, table in plan.tables.items()
+        ],
+        gains_note=GAINS,
+        sections=[section for section in sections if section.rows],
         agreement=agreed,
-        unfinished=provenance.unfinished(results),
-        tables=shown,
-        in_all=_in_all([[table["caption"], *table["remarks"]] for table in shown]),
-        gains=GAINS,
-        paper={
-            "claims": Section("The paper's claims", _by_verdict(claimed[run]), CLAIMS),
-            "order": Section("The order of methods", _orders(ranked), ORDER),
-            "comparison": Section("Beside the paper", [], COMPARISON),
-            "searched": Section(
-                "Hyperparameters searched for", search.text_rows(trials), search.NOTE
-            ),
-        },
-        folded={name: of for name, of in folded.items() if of[1]},
-        runs=[_run(plan, str(run), row, scores) for run, row in results.runs.iterrows()],
-        forgetting=tables.FORGETTING[params.switches(study)["F8"]],
+        facts=provenance.facts(results),
         provenance=told,
+        forgetting=tables.FORGETTING[params.switches(study)["F8"]],
         statement=_download(f"{study}-{statement.name}", statement.read_bytes(), "markdown"),
         downloads=[
             _download(f"{study}-runs.csv", _accuracies(results)),
-            _download(f"{study}-estimates.csv", files.estimates_file(study, "csv").read_bytes()),
+            _download(f"{study}-estimates.csv", estimated.read_bytes()),
         ],
     )
-    with files.atomic(files.report_file(study)) as partial:
-        partial.write_text(page, encoding="utf-8")
+    rows = [_run(plan, str(run), row, scores) for run, row in results.runs.iterrows()]
+    runs = whole.render(**common, page="runs", runs=rows)
+    for path, text in ((files.runs_page(study), runs), (files.report_file(study), page)):
+        with files.atomic(path) as partial:
+            partial.write_text(text, encoding="utf-8")
+
+
+def message(results: Results, frame: pd.DataFrame, agreed: Sequence[str]) -> list[str]:
+    """The report's message: what was run, the main result with its interval, how sure it is."""
+    plan, runs = results.plan, results.runs
+    states = Counter(runs["status"])
+    left = [f"{count} {state}" for state, count in states.items() if state != "finished"]
+    seeds, methods = len(set(runs["seed"])), runs["method"].nunique()
+    said = [
+        f"{states['finished']} of {len(runs)} planned runs have finished: {methods} methods, {seeds} "
+        f"seed{'s' * (seeds > 1)}" + (f"; {', '.join(left)}." if left else ".")
+    ]
+    if plan.tables:
+        said.append(_main_result(plan, next(iter(plan.tables.values())), frame))
+    return [*said, agreed[0]]
+
+
+def _main_result(plan: Plan, table: Table, frame: pd.DataFrame) -> str:
+    """TwF in a table's first column, and its lead over the best other method with a buffer."""
+    shown = frame[(frame["table"] == table.name) & (frame["quantity"] == "faa")]
+    shown = shown[shown["mean"].notna() & (shown["protocol"] == table.protocols[0])]
+    cells = shown[(shown["kind"] == "cell") & (shown["buffer"] > 0)]
+    cells = cells[cells["buffer"] == cells["buffer"].min()].sort_values("mean", ascending=False)
+    if cells.empty:
+        return "No method with a buffer has finished yet."
+    own = cells[cells["method"] == estimates.REFERENCE]
+    first = (own if len(own) else cells).iloc[0]
+    ends = show.interval(first["low"], first["high"])
+    said = (
+        f"{first['title']} has {number(first['mean'])} % final average accuracy "
+        f"({'one seed' if pd.isna(first['low']) else f'95 % interval {ends}'}) on "
+        f"{plan.params.benchmarks[table.benchmark].title}, "
+        f"{show.place(table.protocols[0], first['buffer'])}"
+    )
+    gains = shown[(shown["kind"] == "gain") & (shown["buffer"] == first["buffer"])]
+    for best in show.rows(cells[cells["method"] != first["method"]]):
+        lead = gains[
+            (gains["method"] == first["method"]) & (gains["over_method"] == best["method"])
+        ]
+        if len(lead):
+            gain = show.estimate(*lead[["mean", "low", "high"]].iloc[0])
+            return f"{said}: {gain} points over {best['title']}, the best of the others."
+    return f"{said}."
 
 
 def agreement(of_cells: pd.DataFrame, claimed: pd.DataFrame) -> list[str]:
@@ -211,12 +249,6 @@ def _accuracies(results: Results) -> bytes:
     return bytes(results.scores[["faa", "ff"]].reset_index().to_csv(index=False).encode())
 
 
-def _in_all(remarks: list[list[str]]) -> list[str]:
-    """What is said of each of several tables, in order: it is said once."""
-    first, *others = remarks or [[]]
-    return [text for text in first if others and all(text in other for other in others)]
-
-
 def _by_verdict(claimed: pd.DataFrame) -> list[TextRow]:
     """The claims as text, the verdict first and in its colour; what is decided goes first."""
     order = sorted(show.rows(claimed), key=lambda row: claims.VERDICTS.index(row["verdict"]))
@@ -256,20 +288,6 @@ _environment = show.environment(html=True)
 _environment.filters["columns"] = columns
 
 
-def _source(name: str) -> Markup:
-    """A file of this package that goes into the page as it is."""
-    return Markup((Path(__file__).parent / "templates" / name).read_text(encoding="utf-8"))  # noqa: S704
-
-
-def _folded(command: str) -> str:
-    """A command that opens on a click."""
-    if command == "—":
-        return command
-    return Markup(
-        '<details><summary>command</summary><div class="command"><code>{}</code></div></details>'
-    ).format(command)
-
-
 def _download(name: str, content: bytes, kind: str = "csv") -> Markup:
     """A link to a file that is in the page."""
     encoded = base64.b64encode(content).decode()
@@ -278,11 +296,18 @@ def _download(name: str, content: bytes, kind: str = "csv") -> Markup:
     )
 
 
+def _main_figure(plan: Plan, drawn: Sequence[Drawn]) -> Drawn | None:
+    """The figure on the first screen: the first table's differences, or its first."""
+    first = next(iter(plan.tables), "")
+    own = [figure for figure in drawn if figure.table == first]
+    return next((f for f in own if f.name.startswith("differences")), next(iter(own), None))
+
+
 def _figure(study: str, figure: Drawn) -> dict[str, Any]:
     """A figure for the page. Text from data is escaped in it, and no script of it would be run."""
     data = files.figure_file(study, figure.name, "csv")
     return {
-        "title": figure.caption,
+        "caption": figure.caption,
         "svg": Markup(figure.svg[figure.svg.index("<svg") :]),  # noqa: S704
         "data": _download(data.name, data.read_bytes()),
     }
@@ -299,10 +324,9 @@ def _run(plan: Plan, run: str, row: Any, scores: Mapping[Any, Any]) -> TextRow:
         details["Peak memory"] = f"{row['peak_memory_mib']:.0f} MiB"
     details["Command"] = f"twf run {planned.study} {run}"
     details["Log"] = str(files.log_file(planned.study, run))
-    opened = _environment.get_template("report_run.html.j2")
     of_run = {protocol: scores.get((run, protocol), {}) for protocol in PROTOCOLS}
     return {
-        "Run": Markup(opened.render(run=run, details=details, reason=row["reason"])),  # noqa: S704
+        "Run": _details(run, details, row["reason"]),
         "Status": Markup('<span class="{0}">{0}</span>').format(row["status"]),
         "Seed": str(planned.seed),
         **{
@@ -312,6 +336,15 @@ def _run(plan: Plan, run: str, row: Any, scores: Mapping[Any, Any]) -> TextRow:
         "Seconds": "—" if pd.isna(row["seconds"]) else f"{row['seconds']:.1f}",
         "Device": row["device"] or "—",
     }
+
+
+def _details(run: str, details: TextRow, reason: str | None) -> Markup:
+    """A run that opens to show what it was made from."""
+    lines = (Markup("<dt>{}</dt><dd><pre>{}</pre></dd>").format(*item) for item in details.items())
+    opened = Markup("<details><summary>{}</summary><dl>{}</dl></details>").format(
+        run, Markup("").join(lines)
+    )
+    return opened + (Markup('<p class="alarm">{}</p>').format(reason) if reason else "")
 
 
 def _lines(values: Any) -> str:

@@ -73,8 +73,9 @@ def differences(frame: pd.DataFrame) -> Figure:
     figure, axes = style.panels_by_place(frame, height, *names, sharey=True, sharex="row")
     for panel, rows in axes:
         panel.axvline(0, color=style.BLACK, linewidth=0.8)
+        least, most = _limits(rows)
         for row in rows.to_dict("records"):
-            _dot(panel, row, lines.index((row["over"], row["title"])))
+            _dot(panel, row, lines.index((row["over"], row["title"])), least, most)
         texts = [title or over for over, title in lines]
         panel.set(yticks=range(len(lines)), yticklabels=texts, ylim=(len(lines) - 0.5, -0.6))
         panel.tick_params(axis="y", length=0)
@@ -89,13 +90,32 @@ def differences(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def _dot(panel: Axes, row: dict[Any, Any], y: float) -> None:
-    """A difference with its whisker, and the paper's; a word where all runs diverged."""
+def _limits(rows: pd.DataFrame) -> tuple[float, float]:
+    """What a panel shows, so that one wide interval does not flatten the others.
+
+    All means and numbers of the paper, and to each side as much again as these span.
+    """
+    values = np.append(rows[["mean", "paper"]].to_numpy(float).ravel(), 0.0)
+    low, high = np.nanmin(values), np.nanmax(values)
+    room = max(high - low, 1.0)
+    return low - room, high + room
+
+
+def _dot(panel: Axes, row: dict[Any, Any], y: float, least: float, most: float) -> None:
+    """A difference with its whisker, and the paper's; a word where all runs diverged.
+
+    An interval that goes beyond what is shown ends in an arrow.
+    """
     if not row["n"]:
         look: Any = {"va": "center", "fontsize": style.SIZE - 1.5, "color": style.BLACK}
         panel.annotate("diverged", (0, y), (3, 0), textcoords="offset points", **look)
         return
-    panel.plot([row["low"], row["high"]], [y, y], color=style.BLUE, linewidth=1)
+    if not pd.isna(row["low"]):
+        low, high = max(row["low"], least), min(row["high"], most)
+        panel.plot([low, high], [y, y], color=style.BLUE, linewidth=1)
+        for end, shown, marker in ((row["low"], low, "<"), (row["high"], high, ">")):
+            if end != shown:
+                panel.plot(shown, y, marker, color=style.BLUE)
     panel.plot(row["mean"], y, "o", color=style.BLUE, label="ours, with its 95 % interval")
     if not pd.isna(row["paper"]):
         panel.plot(row["paper"], y, label="the paper", **style.PAPER)

@@ -20,7 +20,9 @@ from twf.study.methods import METHODS
 # pale for lines on white. In grey print, markers and line styles do it.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 VERMILION, BLUE, PURPLE, GREY = "#D55E00", "#0072B2", "#CC79A7", "#7F7F7F"
-COLOURS = (BLACK, GREY, PURPLE, VERMILION, ORANGE, SKY, GREEN, BLUE)
+# and four of Paul Tol's, so that no two methods share a colour
+INDIGO, WINE, OLIVE, TEAL = "#332288", "#882255", "#999933", "#44AA99"
+COLOURS = (BLACK, GREY, PURPLE, VERMILION, ORANGE, SKY, GREEN, INDIGO, WINE, OLIVE, TEAL, BLUE)
 MARKERS = ("h", "X", "p", "d", ">", "P", "s", "^", "v", "<", "D", "o", "*", "8", "H")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)))  # as many as layers
 
