@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from twf.results.paper.comparison import MARGIN
 
 from twf.errors import UserError
 from twf.files import PARAMS, record_file, state_file
 from twf.results import record, statistics, status
 from twf.results.frame import Results
-from twf.results.paper.comparison import MARGIN
 from twf.study import reading
 from twf.study.code import LOOP, code_hash, method_module
 from twf.study.products import Products, digest

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from frames import rows as rows_of
 
 from twf.errors import UserError
 from twf.files import PRINTED, table_file
-from twf.results import cells, show
+from twf.results import estimates, show, tables
 from twf.results.frame import Results
 from twf.study import Plan
 
@@ -17,8 +18,15 @@ TABLE = "main.split-cifar10"
 def write(runs: Results) -> str:
     """Write the only table; its Markdown."""
     (table,) = runs.plan.tables.values()
-    cells.write(runs, [table])
+    tables.write(runs, estimates.cells(runs, [table]), [table])
     return table_file("small", table.name, "md").read_text()
+
+
+def papers(plan: Plan) -> dict[str, float | None]:
+    """The paper's Class-IL accuracy beside each cell of the only table, by variant."""
+    found = estimates.cells(Results.planned(plan), list(plan.tables.values()))
+    rows = rows_of(found[found["quantity"] == "faa"])
+    return {row["variant"] or "": row["paper"] for row in rows}
 
 
 @pytest.mark.parametrize(
@@ -33,11 +41,12 @@ def write(runs: Results) -> str:
 def test_the_published_number_is_that_of_the_same_pretraining(
     benchmark, source, published, make_plan
 ):
-    plan: Plan = make_plan([0], benchmarks=[benchmark], methods=["derpp"], buffers=[500])
+    plan: Plan = make_plan(
+        [0], benchmarks=[benchmark], methods=["derpp"], buffers=[500], protocols=["class-il"]
+    )
     table = plan.tables[f"main.{benchmark}"].model_copy(update={"paper_source": source})
     plan = plan.model_copy(update={"tables": {table.name: table}})
-    row, _ = rows_of(cells.of_tables(Results.planned(plan)))
-    assert row["printed_faa"] == published
+    assert set(papers(plan).values()) == {published}
 
 
 def test_the_paper_has_no_number_without_pretraining_or_of_other_hyperparameters(make_plan):
@@ -49,8 +58,7 @@ def test_the_paper_has_no_number_without_pretraining_or_of_other_hyperparameters
         "cl": {"title": "CL", "hyperparameters": {"lambda_fp": 0.0}},  # of Table 4
     }
     plan = make_plan([0], methods=["twf"], buffers=[500], protocols=["class-il"], variants=variants)
-    rows = rows_of(cells.of_tables(Results.planned(plan)))
-    assert {row["variant"]: row["printed_faa"] for row in rows} == {
+    assert papers(plan) == {
         "pretrained": 83.65,
         "scratch": None,
         "f6": 83.65,
@@ -85,7 +93,7 @@ def test_f8_says_which_forgetting_is_shown(make_plan, recorded, switch, forgotte
     rising = {"accuracy_class_il": [[50.0] * 5] * 4 + [[70.0] * 5]}
     text = write(recorded(plan, {"split-cifar10.finetune.s0": rising}))
     assert f"| Finetune | 70.00 ({forgotten:.2f})<br>" in text
-    assert show.escape_markdown(cells.FORGETTING[switch]) in text
+    assert show.escape_markdown(tables.FORGETTING[switch]) in text
 
 
 def test_a_cell_that_lacks_a_run_is_not_bold(make_plan, recorded):
@@ -94,3 +102,93 @@ def test_a_cell_that_lacks_a_run_is_not_bold(make_plan, recorded):
     text = write(recorded(plan, whole | {"split-cifar10.derpp.500.s0": 90.0}))
     assert "| ER | **60.00 ± 0.00** (0.00)<br>" in text
     assert "| DER++ | 90.00 (0.00) n=1/2<br>" in text
+
+
+@pytest.mark.parametrize(
+    ("finished", "diverged", "interval", "expected"),
+    [
+        (3, 0, (69.2, 70.9), "equivalent"),
+        (3, 0, (69.0, 71.0), "equivalent"),  # the margin's ends belong to it
+        (3, 0, (71.1, 73.0), "higher"),
+        (3, 0, (71.0, 73.0), "undecided"),
+        (3, 0, (66.0, 68.9), "lower"),
+        (3, 0, (60.0, 80.0), "undecided"),
+        (1, 0, None, "undecided"),  # one seed has no interval
+        (5, 1, (69.2, 70.9), "undecided"),  # what diverged is not left out of a verdict
+        (0, 0, None, "not run"),
+    ],
+)
+def test_agreement_with_the_paper_is_where_the_interval_lies(
+    finished, diverged, interval, expected
+):
+    low, high = interval or (None, None)
+    row = {"paper": 70.0, "n": finished, "diverged": diverged, "low": low, "high": high}
+    assert estimates.agreement(row, reduced=False) == expected
+    assert estimates.agreement(row, reduced=True) == ("reduced" if finished else "not run")
+    assert estimates.agreement(row | {"paper": None}, reduced=False) == ""
+
+
+@pytest.mark.parametrize(
+    ("means", "of_all", "with_buffer"),
+    [
+        ([67.0, 71.0, 71.4, 83.0], (1.0, 1.0, 1.0), (1.0, 1.0, 1.0)),  # the paper's order
+        ([83.0, 71.4, 71.0, 67.0], (-1.0, -1.0, -1.0), (-1.0, -1.0, -1.0)),
+        # two that nobody can tell apart
+        ([67.0, 71.4, 71.39, 83.0], (2 / 3, 2 / 3, 1.0), (1 / 3, 1 / 3, 1.0)),
+    ],
+)
+def test_the_order_of_methods_is_a_correlation_with_the_papers(means, of_all, with_buffer):
+    """The first has no buffer; Joint does not count."""
+    rows = {"method": ["lwf", "er-ace", "derpp", "twf", "joint"], "buffer": [0, 500, 500, 500, 0]}
+    frame = pd.DataFrame(rows | {"mean": [*means, 10.0], "sd": 0.1, "n": 3, "variant": ""})
+    frame["paper"] = [60.0, 70.0, 75.0, 80.0, 90.0]
+    place = {"benchmark": "b", "source": "s", "protocol": "class-il", "quantity": "faa"}
+    both = rows_of(estimates.order(frame.assign(**place)))
+    assert [row["n"] for row in both] == [4, 3]
+    for row, expected in zip(both, (of_all, with_buffer), strict=True):
+        assert tuple(row[name] for name in ("mean", "low", "high")) == pytest.approx(expected)
+
+
+VARIANTS = {
+    "as-set": {"title": "As set"},
+    "high": {"title": "High", "hyperparameters": {"lr": 0.2}},
+}
+
+
+@pytest.mark.parametrize(
+    ("experiment", "rule", "df"),
+    [
+        ({"methods": ["er", "twf"]}, "welch", 4.0),
+        ({"methods": ["er"], "variants": VARIANTS}, "paired", 2.0),
+    ],
+)
+def test_gains_are_welchs_between_methods_and_by_seed_between_variants(
+    make_plan, recorded, experiment, rule, df
+):
+    """Seeds differ by 1 and 5 points in both cells alike, and one cell is 3 points higher."""
+    plan = make_plan([0, 1, 2], buffers=[500], protocols=["class-il"], **experiment)
+    higher = ("twf", "high")
+    levels = {
+        name: 50.0 + (0, 1, 5)[run.seed] + 3 * any(word in name for word in higher)
+        for name, run in plan.runs.items()
+    }
+    frame = estimates.of_study(recorded(plan, levels))
+    (gain,) = rows_of(frame[frame["kind"] == "gain"])
+    assert (gain["rule"], gain["n"], gain["mean"]) == (rule, 3, pytest.approx(3.0))
+    assert gain["df"] == pytest.approx(df)
+    assert gain["low"] == pytest.approx(3.0) if rule == "paired" else gain["low"] < 0
+
+
+def test_text_becomes_markdown_and_latex_on_one_line():
+    assert show.escape_markdown("a|b\n*c* <script>") == r"a\|b \*c\* \<script\>"
+    assert show.escape_tex("a\n\n\\input{b}") == r"a \textbackslash{}input\{b\}"
+    assert show.escape_tex("50% of A & B_1 #2 $x$ ~ ^ <|>") == (
+        r"50\% of A \& B\_1 \#2 \$x\$ \textasciitilde{} \textasciicircum{} "
+        r"\textless{}\textbar{}\textgreater{}"
+    )
+
+
+def test_an_end_that_rounds_to_zero_keeps_its_side():
+    assert show.interval(-0.003, 4.97, "+") == "-0.00 to +4.97"
+    assert show.interval(-0.0, 0.0, "+") == "+0.00 to +0.00"
+    assert show.interval(float("nan"), 1.0) == "—"

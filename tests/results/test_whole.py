@@ -1,7 +1,7 @@
-"""A study of 89 runs, with each state and kind of cell: all that is made of it, as values.
+"""A study of 89 runs, with each state and kind of cell: its estimates, and what renders them.
 
-`expected/` has each file. Levels are round, so that a value can be worked out by hand from `level`;
-`EXPECTED=new python -m pytest tests/results/test_whole.py` writes them anew: read what has changed.
+Levels are round, so that a value can be worked out by hand from `level`. `EXPECTED=new python -m
+pytest tests/results/test_whole.py` writes `expected/` anew: read what has changed.
 """
 
 from __future__ import annotations
@@ -11,26 +11,25 @@ import io
 import json
 import os
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from project import PROJECT
 from results.conftest import PROJECT_VALUES, row_of
 
 from twf import files, study
-from twf.cli.results import write_compared
-from twf.results import cells, figures, provenance, record, report, search, show
+from twf.results import estimates, provenance, record, report
 from twf.results.frame import Results
-from twf.results.paper import claim_tests, comparison, gains, order
 from twf.results.paper.claims import MAIN
 from twf.study import Plan, reading
 
 EXPECTED = Path(__file__).parent / "expected"
+TABLES = [f"main.split-cifar10.{ending}" for ending in files.TABLE_FORMATS]
+TABLES += ["anchor.split-cifar100.tex", "trials.csv", "best-hyperparameters.yaml"]
+KEPT = ["estimates.csv", "metrics.json", *(f"tables/{name}" for name in TABLES)]
 
 ONE = "split-cifar10.twf.500.s1"
 CL = {"lambda_fp": 0.0, "lambda_fp_replay": 0.0, "lambda_diversity": 0.0}
@@ -175,32 +174,12 @@ def make() -> dict[str, str]:
     paths = [files.record_file("small", name) for name in plan.runs]
     record.collect_partial(paths, files.runs_file("small"))
     results = Results.collected(plan, history=True)
-    cells.write(results, plan.tables.values())
-    search.write(results)
-    write_compared(params, results)
-    made: dict[str, Any] = {
-        path.name: path.read_text()
-        for path in (*Path("results/small/tables").iterdir(), files.metrics_file("small"))
-        if path.suffix in (".csv", ".json", ".tex", ".yaml")
-        or path.name in ("gains.md", "main.split-cifar10.md")
-    }
-    ours = comparison.COMPARED.read(results.plan).query("study == 'small'")
-    ours["precisions"] = ours["precisions"].map(" ".join)
-    made["comparison.csv"] = ours.drop(columns=["command"]).explode("devices").explode("runs")
-    for figure in figures.planned(plan):
-        made[f"{figure.name}.csv"] = figure.kind.frame(results, figure.table)
-    page = Path("results/small/tables/comparison.md").read_text()
-    made["comparison-head.md"], *rows = page.split("## Table")
-    assert [of.count("`snakemake --cores all") for of in rows] == [20, 6, 0, 5, 0]
-    for section in provenance.sections(params, results)[1:]:
-        name = section.title.replace(",", "").replace(" ", "-").lower()
-        made[f"statement-{name}.csv"] = pd.DataFrame(section.rows)
-    claims = claim_tests.COMPARED.read(results.plan)
-    said = report.agreement(comparison.COMPARED.read(results.plan), claims)
-    made["said.json"] = json.dumps([provenance.facts(results), said], indent=1)
-    return {
-        name: of if isinstance(of, str) else of.to_csv(index=False) for name, of in made.items()
-    }
+    report.write_all(params, results)
+    made = {name: (files.report_file("small").parent / name).read_text() for name in KEPT}
+    frame = estimates.of_study(results)
+    said = report.agreement(frame[frame["kind"] == "cell"], frame[frame["kind"] == "claim"])
+    told = [provenance.facts(results), report.message(results, frame, said), said]
+    return made | {"said.json": json.dumps(told, indent=1)}
 
 
 @pytest.fixture(scope="module")
@@ -216,46 +195,37 @@ def written(folder: Path) -> dict[str, str]:
         shutil.rmtree(EXPECTED, ignore_errors=True)
         EXPECTED.mkdir()
         for name, text in made.items():
-            (EXPECTED / name).write_text(text, encoding="utf-8")
+            (EXPECTED / Path(name).name).write_text(text, encoding="utf-8")
     return made
 
 
 def test_each_file_has_the_values_that_are_expected(written: dict[str, str]) -> None:
     expected = {path.name: path.read_text(encoding="utf-8") for path in EXPECTED.iterdir()}
-    assert written.keys() == expected.keys()
+    made = {Path(name).name: text for name, text in written.items()}
+    assert made.keys() == expected.keys()
     for name, text in expected.items():
         if name.endswith(".csv"):
-            ours, theirs = (pd.read_csv(io.StringIO(of)) for of in (written[name], text))
+            ours, theirs = (pd.read_csv(io.StringIO(of)) for of in (made[name], text))
             pd.testing.assert_frame_equal(ours, theirs, rtol=1e-9, atol=1e-9, obj=name)
         else:
-            assert written[name] == text, name
+            assert made[name] == text, name
 
 
-def test_files_hold_the_same_rows_and_types_and_are_read_back(written, folder, monkeypatch):
+def test_estimates_are_the_same_as_parquet_and_csv_and_carry_the_plan(written, folder):
+    path = folder / files.estimates_file("small", "parquet")
+    schema = pq.read_schema(path)
+    assert schema.remove_metadata().equals(estimates.SCHEMA)
+    assert record.PLAN in schema.metadata
+    frame, flat = pd.read_parquet(path), pd.read_csv(path.with_suffix(".csv"))
+    pd.testing.assert_frame_equal(frame, flat, check_dtype=False)
+    assert flat["buffer"].fillna(1).all()  # 0 is null in a file
+
+
+def test_an_estimate_is_the_same_whatever_the_order_of_the_records(written, folder, monkeypatch):
     monkeypatch.chdir(folder)
-    results = Results.collected(study.expand(reading.load(files.PARAMS), "small"))
-    for part in (cells, comparison, claim_tests, gains, order):
-        file = partial(files.table_file, "small", "main.split-cifar10")
-        if part is not cells:
-            file = partial(part.COMPARED.file, "small")
-        assert pq.read_schema(file("parquet")).equals(part.SCHEMA)
-        frame, flat = pd.read_parquet(file("parquet")), pd.read_csv(file("csv"))
-        assert len(frame) and list(flat.columns) == list(frame.columns) == part.SCHEMA.names
-        for field in part.SCHEMA:
-            ours, theirs = frame[field.name], flat[field.name]
-            if pa.types.is_list(field.type):
-                ours, theirs = ours.map(" ".join), theirs.astype(object).fillna("")
-            pd.testing.assert_series_equal(
-                ours.astype(object).where(ours.notna(), None),
-                theirs.astype(object).where(theirs.notna(), None),
-                check_dtype=False,
-            )
-        assert flat["buffer"].fillna(1).all() if "buffer" in flat else True  # 0 is null in a file
-        again = cells.of_results(results) if part is cells else part.COMPARED.read(results.plan)
-        assert not again.get("buffer", frame.iloc[:, 0]).isna().any()
-    for part in (claim_tests,):
-        shown = show.markdown_table(part.text_rows(part.COMPARED.read(results.plan)))
-        assert shown in part.COMPARED.file("small", "md").read_text()
-    for table in results.plan.tables:
-        made = {path.name for path in Path("results/small/tables").glob(f"{table}.*")}
-        assert made == {f"{table}.{ending}" for ending in files.TABLE_FORMATS}
+    plan = study.expand(reading.load(files.PARAMS), "small")
+    collected = record.read_collected("small")
+    mixed = collected.take(list(range(len(collected)))[::-1])
+    pd.testing.assert_frame_equal(
+        estimates.of_study(Results(plan, collected)), estimates.of_study(Results(plan, mixed))
+    )

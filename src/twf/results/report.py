@@ -143,8 +143,8 @@ def message(results: Results, frame: pd.DataFrame, agreed: Sequence[str]) -> lis
     left = [f"{count} {state}" for state, count in states.items() if state != "finished"]
     seeds, methods = len(set(runs["seed"])), runs["method"].nunique()
     said = [
-        f"{states['finished']} of {len(runs)} planned runs have finished: {methods} methods, {seeds} "
-        f"seed{'s' * (seeds > 1)}" + (f"; {', '.join(left)}." if left else ".")
+        f"{states['finished']} of {len(runs)} planned runs have finished: {methods} methods, "
+        f"{seeds} seed{'s' * (seeds > 1)}" + (f"; {', '.join(left)}." if left else ".")
     ]
     if plan.tables:
         said.append(_main_result(plan, next(iter(plan.tables.values())), frame))

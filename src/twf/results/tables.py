@@ -249,21 +249,20 @@ def _gain(row: Any) -> str:
 
 
 def metrics(plan: Plan, frame: pd.DataFrame) -> dict[str, Any]:
-    """Mean final average accuracy in per cent by cell, of the study's first experiment.
+    """Mean final average accuracy by method, in per cent, in the first column of the first table.
 
-    Under its first protocol. A cell without a value is left out; `missing` is the number of planned
-    runs that the means lack: a change of such a mean may be a change of its runs.
+    A method without a value is left out; `missing` is the number of planned runs that the means
+    lack: a change of such a mean may be a change of its runs.
     """
-    values: dict[str, Any] = {}
-    first = next((table.experiment for table in plan.tables.values()), None)
     for table in plan.tables.values():
         shown = frame[(frame["table"] == table.name) & (frame["quantity"] == "faa")]
         shown = shown[(shown["kind"] == "cell") & (shown["protocol"] == table.protocols[0])]
-        if table.experiment == first:
-            means = shown.dropna(subset="mean").set_index("name")["mean"].round(2)
-            missing = int((shown["n_planned"] - shown["n"]).sum())
-            values[table.benchmark] = means.to_dict() | ({"missing": missing} if missing else {})
-    return values
+        shown = shown[shown["buffer"].isin([0, table.buffers[0] if table.buffers else 0])]
+        names = (shown["method"] + " " + shown["variant"]).str.strip().str.replace(" ", ".")
+        means = shown["mean"].round(2).set_axis(names).dropna().to_dict()
+        missing = int((shown["n_planned"] - shown["n"]).sum())
+        return means | ({"missing": missing} if missing else {})
+    return {}
 
 
 def write_metrics(plan: Plan, frame: pd.DataFrame) -> None:
