@@ -11,7 +11,6 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from twf.errors import UserError, explain, invalid_file
-from twf.study import consistency
 from twf.study.params import Params
 
 
@@ -50,17 +49,13 @@ def plain_values(text: str, path: Path) -> Any:
 
 
 def check(values: Any, path: str = "params.yaml") -> Params:
-    """Make `Params` of plain values, or raise a `UserError` that lists the problems.
-
-    Names that must exist are looked at once every value is of its kind.
-    """
+    """Make `Params` of plain values, or raise a `UserError` that lists the problems."""
     try:
         params = Params.model_validate(values)
     except ValidationError as error:
         # a data set's path has the reader that it was checked against
         raise invalid_file(path, explain(error, tag=2, under="datasets")) from None
-    problems = consistency.problems(params)
-    if problems:
+    if problems := params.problems():
         raise invalid_file(path, problems)
     return params
 
