@@ -83,7 +83,7 @@ class _Runs:
         return name
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """Where a number stands in a table, but for its variant."""
 
     method: str
@@ -128,17 +128,17 @@ class _Grid:
             source=self.experiment.source or self.benchmark.source,
             paper_source=self.experiment.source or own.source,
             reduced=self.benchmark_name in self.study.scale,
-            cells=[self._cell(place, variant) for place, variant in self._places()],
+            cells=[self._cell(position, variant) for position, variant in self._positions()],
             variants={key: variant.title for key, variant in self.experiment.variants.items()},
             baseline=self.experiment.baseline,
             forgetting=self.params.switches(self.study_name)["F8"],
         )
 
     def searched_cells(self) -> list[SearchCell]:
-        return [self._searched_cell(place) for place, _ in self._places()]
+        return [self._searched_cell(position) for position, _ in self._positions()]
 
-    def _places(self) -> Iterator[tuple[_Place, str | None]]:
-        """The place and the variant of each cell, in order."""
+    def _positions(self) -> Iterator[tuple[_Position, str | None]]:
+        """The position and the variant of each cell, in order."""
         sizes = self.experiment.buffers or self.benchmark.buffers
         for method in self.experiment.methods:
             for name in self.experiment.variants or [None]:
@@ -148,16 +148,16 @@ class _Grid:
                 buffers: list[int | None] = [None] if variant.without_buffer else []
                 for buffer in [*buffers, *sizes] if METHODS[method].rehearsal else [None]:
                     for protocol in self.experiment.protocols:
-                        yield _Place(method, buffer, protocol), name
+                        yield _Position(method, buffer, protocol), name
 
     def _variant(self, name: str | None) -> Variant:
         return Variant(title="") if name is None else self.experiment.variants[name]
 
-    def _cell(self, place: _Place, name: str | None) -> Cell:
-        run, as_set = self._run(place, name), self._run(place, None)
-        searched = self.best.get((self.benchmark_name, *place), {}).keys()
+    def _cell(self, position: _Position, name: str | None) -> Cell:
+        run, as_set = self._run(position, name), self._run(position, None)
+        searched = self.best.get((self.benchmark_name, *position), {}).keys()
         return Cell(
-            **place._asdict(),
+            **position._asdict(),
             variant=name,
             unchanged=run.parameters == as_set.parameters,
             retuned=run.hyperparameters != as_set.hyperparameters,
@@ -165,12 +165,12 @@ class _Grid:
             runs=self._by_seed(run),
         )
 
-    def _searched_cell(self, place: _Place) -> SearchCell:
-        search, run = self.experiment.search, self._run(place, None)
+    def _searched_cell(self, position: _Position) -> SearchCell:
+        search, run = self.experiment.search, self._run(position, None)
         assert search is not None  # who calls this has looked
         trials = []
-        where = f"{self.path}.search.grids.{place.method}"
-        for values in points(search, place.method, run.hyperparameters, where):
+        where = f"{self.path}.search.grids.{position.method}"
+        for values in points(search, position.method, run.hyperparameters, where):
             text = json.dumps(values.model_dump(), sort_keys=True)
             trial = f"trial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
             changes = {
@@ -181,11 +181,11 @@ class _Grid:
             runs = self._by_seed(run.model_copy(update=changes))
             trials.append(Trial(hyperparameters=values, runs=runs))
         return SearchCell(
-            **place._asdict(),
+            **position._asdict(),
             experiment=self.experiment_name,
             benchmark=self.benchmark_name,
             as_set=run.hyperparameters,
-            named=list(search.grids[place.method]),
+            named=list(search.grids[position.method]),
             trials=trials,
         )
 
@@ -198,31 +198,31 @@ class _Grid:
             for seed in self.experiment.seeds or self.study.seeds
         }
 
-    def _run(self, place: _Place, name: str | None) -> Run:
+    def _run(self, position: _Position, name: str | None) -> Run:
         """The run that one cell needs, its seed still to be set."""
-        params, benchmark, method = self.params, self.benchmark, METHODS[place.method]
+        params, benchmark, method = self.params, self.benchmark, METHODS[position.method]
         variant = self._variant(name)
         source = self.experiment.source or benchmark.source
         fidelity = params.switches(self.study_name) | variant.fidelity
-        searched = self.best.get((self.benchmark_name, *place), {})
+        searched = self.best.get((self.benchmark_name, *position), {})
         hyperparameters = (
-            benchmark.hyperparameters(*place)
+            benchmark.hyperparameters(*position)
             .changed(searched, str(self.study.best_hyperparameters))
             .changed(variant.hyperparameters, f"{self.path}.variants.{name}.hyperparameters")
         )
-        parts = [self.benchmark_name, place.method]
+        parts = [self.benchmark_name, position.method]
         if method.rehearsal:
-            parts.append(str(place.buffer or 0))
+            parts.append(str(position.buffer or 0))
         if source != benchmark.source:
             parts.append(f"from-{source}")
         if variant.changes:
             parts.append(str(name))
-        if place.protocol == "task-il":  # where no earlier cell has this run: see `expand`
-            parts.append(place.protocol)
+        if position.protocol == "task-il":  # where no earlier cell has this run: see `expand`
+            parts.append(position.protocol)
         data = params.datasets[benchmark.data]
         source_data: dict[str, Any] = {"source_data": None, "source_augmentation": None}
         if method.source_data:
-            source_data = _source_data(params, source, place.method)
+            source_data = _source_data(params, source, position.method)
         return Run(
             id=".".join(parts),
             study=self.study_name,
@@ -233,8 +233,8 @@ class _Grid:
             source=source,
             network=params.sources[source].network,
             augmentation=data.augmentation,
-            method=place.method,
-            buffer=place.buffer,
+            method=position.method,
+            buffer=position.buffer,
             pretrained=variant.pretrained,
             probes=False,
             **source_data,
@@ -269,8 +269,8 @@ def _require_one_run_each(study: str, tables: Iterable[Table]) -> None:
     for table in tables:
         for cell in table.cells:
             for variant in {cell.variant, None} if cell.unchanged else {cell.variant}:
-                place = _Place(cell.method, cell.buffer, cell.protocol)
-                number = table.benchmark, table.paper_source, variant, place
+                position = _Position(cell.method, cell.buffer, cell.protocol)
+                number = table.benchmark, table.paper_source, variant, position
                 for seed, run in cell.runs.items():
                     before, other = first.setdefault((*number, seed), (table.experiment, run))
                     if other != run:
