@@ -142,8 +142,8 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """`cuda(names, error, built)`: CUDA shows such GPUs; PyTorch's version is `built`."""
 
     def shows(*names: str, error: str = "", built: str = "2.13.0") -> None:
-        lines = "".join(f"{name}\n" for name in names)
-        answer = SimpleNamespace(returncode=int(bool(error)), stdout=lines, stderr=error)
+        lines = "".join(f"{name}\n" for name in names).encode()
+        answer = SimpleNamespace(returncode=int(bool(error)), stdout=lines, stderr=error.encode())
         monkeypatch.setattr(visible, "version", lambda _: built)
         monkeypatch.setattr(visible.subprocess, "run", lambda *_, **__: answer)
 

@@ -122,7 +122,7 @@ def refuse_links() -> None:
     here = Path.cwd().resolve()
     links = [folder for folder in folders if not folder.resolve().is_relative_to(here)]
     words = [sys.executable, "-m", "dvc", "config", "core.no_scm"]
-    if links and "true" not in subprocess.run(words, capture_output=True, text=True).stdout:
+    if links and b"true" not in subprocess.run(words, capture_output=True).stdout:
         raise UserError(
             f"{links[0]} is a link to another place, where DVC cannot ask git what is ignored: "
             "`dvc config --local core.no_scm true`, then the same command again. DVC keeps, pushes "

@@ -38,9 +38,9 @@ def gpus() -> list[Gpu]:
         return []
     try:
         words = [sys.executable, "-m", "twf.gpus.visible"]
-        asked = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
-        names = asked.stdout.splitlines()
-        error = asked.stderr.strip() if asked.returncode else ""
+        asked = subprocess.run(words, capture_output=True, timeout=PATIENCE)
+        names = asked.stdout.decode().splitlines()
+        error = asked.stderr.decode().strip() if asked.returncode else ""
     except subprocess.TimeoutExpired:
         names, error = [], f"no answer in {PATIENCE:.0f} seconds"
     if shown is not None and not names and not error:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from pydantic import SerializeAsAny, model_validator
@@ -164,6 +163,11 @@ class SearchCell(Strict):
         """What tells it from the others that are searched on its benchmark, in a word."""
         return _name(self.method, self.buffer, self.protocol)
 
+    @property
+    def runs(self) -> list[str]:
+        """The runs of its trials."""
+        return [run for trial in self.trials for run in trial.runs.values()]
+
 
 class Plan(Strict):
     """What a study stands for: its runs, each once, and what is made of them."""
@@ -202,17 +206,15 @@ class Plan(Strict):
         """The runs that a table is made of: its cells', and trials that say if a cell is tuned."""
         runs = [run for cell in table.cells for run in cell.runs.values()]
         own = {(table.benchmark, cell.method, cell.buffer) for cell in table.cells}
-        runs += _trial_runs(
-            cell
-            for cell in self.search
-            if METHODS[cell.method].not_printed
-            and (cell.benchmark, cell.method, cell.buffer) in own
-        )
+        for cell in self.search:
+            known = (cell.benchmark, cell.method, cell.buffer) in own
+            if known and METHODS[cell.method].not_printed:
+                runs += cell.runs
         return list(dict.fromkeys(runs))
 
     def runs_of_searches(self) -> list[str]:
         """The runs of all trials."""
-        return _trial_runs(self.search)
+        return list(dict.fromkeys(run for cell in self.search for run in cell.runs))
 
     def only(self, experiment: str) -> Plan:
         """The part of the plan that makes one experiment's tables and searches.
@@ -226,7 +228,7 @@ class Plan(Strict):
         tables = {k: t for k, t in self.tables.items() if t.experiment == experiment}
         search = [cell for cell in self.search if cell.experiment == experiment]
         needed = {run for table in tables.values() for run in self.runs_of(table)}
-        needed |= set(_trial_runs(search))
+        needed |= {run for cell in search for run in cell.runs}
         runs = {name: run for name, run in self.runs.items() if name in needed}
         changes = {"experiment": experiment, "runs": runs, "tables": tables, "search": search}
         return self.model_copy(update=changes)
@@ -236,8 +238,3 @@ def needed_data(params: Params, plan: Plan) -> list[str]:
     """The data sets that a plan's runs and the training of its sources need, in order."""
     trained_on = {params.sources[name].trained_on for name in plan.sources}
     return sorted({*plan.data, *(data for data in trained_on if data is not None)})
-
-
-def _trial_runs(cells: Iterable[SearchCell]) -> list[str]:
-    runs = [run for cell in cells for trial in cell.trials for run in trial.runs.values()]
-    return list(dict.fromkeys(runs))

@@ -49,16 +49,13 @@ class Product(NamedTuple):
         return "done" if self.made == self.plan else "stale"
 
     @property
-    def changes(self) -> list[str]:
-        """Why it is stale, as `lr: 0.05 -> 0.03`; nothing where it is not."""
-        if self.made is None or self.made == self.plan:
-            return []
-        return changes(self.made, self.plan) if self.made else ["it does not say what made it"]
-
-    @property
     def why(self) -> str:
-        """The changes as words."""
-        return shortened(self.changes)
+        """Why it is stale, as `lr: 0.05 -> 0.03`; empty where it is not."""
+        if self.made is None or self.made == self.plan:
+            return ""
+        if not self.made:
+            return "it does not say what made it"
+        return shortened(changes(self.made, self.plan))
 
 
 class Products:
