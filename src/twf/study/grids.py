@@ -6,11 +6,11 @@ import itertools
 import random
 from pathlib import Path
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from twf.errors import UserError
 from twf.study.params import MethodName, Name, Protocol, Search
+from twf.study.reading import plain_values
 from twf.study.types import Count, Hyperparameters, Strict
 
 
@@ -56,14 +56,14 @@ def load_best_hyperparameters(path: str | None, study: str) -> Best:
         return {}
     where = f"studies.{study}.best_hyperparameters"
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values = plain_values(Path(path).read_text(encoding="utf-8"), Path(path))
         entries = TypeAdapter(list[BestHyperparameters]).validate_python(values)
     except OSError as error:
         raise UserError(
             f"{where}: no {path} ({error.strerror}); it is made by the study that searches: "
             f"snakemake --cores all {path}"
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
+    except (UnicodeDecodeError, ValidationError) as error:
         raise UserError(f"{where}: {path} is not what `twf search` writes: {error}") from None
     if not entries:
         raise UserError(
