@@ -16,7 +16,7 @@ from project import PROJECT
 
 from twf import files
 from twf.errors import UserError
-from twf.study import Plan, expand, params, reading
+from twf.study import Plan, Run, expand, params, reading
 from twf.study.methods import METHODS
 
 LOADED = reading.load(PROJECT / files.PARAMS)
@@ -170,7 +170,8 @@ def test_a_study_scales_a_benchmark_down_and_leaves_it_its_name(values):
     run = planned.runs["split-target.er.8.s0"]
     assert (run.epochs, run.source, run.network.width) == (1, "small", 2)
     assert run.lr_decay is not None and run.lr_decay.epochs == [1]
-    assert {table.source for table in planned.tables.values()} == {"small"}
+    (table,) = planned.tables.values()
+    assert (table.source, table.paper_source, table.reduced) == ("small", "origin", True)
 
 
 def test_a_study_sets_switches_and_a_variant_sets_them_after_it(tiny_values):
@@ -316,6 +317,11 @@ def test_the_demo_has_no_run_that_no_table_shows_and_searches_for_what_the_paper
             assert getattr(search.as_set, name) in tried and len(tried) > 1
             anchored += 1
     assert anchored == 2
+
+
+def test_a_run_is_the_same_from_its_plain_values():
+    for run in expand(LOADED, "demo").runs.values():
+        assert Run(id=run.id, study=run.study, **run.values) == run
 
 
 @pytest.mark.parametrize(
