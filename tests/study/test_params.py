@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import csv
-import json
 import shutil
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -243,17 +241,6 @@ def test_params_are_read_as_dvc_writes_them(tmp_path):
     changed = loaded.benchmarks["split-digits"].hyperparameters("twf", 200, "class-il")
     assert changed.lambda_fp == 1e-05
     assert loaded.studies["demo"].title == "010"
-
-
-def test_the_schema_accepts_the_projects_params_and_refuses_unknown_keys(tiny_values):
-    schema = json.loads((PROJECT / files.SCHEMA).read_text())
-    validator = jsonschema.validators.validator_for(schema)(schema)
-    validator.check_schema(schema)
-    validator.validate(PROJECT_VALUES)
-    validator.validate(tiny_values)
-    for parent in ("", f"{IMAGES}.", f"{SPLIT}.methods.", f"{SPLIT}.methods.twf.", f"{MAIN}."):
-        with pytest.raises(jsonschema.ValidationError):
-            validator.validate(put(copy.deepcopy(tiny_values), f"{parent}zzz", 1))
 
 
 # The paper's hyperparameters, as printed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +57,3 @@ def check(values: Any, path: str = "params.yaml") -> Params:
     if problems := params.problems():
         raise invalid_file(path, problems)
     return params
-
-
-def schema() -> str:
-    """The JSON schema of `params.yaml`, for editors."""
-    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return json.dumps(dialect | Params.model_json_schema(), indent=2) + "\n"
