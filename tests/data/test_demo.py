@@ -33,8 +33,8 @@ def read(reader: str, **changes: Any) -> DataArrays:
     return READERS[reader].read(described(reader, **changes))
 
 
-# Mean brightness and differences from row to row and column to column, of both splits as first
-# drawn. A machine may round a pixel otherwise, but code that draws other images changes one by more.
+# Mean brightness, and differences from row to row and column to column, of both splits as first
+# drawn. A machine may round a pixel otherwise; code that draws other images changes one by more.
 PINNED = {
     "digits": [77.97, 16.68, 30.70, 77.59, 16.83, 30.72],
     "letters": [58.56, 24.86, 33.48, 57.77, 25.19, 34.08],
