@@ -98,6 +98,12 @@ def test_a_job_sees_only_its_own_gpu_and_keeps_it(two_gpus, start: Start, name: 
         assert os.environ["CUDA_VISIBLE_DEVICES"] == B.id
 
 
+def test_a_lock_that_cannot_be_made_is_named(two_gpus, tmp_path: Path) -> None:
+    (tmp_path / f"twf-{os.getuid()}-GPU-a.0.lock").mkdir()
+    with pytest.raises(UserError, match=r"GPU-a\.0\.lock"):
+        slots.take([A], 1)
+
+
 @pytest.mark.parametrize("threads", [3, 1])
 def test_a_job_on_the_cpu_takes_no_slot_and_computes_with_its_threads(
     two_gpus, threads, tmp_path

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from twf import files
 from twf.errors import note
 from twf.gpus.visible import Gpu
 
@@ -27,15 +28,15 @@ def take(gpus: Sequence[Gpu], slots: int) -> Gpu:
     """Hold a slot of one of the GPUs, of `slots` each, until this process ends.
 
     The first slot of each GPU goes before the second of any. Where none is free, say so and wait. A
-    process that holds a slot already keeps it.
+    process that holds a slot already keeps it. Raises `UserError` where a lock cannot be made.
     """
     waiting = False
     while not _held:
         for number, gpu in product(range(slots), gpus):
             name = f"twf-{os.getuid()}-{gpu.id.replace('/', '-')}.{number}.lock"
-            # a soft lock would outlive its process
-            lock = FileLock(Path(tempfile.gettempdir(), name), fallback_to_soft=False)
-            with contextlib.suppress(Timeout):
+            path = Path(tempfile.gettempdir(), name)
+            lock = FileLock(path, fallback_to_soft=False)  # a soft lock would outlive its process
+            with files.writing(path), contextlib.suppress(Timeout):
                 lock.acquire(blocking=False)
                 _held.append((gpu, lock))
                 break
