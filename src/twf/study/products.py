@@ -234,11 +234,11 @@ def named(kind: str, plan_file: Path) -> Path:
 
 
 def changes(
-    made: Mapping[str, Any], plan: Mapping[str, Any], said_alone: bool = False
+    made: Mapping[str, Any], plan: Mapping[str, Any], common_only: bool = False
 ) -> list[str]:
-    """What differs, as `lr: 0.05 -> 0.03`; with `said_alone`, of what both say."""
+    """What differs, as `lr: 0.05 -> 0.03`; with `common_only`, of the keys that both have."""
     old, new = _flat(made), _flat(plan)
-    keys = [key for key in new if key in old] if said_alone else old | new
+    keys = [key for key in new if key in old] if common_only else old | new
     return [
         _change(key, old.get(key), new.get(key), plan)
         for key in keys
