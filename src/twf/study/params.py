@@ -5,7 +5,6 @@ With `plan`, which expands it to runs, this is the one definition of everything 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, create_model, model_validator
@@ -13,15 +12,7 @@ from pydantic import Field, create_model, model_validator
 from twf.errors import UserError, lookup
 from twf.study.methods import METHODS
 from twf.study.switches import SWITCHES
-from twf.study.types import (
-    Count,
-    Fidelity,
-    Hyperparameters,
-    NonNegative,
-    Positive,
-    Strict,
-    near_miss,
-)
+from twf.study.types import Count, Fidelity, Hyperparameters, NonNegative, Positive, Strict
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # as records hold it
@@ -321,52 +312,6 @@ class Params(Strict):
     sources: dict[Name, Source]
     benchmarks: dict[Name, Benchmark]
     studies: dict[Name, Study]
-
-    def problems(self) -> list[str]:
-        """A line for each name that does not exist, and for classes that do not divide."""
-        problems = []
-        for where, name, names in self._references():
-            if name not in names:
-                near = near_miss(name, names)
-                problems.append(f"{where}: {near} does not exist; allowed: {', '.join(names)}")
-        problems += [
-            f"fidelity: say 'paper' or 'published' for {switch}"
-            for switch in SWITCHES
-            if switch not in self.fidelity
-        ]
-        for name, benchmark in self.benchmarks.items():
-            dataset = self.datasets.get(benchmark.data)
-            if dataset and dataset.classes % benchmark.tasks:
-                allowed = [n for n in range(2, dataset.classes + 1) if dataset.classes % n == 0]
-                problems.append(
-                    f"benchmarks.{name}.tasks: {benchmark.tasks} does not divide the "
-                    f"{dataset.classes} classes of {benchmark.data}; allowed: "
-                    f"{', '.join(map(str, allowed))}"
-                )
-        for name in self.studies.keys() & {"data", "checkpoints"}:
-            problems.append(f"studies.{name}: another name, as plans/{name}/ is taken")
-        return problems
-
-    def _references(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-        """Where a name stands, the name, and what it must be among."""
-        yield "study", self.study, self.studies
-        for name, source in self.sources.items():
-            if source.data is not None:
-                yield f"sources.{name}.data", source.data, self.datasets
-        for name, benchmark in self.benchmarks.items():
-            yield f"benchmarks.{name}.data", benchmark.data, self.datasets
-            yield f"benchmarks.{name}.source", benchmark.source, self.sources
-        for study_name, study in self.studies.items():
-            for name, scale in study.scale.items():
-                where = f"studies.{study_name}.scale"
-                yield where, name, self.benchmarks
-                yield f"{where}.{name}.source", scale.source, self.sources
-            for name, experiment in study.experiments.items():
-                where = f"studies.{study_name}.experiments.{name}"
-                for benchmark_name in experiment.benchmarks:
-                    yield f"{where}.benchmarks", benchmark_name, self.benchmarks
-                if experiment.source is not None:
-                    yield f"{where}.source", experiment.source, self.sources
 
     def named_study(self, name: str) -> Study:
         """The study called `name`, or an error that says which there are."""
