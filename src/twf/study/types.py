@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
@@ -20,17 +20,17 @@ class Strict(BaseModel):
     @classmethod
     def _no_unknown_keys(cls, values: Any) -> Any:
         if isinstance(values, dict):
-            unknown = [_with_near_miss(key, cls) for key in values if key not in cls.model_fields]
+            unknown = [near_miss(key, cls.model_fields) for key in values.keys() - cls.model_fields]
             if unknown:
                 allowed = ", ".join(cls.model_fields)
-                raise ValueError(f"unknown key {', '.join(unknown)}; allowed: {allowed}")
+                raise ValueError(f"unknown key {', '.join(sorted(unknown))}; allowed: {allowed}")
         return values
 
 
-def _with_near_miss(key: Any, model: type[BaseModel]) -> str:
-    """An unknown key, and the known one that is most like it."""
-    near = get_close_matches(str(key), model.model_fields, n=1)
-    return f"{key!r} (did you mean {near[0]!r}?)" if near else repr(key)
+def near_miss(name: Any, names: Iterable[str]) -> str:
+    """An unknown name, and the known one that is most like it."""
+    near = get_close_matches(str(name), names, n=1)
+    return f"{name!r} (did you mean {near[0]!r}?)" if near else repr(name)
 
 
 Positive = Annotated[float, Field(gt=0)]
@@ -44,12 +44,12 @@ class Hyperparameters(Strict):
 
     lr: Positive
 
-    def changed(self, values: Mapping[str, int | float]) -> Self:
-        """The same with some values replaced. Raises `UserError` where one cannot be."""
+    def changed(self, values: Mapping[str, int | float], where: str = "hyperparameters") -> Self:
+        """The same with values that stand at `where`. Raises `UserError` where they cannot be."""
         try:
             return type(self)(**{**self.model_dump(), **values})
         except ValidationError as error:
-            raise UserError("; ".join(explain(error))) from None
+            raise UserError(f"{where}: {'; '.join(explain(error))}") from None
 
     @property
     def text(self) -> str:
