@@ -241,7 +241,7 @@ def named(kind: str, plan_file: Path) -> Path:
     if plan_file.exists():
         return plan_file
     there = {path.stem: path for path in plan_file.parent.glob("*.json")}
-    listed = "`twf plan STUDY` lists them" if kind == "run" else ""
+    listed = f"`twf plan {plan_file.parent.name}` lists them" if kind == "run" else ""
     return lookup(kind, there, plan_file.stem, str(plan_file.parent), listed)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from twf.errors import UserError, explain
+from twf.errors import UserError, explain, near_miss
 
 
 class Strict(BaseModel):
@@ -20,17 +19,12 @@ class Strict(BaseModel):
     @classmethod
     def _no_unknown_keys(cls, values: Any) -> Any:
         if isinstance(values, dict):
-            unknown = [_with_near_miss(key, cls) for key in values if key not in cls.model_fields]
+            fields = cls.model_fields
+            wrong = [key for key in values if key not in fields]
+            unknown = [f"{key!r}{near_miss(str(key), fields)}" for key in wrong]
             if unknown:
-                allowed = ", ".join(cls.model_fields)
-                raise ValueError(f"unknown key {', '.join(unknown)}; allowed: {allowed}")
+                raise ValueError(f"unknown key {', '.join(unknown)}; allowed: {', '.join(fields)}")
         return values
-
-
-def _with_near_miss(key: Any, model: type[BaseModel]) -> str:
-    """An unknown key, and the known one that is most like it."""
-    near = get_close_matches(str(key), model.model_fields, n=1)
-    return f"{key!r} (did you mean {near[0]!r}?)" if near else repr(key)
 
 
 Positive = Annotated[float, Field(gt=0)]
