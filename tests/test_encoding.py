@@ -83,7 +83,7 @@ def test_a_command_in_a_locale_of_ascii_writes_utf_8_and_says_what_it_can(tiny_i
     values = yaml.safe_load(files.PARAMS.read_text(encoding="utf-8"))
     values["studies"]["tiny"]["experiments"]["main"] |= {"title": "É → λ", "methods": ["finetune"]}
     files.PARAMS.write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
-    words = ("run tiny split-target.finetune.s0", "collect tiny", "table tiny", "plan tiny")
+    words = ("run tiny split-target.finetune.s0", "collect tiny", "report tiny", "plan tiny")
     ascii_alone = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     done = subprocess.run(
         [sys.executable, "-c", COMMANDS, *words],

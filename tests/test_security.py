@@ -168,12 +168,10 @@ def test_hostile_texts_pass_the_pipeline_as_texts(
     succeed(twf, "plan tiny", "data prepare target", "data prepare origin", "pretrain train origin")
     runs = study.expand(reading.load(files.PARAMS), "tiny").runs
     succeed(twf, *(f"run tiny {run}" for run in runs))
-    nodes = ("collect", "table", "compare", "figures", "report")
-    succeed(twf, *(f"{node} tiny" for node in nodes))
+    succeed(twf, "collect tiny", "report tiny")
     assert store.load(files.data_file("target")).classes == list(TEXTS[:4])
     page = Elements(files.report_file("tiny").read_text())
-    assert page.names.count("script") == 1  # its own
-    assert not {"img", "iframe", "object"} & set(page.names)
+    assert not {"script", "img", "iframe", "object"} & set(page.names)
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert text.replace("\r", "\n") in page.text  # as HTML and Python read lines
     results = files.report_file("tiny").parent

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from results.test_report import make_report
+from results.test_report import made
 
 from twf.cli.results import _collect_partial
 from twf.errors import UserError
@@ -123,7 +123,7 @@ def test_an_unreadable_record_is_counted_in_the_report(plan):
     reasons = gather(plan)
     results = Results.collected(plan)
     assert list(results.runs["status"]) == ["unreadable", "unreadable", "missing", "finished"]
-    make_report(reading.load(PARAMS), results)
+    made(results)
     page = report_file("small").read_text()
     assert "4 planned: 1 finished, 2 unreadable, 1 missing" in page
     assert reasons[OLD] in page

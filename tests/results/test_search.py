@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from twf.cli.results import write_compared
 from twf.errors import UserError
 from twf.files import (
-    COMPARISON_FORMATS,
     PARAMS,
-    claims_file,
-    comparison_file,
-    gains_file,
-    metrics_file,
     search_files,
 )
 from twf.results import search
@@ -169,24 +162,6 @@ def test_the_anchor_may_be_tuned_by_another_study(make_anchor, collect, tuned):
     assert bool(search.untuned(collect(make_anchor(best="best.yaml")))) != tuned
 
 
-def test_another_grid_says_that_earlier_trials_are_left_out(make_plan, plan, recorded, capsys):
-    search.write(recorded(plan, of_trials(plan, er=[[90.0, 10.0], [60.0, 50.0]])))
-    assert "earlier grid" not in capsys.readouterr().out
-    grids = {"er": {"lr": [0.1, 0.2]}, "derpp": {"alpha": [0.2]}}
-    other = make_plan(
-        [0, 1],
-        methods=["er", "derpp"],
-        buffers=[500],
-        protocols=["class-il"],
-        search=SEARCH | {"grids": grids},
-    )
-    search.write(recorded(other, {}))
-    assert "without 1 trials of an earlier grid" in capsys.readouterr().out
-    search_files(other.study)[0].write_text("damaged")
-    search.write(recorded(other, {}))
-    assert "earlier grid" not in capsys.readouterr().out
-
-
 def test_the_best_factor_is_input_of_another_study(make_plan, recorded):
     one = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"]}
     factors = {"held_out": 0.1, "factors": {"lr": [0.333333, 1.0, 3.0]}}
@@ -206,29 +181,3 @@ def test_two_searches_of_one_cell_are_refused_by_name(make_plan):
     said = "coarse and fine both search for the hyperparameters of er.500.class-il on split-cifar10"
     with pytest.raises(UserError, match=said):
         expand(reading.load(PARAMS), "small")
-
-
-def test_trials_of_another_version_or_damaged_are_refused_with_the_remedy(plan, recorded):
-    search.write(recorded(plan, of_trials(plan, er=[[70.0, 70.0], [60.0, 50.0]])))
-    assert set(search.read(plan)["best"]) == {True, False}
-    path = search_files(plan.study)[0]
-    for text in ("benchmark,method\na,b\n", ""):
-        path.write_text(text)
-        with pytest.raises(UserError, match=f"{path.name} .*`twf search small` makes it anew"):
-            search.read(plan)
-
-
-def test_of_a_study_of_searches_alone_all_is_compared_that_others_are(make_plan, recorded):
-    """Its metrics are those of its best trials."""
-    tried = {"held_out": 0.1, "grids": {"er": {"lr": [0.01, 0.1]}}}
-    one = {"methods": ["er"], "protocols": ["class-il"], "buffers": [500, 5120]}
-    plan = make_plan([0], **one, search=tried)
-    first, second = plan.search[0].trials
-    results = recorded(plan, {first.runs[0]: 40.0, second.runs[0]: 50.0})
-    search.write(results)
-    write_compared(reading.load(PARAMS), results)
-    assert json.loads(metrics_file("small").read_text()) == {
-        "search": {"split-cifar10": {"er": {"500": {"class-il": 50.0}, "5120": {"missing": 2}}}}
-    }
-    for file in (comparison_file, claims_file, gains_file):
-        assert all(file("small", ending).exists() for ending in COMPARISON_FORMATS)

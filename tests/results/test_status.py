@@ -7,11 +7,10 @@ import json
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from twf.results.paper.comparison import MARGIN
 
 from twf.errors import UserError
 from twf.files import PARAMS, record_file, state_file
-from twf.results import record, statistics, status
+from twf.results import record, status
 from twf.results.frame import Results
 from twf.study import reading
 from twf.study.code import LOOP, code_hash, method_module
@@ -30,10 +29,6 @@ def test_the_plan_says_how_many_seeds_its_cells_have_and_what_a_verdict_takes(ma
     assert "split-cifar10.er.500.s{0,1,2} " in said
     status.show(found, runs=False)
     assert "split-cifar10.er" not in capsys.readouterr().out
-
-
-def test_the_seeds_that_agreement_takes_are_those_of_the_statistics():
-    assert statistics.seeds_needed(1.0, MARGIN) == status.SEEDS_FOR_AGREEMENT
 
 
 def of(plan, run):

@@ -21,10 +21,6 @@ from twf.study.code import LOOP, code_hash, method_module
 from twf.study.params import Params
 from twf.study.products import Product, Products, digest, study_digest
 
-# For agreement with a number of the paper in 80 % of cases, if the true means agree and a cell's
-# runs have a standard deviation of 1 point: `statistics.seeds_needed`, which would import SciPy.
-SEEDS_FOR_AGREEMENT = 13
-
 UNCOMMITTED = "by uncommitted code"
 OTHER_CODE = "made with other code"
 
@@ -201,10 +197,7 @@ def show(status: dict[str, Any], runs: bool = True, every: bool = False) -> None
     )
     if status["seeds"]:
         counted = ", ".join(f"{n} cells with {count}" for count, n in status["seeds"].items())
-        console.print(
-            f"seeds: {counted}; a verdict on a number of the paper takes 2 at least, to find that "
-            f"it agrees about {SEEDS_FOR_AGREEMENT} (docs/results.md)"
-        )
+        console.print(f"seeds: {counted}")
     if set(counts) != {"done"}:
         console.print(f"next: snakemake --cores all {' '.join(status['targets'])}")
 

@@ -12,10 +12,9 @@ import matplotlib
 import pandas as pd
 import pytest
 
-from twf.cli import results as commands
-from twf.files import figure_file, figure_index
-from twf.results import figures, record
-from twf.results.figures import kinds, style
+from twf.files import figure_file, figures_folder
+from twf.results import estimates, figures
+from twf.results.figures import charts, style
 from twf.results.frame import Results
 from twf.study import Plan, Run
 from twf.study.methods import METHODS
@@ -49,12 +48,20 @@ def matrix(*seen: float, unseen: float = 7.0) -> list[list[float]]:
 
 def frame_of(kind: str, runs: Results) -> pd.DataFrame:
     """The frame of a kind of figure, of the plan's first table."""
-    return figures.KINDS[kind].frame(runs, next(iter(runs.plan.tables.values())))
+    of_estimates = kind == "differences"
+    made_of = estimates.of_study(runs) if of_estimates else runs
+    return figures.KINDS[kind].frame(made_of, next(iter(runs.plan.tables.values())))
+
+
+def write(runs: Results) -> list[str]:
+    """Write the figures of a study; the names of those that have data."""
+    return [drawn.name for drawn in figures.write(runs, estimates.of_study(runs))]
 
 
 def files() -> dict[str, bytes]:
     """The files of the study's figures."""
-    return {path.name: path.read_bytes() for path in figure_index("small").parent.iterdir()}
+    folder = figures_folder("small")
+    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
 
 
 @pytest.fixture
@@ -72,7 +79,7 @@ def test_without_twf_there_is_no_difference(make_plan, recorded):
     plan = make_plan([0], methods=["er", "twf"], buffers=[500])
     runs = recorded(plan, {f"{ER}.s0": 60.0, "split-cifar10.twf.500.s0": {"status": "diverged"}})
     assert frame_of("differences", runs).empty
-    assert "differences.main.split-cifar10" in figures.write(runs)
+    assert "differences.main.split-cifar10" not in write(runs)
 
 
 def test_a_variant_whose_only_run_diverged_has_a_row_without_a_mean(make_plan, recorded):
@@ -84,7 +91,8 @@ def test_a_variant_whose_only_run_diverged_has_a_row_without_a_mean(make_plan, r
     assert (row["title"], row["n"], row["diverged"]) == ("F7", 0, 1)
     plan = make_plan([0, 1], **ONE | {"methods": ["twf"]}, variants=variants)
     some = {f"{name}.s0": 60.0, f"{name}.f7.s0": {"status": "diverged"}, f"{name}.f7.s1": 50.0}
-    assert frame_of("differences", recorded(plan, some)).empty  # no seed is common, one finished
+    (row,) = frame_of("differences", recorded(plan, some)).to_dict("records")
+    assert row["n"] == 0  # no seed is common
 
 
 PROBED = {
@@ -117,8 +125,8 @@ def test_a_table_has_the_figures_of_what_it_is_about(make_plan, switches, probed
 
 def test_no_two_methods_look_alike():
     assert list(style.LOOKS) == list(METHODS)
-    markers = {look["marker"] for look in style.LOOKS.values()}
-    assert len(markers) == len(METHODS)  # they alone tell methods apart in grey
+    for name in ("color", "marker"):  # markers alone tell methods apart in grey
+        assert len({look[name] for look in style.LOOKS.values()}) == len(METHODS)
 
 
 @pytest.fixture
@@ -131,7 +139,9 @@ def all_of(recorded) -> Callable[[Plan], Results]:
         levels = [90.0 - 7 * t - run.seed for t in range(run.tasks)]
         accuracy = matrix(*levels)[-run.phases :]
         both = dict.fromkeys(("accuracy_class_il", "accuracy_task_il"), accuracy)
-        return both | ((GATED if run.method == "twf" else PROBED) if run.probes else {})
+        probed = GATED if run.method == "twf" else PROBED
+        later = {name: [rows[0], *rows[1:] * run.phases] for name, rows in probed.items()}
+        return both | (later if run.probes else {})
 
     return lambda plan: recorded(plan, {name: columns(run) for name, run in plan.runs.items()})
 
@@ -161,14 +171,11 @@ def test_each_figure_is_drawn_without_a_warning_and_with_the_same_bytes(
     runs = all_of(plan)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert figures.write(runs) == []
+        assert write(runs) == names(plan)
     first = files()
-    assert first.keys() == {"index.csv"} | {
-        f"{name}.{ending}" for name in names(plan) for ending in ("svg", "csv")
-    }
-    figure_index("small").unlink()  # so that all are drawn again
+    assert first.keys() == {f"{n}.{ending}" for n in names(plan) for ending in ("svg", "csv")}
     with matplotlib.rc_context({"font.size": 30, "svg.hashsalt": None}):  # a user's own settings
-        figures.write(runs)
+        write(runs)
     assert files() == first
     for name, content in first.items():
         if name.endswith(".svg"):
@@ -179,70 +186,30 @@ def test_each_figure_is_drawn_without_a_warning_and_with_the_same_bytes(
 def test_the_data_beside_a_figure_are_what_it_shows(make_plan, all_of):
     runs = all_of(make_plan([0, 1], **ONE))
     frame = frame_of("accuracy", runs)
-    figures.write(runs)
+    drawn = figures.write(runs, estimates.of_study(runs))
     data = pd.read_csv(figure_file("small", "accuracy.main.split-cifar10", "csv"))
     text = ["method", "variant", "label", "protocol"]
     data[text] = data[text].astype(object).fillna("")
     pd.testing.assert_frame_equal(data, frame, check_dtype=False)
-    drawing = ET.parse(figure_file("small", "accuracy.main.split-cifar10", "svg"))
-    text = " ".join("".join(drawing.getroot().itertext()).split())
-    assert "Mean over 2 seeds; bands" in text and "One seed" not in text
+    assert "Mean over 2 seeds; bands" in drawn[0].caption
 
 
-def test_only_what_has_changed_is_drawn_again(make_plan, all_of, collect, monkeypatch):
-    """A value of one run: its figures. A drawing that was lost or changed: that one. Code: all."""
-    runs = all_of(make_plan([0, 1], **ONE))
-    plan = runs.plan
-    drawn: list[str] = []
-    svg, of = kinds.as_svg, {kind.draw: name for name, kind in figures.KINDS.items()}
-
-    def spied(draw: Any, *rest: Any) -> bytes:
-        drawn.append(f"{of[draw]}.main.split-cifar10")
-        return svg(draw, *rest)
-
-    monkeypatch.setattr(kinds, "as_svg", spied)
-
-    def again(runs: Results = runs) -> list[str]:
-        drawn.clear()
-        assert figures.write(runs) == []
-        return list(drawn)
-
-    assert again() == names(plan)
-    whole = files()
-    assert again() == [] and files() == whole
-    lost, edited = (figure_file("small", name, "svg") for name in names(plan))
-    lost.unlink()
-    edited.write_bytes(b"<svg/>")
-    assert again() == names(plan) and files() == whole
-    path = Path(f"results/small/runs/{next(iter(plan.runs))}.parquet")
-    (row,) = record.read(path).to_pylist()
-    row["accuracy_class_il"][0][-1] += 1.0  # of a task still to come
-    record.write(path, row)
-    assert again(collect(plan)) == ["matrix.main.split-cifar10"]
-    kinds._code.cache_clear()
-    monkeypatch.setattr(kinds, "version", lambda _: "another")
-    assert again() == names(plan)
-    kinds._code.cache_clear()
+def test_one_wide_interval_does_not_flatten_the_rest():
+    """It is cut, and ends in arrows; what the panel shows depends on means alone."""
+    rows = pd.DataFrame({"mean": [1.0, 3.0], "paper": [2.0, None]})
+    place = {"method": "er", "variant": "", "label": "ER", "buffer": 0, "protocol": "class-il"}
+    place |= {"over": "TwF minus", "n": 2, "diverged": 0}
+    frame = rows.assign(title=["ER", "DER++"], low=[0.5, -900.0], high=[1.5, 900.0], **place)
+    with style.settings():
+        (panel,) = charts.differences(frame).axes
+    assert panel.get_xlim()[0] > -10 and panel.get_xlim()[1] < 15
+    assert {line.get_marker() for line in panel.lines} >= {"<", ">"}
 
 
-def test_of_an_incomplete_study_what_is_there(make_plan, all_of, collect, monkeypatch, capsys):
+def test_figures_of_what_is_gone_are_removed(make_plan, all_of, collect):
     starts = {"methods": ["er"], "probes": True, "variants": STARTS, "buffers": [500]}
     runs = all_of(make_plan([0], **starts))
-    plan = runs.plan
-    assert figures.write(runs) == []
-    (name,) = names(plan)
-    assert figure_file("small", name, "svg").exists()
-    for run in plan.runs:
+    assert write(runs) == names(runs.plan) and files()
+    for run in runs.plan.runs:
         Path(f"results/small/runs/{run}.parquet").unlink()
-    collect(plan)
-    monkeypatch.setattr(commands, "plan_of", lambda params, study: plan)
-    commands.figures("small")
-    assert name in capsys.readouterr().out
-    assert not figure_file("small", name, "svg").exists()
-
-
-def test_without_any_finished_run_the_list_is_empty(make_plan, recorded):
-    runs = recorded(make_plan([0], **ONE), {f"{ER}.s0": {"status": "diverged"}})
-    assert figures.write(runs) == names(runs.plan)
-    assert list(files()) == ["index.csv"]
-    assert len(pd.read_csv(figure_index("small"))) == 0
+    assert write(collect(runs.plan)) == [] and files() == {}
