@@ -143,7 +143,9 @@ def _write_study(study: str, plan: Values, wanted: str | None, free: bool) -> No
     collected, report = files.runs_file(study), files.report_file(study)
     carried, reported = record.collected_plan(study), record.report_plan(study)
     there = [collected] if carried is not None else []
-    _set(files.study_plan(study), _text(plan), there, carried == wanted, free)
+    # unsorted: the first experiment is the main one, and names the runs that others share
+    text = json.dumps(plan, indent=1) + "\n"
+    _set(files.study_plan(study), text, there, carried == wanted, free)
     if not (there and free and reported is not None):
         return
     made = [files.metrics_file(study), files.statement_file(study), files.runs_page(study), report]

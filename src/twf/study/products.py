@@ -165,7 +165,8 @@ def study_digest(params: Params, plan: Plan, records: Mapping[str, str | None]) 
         return None
     best = params.studies[plan.study].best_hyperparameters
     read = [files.PRINTED, *([Path(best)] if best else [])]
-    parts = [study_values(params, plan), dict(records), files.TABLES_VERSION]
+    in_order = json.dumps(study_values(params, plan))  # that of experiments decides too
+    parts = [in_order, dict(records), files.TABLES_VERSION]
     return digest([*parts, *(_content(path, None) for path in read)])
 
 
