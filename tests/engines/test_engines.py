@@ -215,7 +215,7 @@ def test_records_alone_make_the_report_and_only_what_is_changed_is_trained(
         "results/demo/figures",
     ):
         shutil.rmtree(project / name)
-    for name in (RUNS, METRICS, REPORT, str(files.statement_file("demo"))):
+    for name in (RUNS, METRICS, REPORT, str(files.runs_page("demo"))):
         (project / name).unlink()
     assert jobs(project, REPORT) == OF_RECORDS | {"total": 2}
     change_params(project, lower)

@@ -296,7 +296,7 @@ def test_what_is_made_of_another_record_of_the_same_plan_is_made_again(reported)
 
 def test_what_is_as_planned_is_given_the_order_in_which_it_is_made(reported):
     """Git and DVC bring files in any order."""
-    made = [files.metrics_file("tiny"), files.statement_file("tiny"), files.report_file("tiny")]
+    made = [files.metrics_file("tiny"), files.runs_page("tiny"), files.report_file("tiny")]
     for number, path in enumerate(made):
         os.utime(path, (1.6e8 + number, 1.6e8 + number))
     plans.write(reported, "tiny")

@@ -148,7 +148,7 @@ def _write_study(study: str, plan: Values, wanted: str | None, free: bool) -> No
     _set(files.study_plan(study), text, there, carried == wanted, free)
     if not (there and free and reported is not None):
         return
-    made = [files.metrics_file(study), files.statement_file(study), files.runs_page(study), report]
+    made = [files.metrics_file(study), files.runs_page(study), report]
     made += [files.estimates_file(study, ending) for ending in files.ESTIMATE_FORMATS]
     made += [files.figures_folder(study), *files.tables_folder(study).glob("*")]
     first = min(_stamp(path).stat().st_mtime for path in made if path.exists())

@@ -1,7 +1,6 @@
 """What this project does that no switch changes, and that the paper leaves open or does otherwise.
 
-docs/fidelity.md has the same as a table; the statement and the report of a study have those that
-concern it.
+docs/fidelity.md has the same as a table; the report of a study has those that concern it.
 """
 
 from __future__ import annotations
