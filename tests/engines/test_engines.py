@@ -470,7 +470,7 @@ def test_snakemakes_own_report_has_our_captions_and_needs_no_network(
     assert "alert(1)" not in page and "onerror=alert" not in page
     text = re.sub(r"<[^>]+>", "", page)
     for caption in (
-        "claims, gains and order of methods beside the study demo",
+        "The estimates of the study demo",
         "Figure accuracy.main.split-digits of the study demo",
         "with which deviations from the paper",
         "The report of the study demo",

@@ -13,10 +13,10 @@ from results.test_report import made
 
 from twf.cli.results import _collect_partial
 from twf.errors import UserError
-from twf.files import PARAMS, record_file, report_file, runs_file
+from twf.files import record_file, report_file, runs_file
 from twf.results import record
 from twf.results.frame import Results
-from twf.study import Plan, reading
+from twf.study import Plan
 
 TORN, OLD, MISSING, DONE = (
     f"split-cifar10.{name}.s0" for name in ("joint", "finetune", "er.500", "er.5120")

@@ -29,9 +29,9 @@ def main() -> None:
         if sys.argv[1:2] != ["doctor"]:
             checkout.refuse_other_code()
         environment.replace_home()
-        from twf.cli import commands
+        from twf.cli.commands import app
 
-        commands.run()
+        app(prog_name="twf")  # however it was started
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

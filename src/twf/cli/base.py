@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,21 +11,36 @@ import typer
 from twf.study import Plan, expand, reading
 from twf.study.params import Execution
 
+HELP = """Reproduce *Transfer without Forgetting*: each command makes one node of the pipeline.
+
+`snakemake --cores all results/demo/report.html` makes all of the demo; the commands here are what
+it calls, and each can be called by hand with the same words: data fetch → data prepare → pretrain
+train → run → collect → report.
+"""
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="""Reproduce *Transfer without Forgetting*: each command makes one node of the pipeline.
-
-    Start with `twf plan` to see what a study holds and what remains to be done. `snakemake --cores
-    all results/demo/report.html` makes all of the demo; the commands here are what it calls, and
-    each can be called by hand with the same words:
-
-    data fetch → data prepare → pretrain train → run → collect → table, search
-    → compare, figures → report
-    """,
 )
+NODES, PROJECT = "Nodes of the pipeline", "The project"  # groups of commands; the first has no name
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"twf {version('twf')}")
+        raise typer.Exit
+
+
+@app.callback(help=HELP)
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="The version.")
+    ] = False,
+) -> None:
+    pass
+
 
 ParamsFile = Annotated[Path, typer.Option("--params", help="The study as data.")]
 DeviceOption = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from twf import files
-from twf.cli.base import ParamsFile, app
+from twf.cli.base import NODES, ParamsFile, app
 from twf.engines import plans
 from twf.errors import UserError, lookup
 from twf.study import expand, products, reading
@@ -17,7 +17,7 @@ from twf.study.params import Dataset
 data_app = typer.Typer(
     no_args_is_help=True, help="Data sets: fetch their archives, prepare their arrays."
 )
-app.add_typer(data_app, name="data")
+app.add_typer(data_app, name="data", rich_help_panel=NODES)
 
 
 @data_app.command("list")

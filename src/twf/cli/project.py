@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from twf import files
-from twf.cli.base import DefaultStudyArgument, ParamsFile, app
+from twf.cli.base import PROJECT, DefaultStudyArgument, ParamsFile, app
 from twf.errors import UserError
 from twf.study import reading
 
 new_app = typer.Typer(no_args_is_help=True, help="What is one's own, made from what is there.")
-app.add_typer(new_app, name="new")
+app.add_typer(new_app, name="new", rich_help_panel=PROJECT)
 
 
 @new_app.command("method")
@@ -35,7 +35,7 @@ def new_method(
     print(f"next: change the loss in {method.LOSSES / name.replace('-', '_')}.py")
 
 
-@app.command()
+@app.command(rich_help_panel=PROJECT)
 def pull(study: DefaultStudyArgument = None) -> None:
     """Bring a study's data, checkpoints and results from DVC's default remote, and plan with them.
 
@@ -48,7 +48,7 @@ def pull(study: DefaultStudyArgument = None) -> None:
     remote.pull(loaded, study or loaded.study)
 
 
-@app.command()
+@app.command(rich_help_panel=PROJECT)
 def doctor(params: ParamsFile = files.PARAMS) -> None:
     """Say what is wrong with the set-up, and how to mend it; exit with 1 where something is.
 
@@ -61,7 +61,7 @@ def doctor(params: ParamsFile = files.PARAMS) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=PROJECT)
 def schema(
     output: Annotated[Path, typer.Argument(help="Where to write it.")] = files.SCHEMA,
 ) -> None:

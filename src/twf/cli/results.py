@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twf import files
-from twf.cli.base import ParamsFile, StudyArgument, app, plan_of
+from twf.cli.base import NODES, PROJECT, ParamsFile, StudyArgument, app, plan_of
 from twf.errors import UserError
 from twf.study import Plan, expand, reading
 
@@ -18,6 +18,49 @@ if TYPE_CHECKING:
 
 
 @app.command()
+def report(
+    study: StudyArgument,
+    params: ParamsFile = files.PARAMS,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Of the records that are there, collected first.")
+    ] = False,
+) -> None:
+    """Make the report of a study, one HTML file to open or send: results/STUDY/report.html.
+
+    And all that it shows: results/STUDY/estimates.parquet, tables, figures, what searches found,
+    and metrics for DVC. With `--partial`, of the records that are there, whatever is missing: while
+    a study runs, or of records from elsewhere.
+    """
+    from twf.results import report
+    from twf.results.frame import Results
+
+    loaded = reading.load(params)
+    planned = expand(loaded, study)
+    results = _collect_partial(planned) if partial else Results.collected(planned)
+    report.write_all(loaded, results)
+    print(f"the report: {files.report_file(study)}")
+
+
+@app.command()
+def compare(
+    study: StudyArgument,
+    new: Annotated[str, typer.Argument(help="A method, or METHOD.VARIANT.")],
+    baseline: Annotated[str, typer.Argument(help="What it is compared with.")],
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Print the difference of two methods or variants with its interval, of the records so far.
+
+    NEW minus BASELINE: `twf compare demo er-smooth er`.
+    """
+    from twf.results import difference
+    from twf.results.frame import Results
+
+    planned = plan_of(params, study)
+    for line in difference.lines(Results.of_records(planned, planned.runs), new, baseline):
+        print(line)
+
+
+@app.command(rich_help_panel=NODES)
 def collect(
     study: StudyArgument,
     params: ParamsFile = files.PARAMS,
@@ -60,7 +103,7 @@ def _collect_partial(planned: Plan) -> Results:
     return results
 
 
-@app.command()
+@app.command(rich_help_panel=NODES)
 def table(
     study: StudyArgument,
     table: Annotated[str, typer.Argument(help="EXPERIMENT.BENCHMARK, like main.split-digits.")],
@@ -79,26 +122,7 @@ def table(
     tables.write(results, estimates.cells(results, [one]), [one])
 
 
-@app.command()
-def compare(
-    study: StudyArgument,
-    new: Annotated[str, typer.Argument(help="A method, or METHOD.VARIANT.")],
-    baseline: Annotated[str, typer.Argument(help="What it is compared with.")],
-    params: ParamsFile = files.PARAMS,
-) -> None:
-    """Print the difference of two methods or variants with its interval, of the records so far.
-
-    NEW minus BASELINE: `twf compare demo er-smooth er`.
-    """
-    from twf.results import difference
-    from twf.results.frame import Results
-
-    planned = plan_of(params, study)
-    for line in difference.lines(Results.of_records(planned, planned.runs), new, baseline):
-        print(line)
-
-
-@app.command()
+@app.command(rich_help_panel=NODES)
 def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     """Say what a study's searches for hyperparameters found: every trial, and the best.
 
@@ -116,31 +140,7 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     search.write(Results.of_records(planned, planned.runs_of_searches()))
 
 
-@app.command()
-def report(
-    study: StudyArgument,
-    params: ParamsFile = files.PARAMS,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Of the records that are there, collected first.")
-    ] = False,
-) -> None:
-    """Make the report of a study, one HTML file to open or send: results/STUDY/report.html.
-
-    And all that it shows: results/STUDY/estimates.parquet, tables, figures, what searches found,
-    and metrics for DVC. With `--partial`, of the records that are there, whatever is missing: while
-    a study runs, or of records from elsewhere.
-    """
-    from twf.results import report
-    from twf.results.frame import Results
-
-    loaded = reading.load(params)
-    planned = expand(loaded, study)
-    results = _collect_partial(planned) if partial else Results.collected(planned)
-    report.write_all(loaded, results)
-    print(f"the report: {files.report_file(study)}")
-
-
-@app.command()
+@app.command(rich_help_panel=PROJECT)
 def findings(
     fill: Annotated[
         bool, typer.Option("--pages", help="Write the numbers into README and docs too.")
@@ -162,7 +162,7 @@ def findings(
 
 
 evidence_app = typer.Typer(no_args_is_help=True, help="Measured records: results/evidence.")
-app.add_typer(evidence_app, name="evidence")
+app.add_typer(evidence_app, name="evidence", rich_help_panel=PROJECT)
 
 
 @evidence_app.command("add")

@@ -14,6 +14,7 @@ import typer
 
 from twf import files
 from twf.cli.base import (
+    NODES,
     AttemptOption,
     DefaultStudyArgument,
     DeterministicOption,
@@ -33,7 +34,7 @@ from twf.gpus.devices import device_for, watched
 from twf.study import expand, products, reading
 
 pretrain_app = typer.Typer(no_args_is_help=True, help="Pretrained networks: where runs start.")
-app.add_typer(pretrain_app, name="pretrain")
+app.add_typer(pretrain_app, name="pretrain", rich_help_panel=NODES)
 
 
 @app.command()

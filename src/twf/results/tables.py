@@ -260,9 +260,10 @@ def metrics(plan: Plan, frame: pd.DataFrame) -> dict[str, Any]:
         shown = shown[(shown["kind"] == "cell") & (shown["protocol"] == table.protocols[0])]
         shown = shown[shown["buffer"] == next(filter(None, table.buffers), 0)]
         names = (shown["method"] + " " + shown["variant"]).str.strip().str.replace(" ", ".")
-        means = shown["mean"].round(2).set_axis(names).dropna().to_dict()
+        means = dict(zip(names, shown["mean"].round(2), strict=True))
         missing = int((shown["n_planned"] - shown["n"]).sum())
-        return means | ({"missing": missing} if missing else {})
+        values = {name: mean for name, mean in means.items() if not pd.isna(mean)}
+        return values | ({"missing": missing} if missing else {})
     return {}
 
 
