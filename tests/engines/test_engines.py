@@ -325,8 +325,8 @@ def misspell(values: dict[str, Any]) -> None:
 
 def test_wrong_parameters_and_unknown_targets_stop_before_the_first_job(fresh: Path) -> None:
     for target, named in {
-        RECORDS[ER].replace("er", "err"): "no run 'split-digits.err.16.s0' in plans/demo",
-        REPORT.replace("demo", "domo"): "no study 'domo'",
+        RECORDS[ER].replace("er", "err"): "did you mean 'split-digits.er.16.s0'",
+        REPORT.replace("demo", "domo"): "no study 'domo' in params.yaml (did you mean 'demo'?)",
         "checkpoints/leters.safetensors": "no source 'leters'",
     }.items():
         said = call(fresh, "snakemake", target, "--cores", "2", fails=True)

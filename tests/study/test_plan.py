@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import re
 from collections import Counter
 from functools import reduce
 from operator import getitem
@@ -77,6 +78,20 @@ def test_one_experiment_has_its_own_runs_as_the_whole_study_names_and_probes_the
     assert {**main.runs, **more.runs, **search.runs} == whole.runs
     with pytest.raises(UserError, match="'most' in study tiny; there is main, more, search"):
         whole.only("most")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("split-target.err.16.s0", " (did you mean 'split-target.er.16.s0'?)"),
+        ("split-target.er.16.s1", " (did you mean 'split-target.er.16.s0'?)"),
+        ("x", ""),
+    ],
+)
+def test_an_unknown_run_is_answered_with_the_one_most_like_it(values, name, said):
+    listed = f"no run {name!r} in study tiny{said}; `twf plan tiny` lists its runs"
+    with pytest.raises(UserError, match=f"^{re.escape(listed)}$"):
+        plan(values).named_run(name)
 
 
 def test_a_table_needs_the_trials_that_say_whether_its_cells_are_tuned(values):
