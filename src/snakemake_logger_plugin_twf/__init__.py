@@ -7,6 +7,7 @@ terminal too with `--dry-run`, `--verbose` or `--printshellcmds`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import time
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 from snakemake.logging import ColorizingTextHandler, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -36,6 +38,8 @@ NOISE = (
     "Provided cores",
     "Rules claiming",
 )
+INTERRUPTED = "Terminating processes on user request"
+STOPPED = "stopping: what trains saves its state, and the same command goes on from there"
 HIDDEN = {
     LogEvent.WORKFLOW_STARTED,
     LogEvent.JOB_STARTED,
@@ -63,10 +67,17 @@ class LogHandler(LogHandlerBase):
         self.ended: Counter[str] = Counter()
         self.begun: dict[int, tuple[float, dict[str, Any]]] = {}  # by job
         self.first_run = 0.0  # when it began
+        self.interrupted = False
 
     def emit(self, record: logging.LogRecord) -> None:
         event = getattr(record, "event", None)
-        if self.whole or record.levelno >= logging.WARNING:
+        if not self.interrupted and record.getMessage().startswith(INTERRUPTED):
+            self.interrupted = True
+            _stop_jobs()
+            self._say(STOPPED)
+        elif self.interrupted:  # what Snakemake says of jobs that were told to stop
+            pass
+        elif self.whole or record.levelno >= logging.WARNING:
             self.plain.emit(record)
         elif event == LogEvent.RUN_INFO:
             self._plan(vars(record)["stats"])
@@ -112,6 +123,13 @@ class LogHandler(LogHandlerBase):
             seconds = (now - self.first_run) / done * (of - done)
             took += f"; about {duration(seconds)} left" if done < of else ""
         self._say(f"{text} ({took})")
+
+
+def _stop_jobs() -> None:
+    """Pass the interruption on: SIGINT may have come to Snakemake alone, which waits for jobs."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            process.terminate()
 
 
 def _name(job: Mapping[str, Any]) -> str:
