@@ -124,11 +124,7 @@ def _dot(panel: Axes, row: dict[Any, Any], y: float, least: float, most: float) 
 def initialization(frame: pd.DataFrame) -> Figure:
     """What was probed, over the tasks, a line per layer; a row per row of the table."""
     cells = dict(list(frame.groupby(["label", "buffer"], sort=False)))
-    names = {
-        "cka": "CKA with the network\nbefore training",
-        "nearest_neighbours": "k-NN accuracy, %",
-        "gates_open": "open gates, %",
-    }
+    names = {"cka": "CKA", "nearest_neighbours": "k-NN, %", "gates_open": "open gates, %"}
     there = [name for name in names if name in set(frame["quantity"])]
     figure, axes = style.panels(list(cells), there, 1.35, sharex=True, sharey="col")
     looks = {
