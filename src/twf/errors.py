@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -36,11 +37,17 @@ class BusyError(UserError):
 
 
 def lookup(kind: str, names: Mapping[str, T], name: str, where: str, remedy: str = "") -> T:
-    """`names[name]`, or a `UserError` that says which names there are, or the remedy."""
+    """`names[name]`, or a `UserError` with the name most like it, and all names or the remedy."""
     if name not in names:
         said = remedy or f"there is {', '.join(names)}"
-        raise UserError(f"no {kind} {name!r} in {where}; {said}")
+        raise UserError(f"no {kind} {name!r} in {where}{near_miss(name, names)}; {said}")
     return names[name]
+
+
+def near_miss(name: str, names: Iterable[str]) -> str:
+    """A question whether the most similar of some names was meant; empty if none is similar."""
+    near = get_close_matches(name, names, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def invalid_file(path: object, problems: list[str]) -> UserError:

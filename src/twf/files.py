@@ -33,7 +33,6 @@ TABLE = "results/{study}/tables/{table}"
 ESTIMATES = "results/{study}/estimates"
 METRICS = "results/{study}/metrics.json"
 FIGURES = "results/{study}/figures"
-STATEMENT = "results/{study}/reproducibility.md"
 REPORT = "results/{study}/report.html"
 RUNS_PAGE = "results/{study}/runs.html"
 # What decides each product that takes hours, beside it: see `twf.study.products`.
@@ -79,7 +78,6 @@ table_file = _path(f"{TABLE}.{{extension}}")  # of `TABLE_FORMATS`
 estimates_file = _path(f"{ESTIMATES}.{{extension}}")  # of `ESTIMATE_FORMATS`
 metrics_file = _path(METRICS)  # the means of a study's cells, as DVC shows and compares them
 figure_file = _path(f"{FIGURES}/{{figure}}.{{extension}}")  # of `FIGURE_FORMATS`
-statement_file = _path(STATEMENT)
 report_file = _path(REPORT)
 runs_page = _path(RUNS_PAGE)  # a page of its own, beside the report
 log_file = _path("logs/{study}/runs/{run}.log")  # of a run by Snakemake

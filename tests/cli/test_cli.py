@@ -141,7 +141,6 @@ def test_what_is_there_of_a_study_makes_its_tables_and_report(twf, tiny_inputs):
         files.table_file("tiny", "main.split-target", "md"),
         files.estimates_file("tiny", "csv"),
         files.metrics_file("tiny"),
-        files.statement_file("tiny"),
         files.runs_page("tiny"),
     ):
         assert made.exists()
@@ -339,8 +338,8 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
         return json.loads(said.out)
 
     def states(found: dict) -> list:
-        runs = {name: run["status"] for name, run in found["runs"].items()}
-        return [found["data"], found["sources"], runs]
+        groups = (found[group] for group in ("data", "sources", "runs"))
+        return [{name: each["status"] for name, each in group.items()} for group in groups]
 
     main = {"methods": ["finetune", "er"]}
     change_params(lambda values: values["studies"]["tiny"]["experiments"]["main"].update(main))

@@ -215,7 +215,7 @@ def test_records_alone_make_the_report_and_only_what_is_changed_is_trained(
         "results/demo/figures",
     ):
         shutil.rmtree(project / name)
-    for name in (RUNS, METRICS, REPORT, str(files.statement_file("demo"))):
+    for name in (RUNS, METRICS, REPORT, str(files.runs_page("demo"))):
         (project / name).unlink()
     assert jobs(project, REPORT) == OF_RECORDS | {"total": 2}
     change_params(project, lower)
@@ -325,8 +325,8 @@ def misspell(values: dict[str, Any]) -> None:
 
 def test_wrong_parameters_and_unknown_targets_stop_before_the_first_job(fresh: Path) -> None:
     for target, named in {
-        RECORDS[ER].replace("er", "err"): "no run 'split-digits.err.16.s0' in plans/demo",
-        REPORT.replace("demo", "domo"): "no study 'domo'",
+        RECORDS[ER].replace("er", "err"): "did you mean 'split-digits.er.16.s0'",
+        REPORT.replace("demo", "domo"): "no study 'domo' in params.yaml (did you mean 'demo'?)",
         "checkpoints/leters.safetensors": "no source 'leters'",
     }.items():
         said = call(fresh, "snakemake", target, "--cores", "2", fails=True)

@@ -29,7 +29,7 @@ from twf.jobs import checkpoints
 from twf.results import record, status
 from twf.study import expand, reading
 from twf.study.params import Params
-from twf.study.products import Products, changes, planned_run, read_plan, study_values
+from twf.study.products import Products, changes, planned_run, read_plan, study_digest, study_values
 
 pytestmark = pytest.mark.usefixtures("shallow")
 DATA, DATA_PLAN = files.data_file("target"), files.data_plan("target")
@@ -65,6 +65,11 @@ def lr(rate: float) -> Change:
 def do_run(params: Params) -> None:
     (run,) = expand(params, "tiny").runs.values()
     execute(params, run, torch.device("cpu"))
+
+
+def save(params: Params) -> None:
+    values = json.loads(params.model_dump_json(exclude_unset=True))
+    files.PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
 
 
 def is_older(plan: Path, product: Path) -> bool:
@@ -245,7 +250,7 @@ def test_runs_follow_their_methods_code_where_the_study_says_so(params, changed,
 def reported(params: Params, twf: Any) -> Params:
     """The study's run is done, collected and reported."""
     publish_nothing()
-    files.PARAMS.write_text(yaml.safe_dump(json.loads(params.model_dump_json(exclude_unset=True))))
+    save(params)
     do_run(params)
     succeed(twf, "collect tiny", "report tiny")
     return params
@@ -291,11 +296,26 @@ def test_what_is_made_of_another_record_of_the_same_plan_is_made_again(reported)
 
 def test_what_is_as_planned_is_given_the_order_in_which_it_is_made(reported):
     """Git and DVC bring files in any order."""
-    made = [files.metrics_file("tiny"), files.statement_file("tiny"), files.report_file("tiny")]
+    made = [files.metrics_file("tiny"), files.runs_page("tiny"), files.report_file("tiny")]
     for number, path in enumerate(made):
         os.utime(path, (1.6e8 + number, 1.6e8 + number))
     plans.write(reported, "tiny")
     assert all(STUDY.stat().st_mtime <= path.stat().st_mtime for path in made)
+
+
+def test_a_studys_plan_keeps_the_order_of_its_experiments(params, tiny_values):
+    """The first is the main one of metrics and report."""
+    (main,) = tiny_values["studies"]["tiny"]["experiments"].values()
+    made = []
+    for order in (["b", "a"], ["a", "b"]):
+        tiny_values["studies"]["tiny"]["experiments"] = dict.fromkeys(order, main)
+        both = reading.check(tiny_values)
+        plan = expand(both, "tiny")
+        made.append(study_digest(both, plan, {}))
+        plans.write(both, "tiny")
+        assert list(expand(reading.load(PLAN), "tiny").tables) == list(plan.tables)
+        assert list(plan.tables) == [f"{name}.split-target" for name in order]
+    assert len(set(made)) == 2
 
 
 def test_what_reads_a_studys_plan_file_needs_nothing_else_of_the_parameters(reported, twf):
@@ -366,7 +386,7 @@ print("held", flush=True); sys.stdin.read()
 @pytest.fixture
 def other(params: Params) -> Any:
     """Another process that holds the plans of the study."""
-    files.PARAMS.write_text(yaml.safe_dump(json.loads(params.model_dump_json(exclude_unset=True))))
+    save(params)
     words = [sys.executable, "-c", HOLDER]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     process = subprocess.Popen(words, text=True, env=environment(), **pipes)
@@ -388,7 +408,7 @@ def test_two_at_once_work_by_the_same_plans_and_no_other(params, changed, other,
 
 
 def test_a_read_only_checkout_can_be_planned_and_is_named(params, twf, small_disk, monkeypatch):
-    files.PARAMS.write_text(yaml.safe_dump(json.loads(params.model_dump_json(exclude_unset=True))))
+    save(params)
     do_run(params)
     shutil.copytree(Path(), small_disk, dirs_exist_ok=True)
     monkeypatch.chdir(small_disk)
@@ -399,7 +419,5 @@ def test_a_read_only_checkout_can_be_planned_and_is_named(params, twf, small_dis
 
 
 def test_a_run_by_hand_is_refused_beside_one_of_other_parameters(params, changed, other, twf):
-    files.PARAMS.write_text(
-        yaml.safe_dump(json.loads(changed(lr(0.07)).model_dump_json(exclude_unset=True)))
-    )
+    save(changed(lr(0.07)))
     assert "wait for it" in mistake(twf(f"run tiny {RUN}"))

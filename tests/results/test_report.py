@@ -1,4 +1,4 @@
-"""The report and the statement: what they say, what they escape, that they need no other file."""
+"""The report: what it says, what it escapes, that it needs no other file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ import pytest
 from hostile import Elements
 from safetensors.numpy import save_file
 
-from twf.data import registry
 from twf.files import (
     PARAMS,
     checkpoint_file,
     report_file,
     runs_page,
-    statement_file,
     table_file,
 )
 from twf.results import figures, provenance, report, tables
@@ -47,16 +45,10 @@ def made(results: Results, **switches: str) -> str:
     return report_file("small").read_text()
 
 
-def statement(results: Results) -> str:
-    """The reproducibility statement of what is there."""
-    provenance.write(reading.load(PARAMS), results, ["a sentence"])
-    return statement_file("small").read_text()
-
-
 def section(title: str, results: Results) -> Any:
-    """The rows of a section of the statement."""
+    """The rows of a section of the provenance."""
     sections = provenance.sections(reading.load(PARAMS), results)
-    return next(of.rows for of in sections if of.title == title)
+    return next(each.rows for each in sections if each.title == title)
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +87,7 @@ def test_the_page_begins_with_its_message_and_says_what_the_records_do(page):
         "docs/fidelity.md",
     ):
         assert said in text, said
-    assert "Code differs within" not in text
+    assert "Code or inputs differ" not in text
     assert [claim.name for claim in load() if claim.statement not in text] == []
     levels = [int(name[1]) for name in Elements(page).names if name in HEADINGS]
     assert levels[0] == 1
@@ -155,7 +147,7 @@ def test_the_report_needs_no_other_file_and_no_script(page):
     assert rules["default-src"] == "'none'" and "script-src" not in rules
     assert page.index("Content-Security-Policy") < page.index("<style>")
     assert not {"link", "img", "iframe", "object", "script"} & set(elements.names)
-    allowed = ("#", "data:text/csv;", "data:text/markdown;")
+    allowed = ("#", "data:text/csv;")
     for name in ("src", "href", "xlink:href", "action"):
         for value in elements.values(name):
             assert value.startswith(allowed) or value == "runs.html", value
@@ -206,8 +198,10 @@ def test_seeds_of_other_networks_are_said(make_plan, recorded):
         run: {"provenance": json.dumps(was | {"inputs": {"checkpoint_sha256": sha}})}
         for run, sha in zip(plan.runs, ("aa", "bb"), strict=True)
     }
-    name = "Images or pretrained networks differ within"
-    assert provenance.facts(recorded(plan, others))[name] == "split-cifar10 from cifar100"
+    name = "Code or inputs differ in"
+    assert provenance.facts(recorded(plan, others))[name] == (
+        "split-cifar10 from cifar100, checkpoint sha256"
+    )
     assert name not in provenance.facts(recorded(plan))
 
 
@@ -220,7 +214,6 @@ def test_what_a_reader_must_know_of_a_studys_numbers_is_beside_them(make_plan, r
     assert tables.FORGETTING["paper"] in Elements(made(results, F8="paper")).text
     for ending in ("md", "tex"):
         assert "Toy data." in table_file(plan.study, "main.split-cifar10", ending).read_text()
-    assert "**Toy data.**" in statement_file(plan.study).read_text()
 
 
 # What the numbers rest on
@@ -262,41 +255,36 @@ def test_hyperparameters_that_a_search_has_chosen_are_said_to_be_so(collect, mak
     Path("best.yaml").write_text(json.dumps([place | {"hyperparameters": {"lr": 0.25}}]))
     study = "  small:\n    best_hyperparameters: best.yaml"
     PARAMS.write_text(PARAMS.read_text().replace("  small:", study))
-    text = statement(collect(expand(reading.load(PARAMS), "small")))
-    assert "| split-cifar10 | ER | 500 | lr=0.25 | search | Class-IL |" in text
-
-
-def test_only_a_commit_is_to_be_checked_out(plan, recorded):
-    commits = ["abc1234", "def5678+", "abc1234; rm -rf /", None]
-    text = statement(recorded(plan, records(plan, *map(said, commits))))
-    assert [line for line in text.splitlines() if line.startswith("git checkout")] == [
-        "git checkout abc1234"
-    ]
-    assert "**Some records are of code that no commit has: def5678+.**" in text
-    assert "**Some records are of code that no commit has.**" in text
+    (row,) = section("Hyperparameters", collect(expand(reading.load(PARAMS), "small")))
+    assert (row["Hyperparameters"], row["From"]) == ("lr=0.25", "search: lr")
 
 
 def test_networks_speak_for_themselves_or_are_said_to_be_missing(plan, collect):
+    def network():
+        (row,) = section("Pretrained networks", results)
+        return row
+
     results = collect(plan)
-    assert "no checkpoints/cifar100.safetensors: twf pretrain train cifar100" in statement(results)
+    assert network()["File"] == (
+        "no checkpoints/cifar100.safetensors: `twf pretrain train cifar100`"
+    )
     path = checkpoint_file("cifar100")
     path.parent.mkdir()
     path.write_bytes(b"torn")
-    row = "| cifar100 | not measured | not recorded | not recorded | not recorded | cannot be read"
-    assert row in statement(results)
+    assert network()["File"].startswith("cannot be read")
     about = {"test_accuracy": 77.25, "seconds": 7200.0, "pretraining": {"epochs": 200}}
     metadata = {"about": json.dumps(about | {"weights": "mine.pth"})}
     save_file({"classifier.weight": np.zeros((100, 4), np.float32)}, path, metadata=metadata)
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    row = f"| cifar100 | 77.25 % | mine.pth epochs=200 | not recorded | 2.000 | {sha256} |"
-    assert row in statement(results)
+    assert network() == {
+        "Source": "cifar100",
+        "Accuracy": "77.25 %",
+        "Recipe": "mine.pth epochs=200",
+        "Hours": "2.000",
+        "File": f"SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}",
+    }
 
 
-def test_fingerprints_are_held_to_the_official_ones(plan, recorded):
-    official = registry.images_entry("cifar10").fingerprints_at(32)
-    inputs = {"train_fingerprint": official["train"], "test_fingerprint": "d00d"}
-    results = recorded(plan, records(plan, said(inputs=inputs)))
-    row, source = section("Data", results)
-    assert source["Data set"] == "cifar100"  # that the network was trained on
-    assert row["Fingerprint, train"] == f"{official['train']} (official)"
-    assert row["Fingerprint, test"] == f"d00d (NOT the official {official['test']})"
+def test_what_records_were_made_by_is_counted(plan, recorded):
+    results = recorded(plan, records(plan, said("abc"), said("abc"), said(None)))
+    counts = {row["Value"]: row["Runs"] for row in section("Code, inputs and software", results)}
+    assert counts["commit abc"] == "2" and counts["commit unknown"] == "1"

@@ -19,13 +19,12 @@ from twf.study.products import Products, digest
 CODE = {"commit": None, "method_hash": code_hash(LOOP, method_module("co2l"))}
 
 
-def test_the_plan_says_how_many_seeds_its_cells_have_and_what_a_verdict_takes(make_plan, capsys):
+def test_runs_that_differ_in_their_seed_alone_are_one_row(make_plan, capsys):
     plan = make_plan([0, 1, 2], methods=["er"], buffers=[500])
     found = status.of_plan(reading.load(PARAMS), plan)
-    assert found["seeds"] == {3: 2}  # Class-IL and Task-IL
     status.show(found)
     said = capsys.readouterr().out
-    assert "2 cells with 3" in said
+    assert "3 runs (3 to do) fill 2 cells of 1 table" in said  # Class-IL and Task-IL
     assert "split-cifar10.er.500.s{0,1,2} " in said
     status.show(found, runs=False)
     assert "split-cifar10.er" not in capsys.readouterr().out
@@ -67,14 +66,6 @@ def made_with(plan, run, recorded):
     return write
 
 
-def test_a_run_whose_code_no_commit_has_is_done_and_shown_so(plan, run, made_with, capsys):
-    for commit, why in (("abc+", status.UNCOMMITTED), ("abc", ""), (None, "")):
-        made_with(code=CODE | {"commit": commit})
-        assert state(plan, run) == ("done", why)
-        status.show(status.of_plan(reading.load(PARAMS), plan))
-        assert (status.UNCOMMITTED in capsys.readouterr().out) == bool(why)
-
-
 def test_a_run_of_other_code_is_done_and_shown_so(plan, run, made_with):
     """Where a study does not follow its methods' code."""
     made_with(code={"commit": "abc", "method_hash": "0" * 64})
@@ -98,17 +89,16 @@ def test_what_is_done_is_counted_and_listed_where_something_is_to_be_said(
     assert "done, diverged" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("step", "said"), [(0, ""), (40, ", 40 steps")])
-def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys, step, said):
+def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys):
     record_file(run.study, run.id).unlink()
     path = state_file(run.study, run.id)
     path.parent.mkdir(parents=True)
     saved = {"guard": {"plan": digest(of(plan, run))}}
-    saved |= {"state": {"place": {"phase": 2, "epoch": 7, "step": step}}}
+    saved |= {"state": {"place": {"phase": 2, "epoch": 7}}}
     save_file({"x": np.zeros(1)}, path, metadata={"state": json.dumps(saved)})
-    assert state(plan, run) == ("to do", f"no record, 107/250 epochs{said} saved")
+    assert state(plan, run) == ("to do", "no record, 107/250 epochs saved")
     status.show(status.of_plan(reading.load(PARAMS), plan))
-    assert f"to do, 107/250 epochs{said} saved" in capsys.readouterr().out
+    assert "to do, 107/250 epochs saved" in capsys.readouterr().out
     other = json.dumps(saved | {"guard": {"plan": "of before"}})
     save_file({"x": np.zeros(1)}, path, metadata={"state": other})
     assert state(plan, run) == ("to do", "no record, what is saved is of another plan")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import re
 from collections import Counter
 from functools import reduce
 from operator import getitem
@@ -41,6 +42,20 @@ def er(values: Values) -> Values:
 
 def experiments(values: Values) -> Values:
     return values["studies"]["tiny"]["experiments"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("split-target.err.16.s0", " (did you mean 'split-target.er.16.s0'?)"),
+        ("split-target.er.16.s1", " (did you mean 'split-target.er.16.s0'?)"),
+        ("x", ""),
+    ],
+)
+def test_an_unknown_run_is_answered_with_the_one_most_like_it(values, name, said):
+    listed = f"no run {name!r} in study tiny{said}; `twf plan tiny` lists its runs"
+    with pytest.raises(UserError, match=f"^{re.escape(listed)}$"):
+        plan(values).named_run(name)
 
 
 def test_task_il_has_a_run_of_its_own_only_where_its_hyperparameters_differ(values):

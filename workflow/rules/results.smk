@@ -47,7 +47,6 @@ rule report:
         runs=files.RUNS,
     output:
         report(files.REPORT, caption="../report/report.rst", category="Report"),
-        report(files.STATEMENT, caption="../report/statement.rst", category="Report"),
         report(files.RUNS_PAGE, caption="../report/report.rst", category="Report"),
         report(
             [f"{files.ESTIMATES}.{ending}" for ending in files.ESTIMATE_FORMATS],

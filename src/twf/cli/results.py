@@ -28,8 +28,8 @@ def report(
     """Make the report of a study, one HTML file to open or send: results/STUDY/report.html.
 
     And all that it shows: results/STUDY/estimates.parquet, tables, figures, what searches found,
-    metrics for DVC, and the reproducibility statement. With `--partial`, of the records that are
-    there, whatever is missing: while a study runs, or of records from elsewhere.
+    and metrics for DVC. With `--partial`, of the records that are there, whatever is missing: while
+    a study runs, or of records from elsewhere.
     """
     from twf.results import report
     from twf.results.frame import Results

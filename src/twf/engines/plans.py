@@ -141,10 +141,12 @@ def _write_study(study: str, plan: Values, wanted: str | None, free: bool) -> No
     collected, report = files.runs_file(study), files.report_file(study)
     carried, reported = record.collected_plan(study), record.report_plan(study)
     made = [collected] if carried is not None else []
-    _set(files.study_plan(study), _text(plan), made, carried == wanted, free)
+    # unsorted: the first experiment is the main one, and names the runs that others share
+    text = json.dumps(plan, indent=1) + "\n"
+    _set(files.study_plan(study), text, made, carried == wanted, free)
     if carried is None or reported is None or not free:
         return
-    made = [files.metrics_file(study), files.statement_file(study), files.runs_page(study), report]
+    made = [files.metrics_file(study), files.runs_page(study), report]
     made += [files.estimates_file(study, ending) for ending in files.ESTIMATE_FORMATS]
     made += [files.figures_folder(study), *files.tables_folder(study).glob("*")]
     first = min(_stamp(path).stat().st_mtime for path in made if path.exists())

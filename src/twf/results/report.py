@@ -56,7 +56,7 @@ COMPARISON = (
 
 
 def write_all(params: Params, results: Results) -> None:
-    """Make all that a study's records give: estimates, tables, figures, statement, report."""
+    """Make all that a study's records give: estimates, tables, figures, report."""
     plan = results.plan
     note(f"{plan.study}: estimates and tables")
     frame = estimates.of_study(results)
@@ -76,7 +76,7 @@ def write(
     trials: pd.DataFrame,
     drawn: Sequence[Drawn],
 ) -> None:
-    """Write the report of a study, the page of its runs, and its reproducibility statement.
+    """Write the report of a study, and the page of its runs.
 
     From its estimates, the trials of its searches, and its figures.
     """
@@ -85,8 +85,7 @@ def write(
         frame[frame["kind"] == kind] for kind in ("cell", "gain", "claim", "order")
     )
     agreed = agreement(of_cells, claimed)
-    told = provenance.write(params, results, agreed)
-    statement, estimated = files.statement_file(study), files.estimates_file(study, "csv")
+    estimated = files.estimates_file(study, "csv")
     first = _main_figure(plan, drawn)
     sections = [
         Section("The paper's claims", _by_verdict(claimed), CLAIMS),
@@ -121,9 +120,8 @@ def write(
         sections=[section for section in sections if section.rows],
         agreement=agreed,
         facts=provenance.facts(results),
-        provenance=told,
+        provenance=provenance.sections(params, results),
         forgetting=tables.FORGETTING[params.switches(study)["F8"]],
-        statement=_download(f"{study}-{statement.name}", statement.read_bytes(), "markdown"),
         downloads=[
             _download(f"{study}-runs.csv", _accuracies(results)),
             _download(f"{study}-estimates.csv", estimated.read_bytes()),
@@ -288,11 +286,11 @@ _environment = show.environment(html=True)
 _environment.filters["columns"] = columns
 
 
-def _download(name: str, content: bytes, kind: str = "csv") -> Markup:
+def _download(name: str, content: bytes) -> Markup:
     """A link to a file that is in the page."""
     encoded = base64.b64encode(content).decode()
-    return Markup('<a download="{0}" href="data:text/{1};charset=utf-8;base64,{2}">{0}</a>').format(
-        name, kind, encoded
+    return Markup('<a download="{0}" href="data:text/csv;charset=utf-8;base64,{1}">{0}</a>').format(
+        name, encoded
     )
 
 

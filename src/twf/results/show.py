@@ -99,13 +99,6 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", " ".join(text.split()))
 
 
-def markdown_block(text: str, language: str) -> str:
-    """Text as a block of code in Markdown, whose fence no part of it can close."""
-    longest = max((len(ticks) for ticks in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
 def markdown_table(rows: Sequence[TextRow]) -> str:
     """Rows as a table in Markdown, numbers to the right; nothing where there are none."""
     if not rows:
@@ -142,7 +135,6 @@ _markdown = environment()
 _markdown.filters |= {
     "md": escape_markdown,
     "tex": escape_tex,
-    "block": markdown_block,
     "table": markdown_table,
 }
 _tex = _markdown.overlay(  # braces and per cent signs mean something else in LaTeX

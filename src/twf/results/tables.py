@@ -251,13 +251,14 @@ def _gain(row: Any) -> str:
 def metrics(plan: Plan, frame: pd.DataFrame) -> dict[str, Any]:
     """Mean final average accuracy by method, in per cent, in the first column of the first table.
 
-    A method without a value is left out; `missing` is the number of planned runs that the means
-    lack: a change of such a mean may be a change of its runs.
+    Of the methods with its smallest buffer, if it has any. A method without a value is left out;
+    `missing` is the number of planned runs that the means lack: a change of such a mean may be a
+    change of its runs.
     """
     for table in plan.tables.values():
         shown = frame[(frame["table"] == table.name) & (frame["quantity"] == "faa")]
         shown = shown[(shown["kind"] == "cell") & (shown["protocol"] == table.protocols[0])]
-        shown = shown[shown["buffer"].isin([0, table.buffers[0] if table.buffers else 0])]
+        shown = shown[shown["buffer"] == next(filter(None, table.buffers), 0)]
         names = (shown["method"] + " " + shown["variant"]).str.strip().str.replace(" ", ".")
         means = dict(zip(names, shown["mean"].round(2), strict=True))
         missing = int((shown["n_planned"] - shown["n"]).sum())

@@ -153,7 +153,8 @@ def study_digest(params: Params, plan: Plan, records: Mapping[str, str | None]) 
         return None
     best = params.studies[plan.study].best_hyperparameters
     read = [files.PRINTED, *([Path(best)] if best else [])]
-    parts = [study_values(params, plan), dict(records), files.TABLES_VERSION]
+    in_order = json.dumps(study_values(params, plan))  # that of experiments decides too
+    parts = [in_order, dict(records), files.TABLES_VERSION]
     return digest([*parts, *(_content(path, None) for path in read)])
 
 
@@ -229,7 +230,7 @@ def named(kind: str, plan_file: Path) -> Path:
     if plan_file.exists():
         return plan_file
     plans = {path.stem: path for path in plan_file.parent.glob("*.json")}
-    listed = "`twf plan STUDY` lists them" if kind == "run" else ""
+    listed = f"`twf plan {plan_file.parent.name}` lists them" if kind == "run" else ""
     return lookup(kind, plans, plan_file.stem, str(plan_file.parent), listed)
 
 

@@ -10,10 +10,9 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from twf.errors import UserError, explain, invalid_file
+from twf.errors import UserError, explain, invalid_file, near_miss
 from twf.study.params import Params
 from twf.study.switches import SWITCHES
-from twf.study.types import near_miss
 
 
 def load(path: Path) -> Params:
@@ -67,7 +66,7 @@ def _problems(params: Params) -> list[str]:
     problems = []
     for where, name, names in _references(params):
         if name not in names:
-            near = near_miss(name, names)
+            near = f"{name!r}{near_miss(name, names)}"
             problems.append(f"{where}: {near} does not exist; allowed: {', '.join(names)}")
     problems += [
         f"fidelity: say 'paper' or 'published' for {switch}"

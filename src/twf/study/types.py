@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from twf.errors import UserError, explain
+from twf.errors import UserError, explain, near_miss
 
 
 class Strict(BaseModel):
@@ -20,17 +19,12 @@ class Strict(BaseModel):
     @classmethod
     def _no_unknown_keys(cls, values: Any) -> Any:
         if isinstance(values, dict):
-            unknown = [near_miss(key, cls.model_fields) for key in values.keys() - cls.model_fields]
+            fields = cls.model_fields
+            wrong = [key for key in values if key not in fields]
+            unknown = [f"{key!r}{near_miss(str(key), fields)}" for key in wrong]
             if unknown:
-                allowed = ", ".join(cls.model_fields)
-                raise ValueError(f"unknown key {', '.join(sorted(unknown))}; allowed: {allowed}")
+                raise ValueError(f"unknown key {', '.join(unknown)}; allowed: {', '.join(fields)}")
         return values
-
-
-def near_miss(name: Any, names: Iterable[str]) -> str:
-    """An unknown name, and the known one that is most like it."""
-    near = get_close_matches(str(name), names, n=1)
-    return f"{name!r} (did you mean {near[0]!r}?)" if near else repr(name)
 
 
 Positive = Annotated[float, Field(gt=0)]

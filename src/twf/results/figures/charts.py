@@ -25,7 +25,8 @@ def accuracy(frame: pd.DataFrame) -> Figure:
             style.line(panel, "tasks", group, **style.LOOKS[str(method)])
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.grid(axis="y")
-        low, high = panel.get_ylim()
+        of_row = frame.loc[frame["protocol"].isin(rows["protocol"]), "mean"]
+        low, high = _limits(of_row.to_numpy(float))
         panel.set_ylim(max(low, 0), min(high, 101.5))
     style.legend(figure, 3)
     return figure
@@ -73,7 +74,7 @@ def differences(frame: pd.DataFrame) -> Figure:
     figure, axes = style.panels_by_place(frame, height, *names, sharey=True, sharex="row")
     for panel, rows in axes:
         panel.axvline(0, color=style.BLACK, linewidth=0.8)
-        least, most = _limits(rows)
+        least, most = _limits(np.append(rows[["mean", "paper"]].to_numpy(float).ravel(), 0.0))
         for row in rows.to_dict("records"):
             _dot(panel, row, lines.index((row["over"], row["title"])), least, most)
         texts = [title or over for over, title in lines]
@@ -90,12 +91,11 @@ def differences(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def _limits(rows: pd.DataFrame) -> tuple[float, float]:
-    """What a panel shows, so that one wide interval does not flatten the others.
+def _limits(values: np.ndarray) -> tuple[float, float]:
+    """What a panel shows: some values, and to each side as much again as these span.
 
-    All means and numbers of the paper, and to each side as much again as these span.
+    So one wide interval does not flatten the others.
     """
-    values = np.append(rows[["mean", "paper"]].to_numpy(float).ravel(), 0.0)
     low, high = np.nanmin(values), np.nanmax(values)
     room = max(high - low, 1.0)
     return low - room, high + room
@@ -124,11 +124,7 @@ def _dot(panel: Axes, row: dict[Any, Any], y: float, least: float, most: float) 
 def initialization(frame: pd.DataFrame) -> Figure:
     """What was probed, over the tasks, a line per layer; a row per row of the table."""
     cells = dict(list(frame.groupby(["label", "buffer"], sort=False)))
-    names = {
-        "cka": "CKA with the network\nbefore training",
-        "nearest_neighbours": "k-NN accuracy, %",
-        "gates_open": "open gates, %",
-    }
+    names = {"cka": "CKA", "nearest_neighbours": "k-NN, %", "gates_open": "open gates, %"}
     there = [name for name in names if name in set(frame["quantity"])]
     figure, axes = style.panels(list(cells), there, 1.35, sharex=True, sharey="col")
     looks = {
