@@ -158,8 +158,6 @@ def test_the_anchor_may_be_tuned_by_another_study(make_anchor, collect, tuned):
     assert bool(search.untuned(collect(make_anchor(best="best.yaml")))) != tuned
 
 
-
-
 def test_two_searches_of_one_cell_are_refused_by_name(make_plan):
     one = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"], "title": "Search"}
     one |= {
