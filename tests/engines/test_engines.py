@@ -328,11 +328,11 @@ def test_an_edit_while_jobs_run_changes_nothing_for_them_and_the_next_call_sees_
     until((project / files.state_file("demo", TWF)).exists, "a saved state")
     job = the_process(project, f"/twf run {files.run_plan('demo', TWF)}")
     os.kill(job, signal.SIGSTOP)
-    call(project, "snakemake", RECORDS[ER], "--cores", "1")  # on another target
     said = call(project, "snakemake", RECORDS[TWF], "--cores", "1", fails=True)
     assert "Directory cannot be locked" in said
     said = call(project, "twf", "run", "demo", TWF, fails=True)
     assert f"process {job} on {os.uname().nodename}" in said
+    call(project, "snakemake", RECORDS[ER], "--cores", "1")  # on another target
     change_twf(project, lambda_fp=0.7)
     said = call(project, "snakemake", RUNS, "--dry-run", fails=True)
     assert "works here with other parameters" in said and "Traceback" not in said
