@@ -18,7 +18,6 @@ from twf import files
 from twf.results import record
 
 REPORT = str(files.report_file("demo"))
-SIZE = 8 * 2**20  # of the digits in bytes, in a project whose files are sent; all else is small
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"  # a title
 
 
@@ -36,13 +35,6 @@ def call(folder: Path, *words: str, fails: bool = False) -> str:
     assert (done.returncode != 0) == fails, done.stdout
     assert not has_key(done.stdout)
     return done.stdout
-
-
-def make_pull(folder: Path, fails: bool = False) -> str:
-    """Call `make pull` for the demo study, in this environment in place of one of its own."""
-    makefile = str(PROJECT / "Makefile")
-    words = ("make", "--file", makefile, "--assume-old", "setup", "pull", "STUDY=demo")
-    return call(folder, *words, fails=fails)
 
 
 def miniature() -> dict:
@@ -73,14 +65,12 @@ def catchable() -> dict[str, Any]:
 
 
 FINETUNE, ER, TWF = (f"split-digits.{name}.s0" for name in ("finetune", "er.16", "twf.16"))
+CACHES = shutil.ignore_patterns("__pycache__")
 FILES = (  # of the pipeline; DVC's stages of plans depend on code
     *("Snakefile", "workflow", "profiles", "results/printed.csv"),
     *("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore"),
     *("src/twf/learning", "src/twf/study"),
 )
-
-
-CACHES = shutil.ignore_patterns("__pycache__")
 
 
 def checkout(folder: Path, values: dict[str, Any] | None = None) -> None:
@@ -153,9 +143,3 @@ def results(folder: Path, run: str) -> dict[str, Any]:
     row = record.read(folder / files.record_file("demo", run)).to_pylist()[0]
     kept = {key: row[key] for key in ("digest", "accuracy_class_il", "accuracy_task_il")}
     return kept | {"losses": [epoch["loss"] for epoch in row["history"]]}
-
-
-def compare(project: Path, local: Path) -> None:
-    """Hold the records of a `catchable` project to those of one whose runs are done here."""
-    for run in (FINETUNE, ER, TWF):
-        assert results(project, run) == results(local, run)

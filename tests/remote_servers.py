@@ -1,4 +1,4 @@
-"""Real servers for DVC's remotes on this machine, for tests: S3 and SSH, and a line to cut."""
+"""Real servers for DVC's remotes on this machine, for tests: S3 and SSH."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,57 +42,16 @@ def running(words: list[str], log: Path, port: int) -> Iterator[None]:
         server.wait()
 
 
-class Line:
-    """A way to a server that can stall: after `limit` bytes of one connection no more pass."""
-
-    def __init__(self, port: int) -> None:
-        self.limit: int | None = None
-        self.stalled = threading.Event()
-        self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self.close = self._listener.close
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def stall(self, limit: int | None) -> None:
-        self.stalled.clear()
-        self.limit = limit
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
-                for end in (client, server):  # SSH has many small messages
-                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                for ends in ((client, server), (server, client)):
-                    threading.Thread(target=self._pass, args=ends, daemon=True).start()
-
-    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
-        passed = 0
-        with contextlib.suppress(OSError):
-            while piece := source.recv(65536):
-                passed += len(piece)
-                if self.limit is not None and passed > self.limit:
-                    self.stalled.set()
-                    return  # open, and silent
-                sink.sendall(piece)
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-
 class S3:
     """A bucket of a SeaweedFS server; `place` is this remote's folder in it."""
 
     name = "s3"
 
     def __init__(self, port: int, place: str) -> None:
-        self.line = Line(port)
         self._place = place
         self._client = client(port)
         self.url = f"s3://{BUCKET}/{place}"
-        self.options = {"endpointurl": f"http://127.0.0.1:{self.line.port}"}
+        self.options = {"endpointurl": f"http://127.0.0.1:{port}"}
 
     def keys(self, right: bool) -> dict[str, str]:
         return dict(zip(("access_key_id", "secret_access_key"), KEYS[right], strict=True))
@@ -126,10 +84,9 @@ class Ssh:
     name = "ssh"
 
     def __init__(self, port: int, keys: Path, folder: Path) -> None:
-        self.line = Line(port)
         self._keys = keys
         self._folder = folder
-        self.url = f"ssh://{getpass.getuser()}@127.0.0.1:{self.line.port}{folder}"
+        self.url = f"ssh://{getpass.getuser()}@127.0.0.1:{port}{folder}"
         self.options: dict[str, str] = {}
 
     def keys(self, right: bool) -> dict[str, str]:
@@ -140,7 +97,7 @@ class Ssh:
         return {
             str(path.relative_to(self._folder)): path.stat().st_size
             for path in self._folder.rglob("*")
-            if path.is_file() and path.suffix != ".tmp"  # of an upload under way, or cut
+            if path.is_file()
         }
 
     def write(self, name: str, content: bytes) -> None:

@@ -2,66 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 import yaml
 from project import PROJECT
 
 from twf import files
-
-SOURCES = [path for folder in ("src", "benchmarks") for path in (PROJECT / folder).rglob("*.py")]
-NOT_FILES = ("Image", "gzip", "os", "tarfile", "zipfile")  # whose `open` is of something else
-
-
-def by_locale(tree: ast.AST) -> Iterator[ast.Call]:
-    """Calls that read, write or decode text, and leave it to the locale how."""
-    for call in ast.walk(tree):
-        if not isinstance(call, ast.Call) or any(k.arg == "encoding" for k in call.keywords):
-            continue
-        of = call.func.value if isinstance(call.func, ast.Attribute) else None
-        name = getattr(call.func, "attr", getattr(call.func, "id", ""))
-        owner = of.id if isinstance(of, ast.Name) else ""
-        modes = [a.value for a in ast.walk(call) if isinstance(a, ast.Constant)]
-        binary = any(isinstance(mode, str) and mode.strip("rwax+") == "b" for mode in modes)
-        if (
-            name in ("read_text", "write_text")
-            or (name == "open" and owner not in NOT_FILES and not binary)
-            or any(k.arg in ("text", "universal_newlines") for k in call.keywords)
-        ):
-            yield call
-
-
-def test_no_text_is_read_or_written_by_the_locale() -> None:
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
-    assert not [
-        f"{path}:{call.lineno}: {ast.unparse(call)}"
-        for path, tree in trees.items()
-        for call in by_locale(tree)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("code", "found"),
-    [
-        ("path.read_text()", True),
-        ("path.write_text(x)", True),
-        ("path.open('w')", True),
-        ("open(path)", True),
-        ("subprocess.run(words, text=True)", True),
-        ("path.read_text(encoding='utf-8')", False),
-        ("path.open('rb')", False),
-        ("Image.open(path)", False),
-    ],
-)
-def test_that_test_finds_what_it_is_to_find(code: str, found: bool) -> None:
-    assert bool(list(by_locale(ast.parse(code)))) == found
-
 
 COMMANDS = """
 import sys

@@ -7,8 +7,6 @@
 `begin` copies checkout and pack into the driver's folder, and starts the steps there in the
 background, once; called again, it takes the files that a later pack brings. Nothing is lost when a
 step fails or is late: the others go on, and `collect` has its log.
-
-Two lanes run beside each other: one has the GPU for itself while it measures, the other prepares.
 """
 
 from __future__ import annotations
@@ -25,12 +23,14 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 HERE = Path(os.environ.get("TWF_DRIVER", "/tmp/twf-driver"))
 TREE, PACK, OUT, SITE = HERE / "tree", HERE / "pack", HERE / "out", HERE / "site"
 QUEUE = HERE / "queue"  # the runs that wait: STUDY/RUN, one in each line
+END = HERE / "end"  # the time at which all ends; a step that has begun keeps the one it began with
 SETTINGS = "driver.json"  # of the pack
 TRAVELS = (  # of the checkout
     *("src", "benchmarks", "tests", "workflow", "params.yaml", "pyproject.toml"),
@@ -45,270 +45,223 @@ def begin(pack: Path, until: float) -> None:
     """Take over what a pack brings; the first time, start the steps too."""
     for file in sorted(path for path in pack.rglob("*") if path.is_file()):
         target = PACK / file.relative_to(pack)
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f".{target.name}.partial")
-            shutil.copyfile(file, partial)
-            partial.rename(target)
-    if (OUT / "driver.log").exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        replace(target, file.read_bytes())
+    if OUT.exists():
         return
     if not (PACK / SETTINGS).exists():
         print(f"taken; the steps begin with the folder of the pack that has {SETTINGS}")
         return
-    OUT.mkdir(parents=True, exist_ok=True)
+    OUT.mkdir(parents=True)
     for source in filter(Path.exists, map(Path, TRAVELS)):
         target = TREE / source
         target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, dirs_exist_ok=True)
-        else:
-            shutil.copyfile(source, target)
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
     shutil.copyfile(PACK / "commit.json", TREE / "commit.json")
-    wheels = sorted(map(str, PACK.glob("wheels/*.whl")))
-    if wheels:
+    if wheels := sorted(map(str, PACK.glob("wheels/*.whl"))):
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
         subprocess.run([*pip, "--no-compile", "--upgrade", "--target", SITE, *wheels], check=True)
-    published = PACK / "published.tar.gz"
-    if published.exists():
-        with tarfile.open(published) as packed:
+    if (PACK / "published.tar.gz").exists():
+        with tarfile.open(PACK / "published.tar.gz") as packed:
             packed.extractall(HERE / "published", filter="data")
-    queue(*settings()["runs"])
+    queue(settings()["runs"])
+    END.write_text(str(time.time() + until), encoding="utf-8")
     log = (OUT / "driver.log").open("w", encoding="utf-8")
-    subprocess.Popen(
-        [sys.executable, Path(__file__).resolve(), "steps", "--until", str(until)],
-        stdout=log,
-        stderr=log,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd=TREE,
-        env=environment(),
-    )
+    words = [sys.executable, Path(__file__).resolve(), "steps"]
+    start(words, log)
 
 
 def settings() -> dict[str, Any]:
     """What there is to do: the pack's `SETTINGS`."""
-    found: dict[str, Any] = json.loads((PACK / SETTINGS).read_text(encoding="utf-8"))
-    return found
+    values: dict[str, Any] = json.loads((PACK / SETTINGS).read_text(encoding="utf-8"))
+    return values
 
 
-def environment() -> dict[str, str]:
-    """Our packages before this machine's; no tracking; slots for all runs at once."""
+def replace(file: Path, content: bytes) -> None:
+    """Write a file that others may look at meanwhile."""
+    unfinished = file.with_name(f".{file.name}.partial")
+    unfinished.write_bytes(content)
+    unfinished.rename(file)
+
+
+def start(words: list[Any], log: Any) -> subprocess.Popen[bytes]:
+    """A process in `TREE`, with our packages before this machine's, and all that it starts."""
     paths = [SITE, TREE / "src", TREE]
-    return os.environ | {
+    ours = {
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "PYTHONUNBUFFERED": "1",
         "TWF_TRACKING": "off",
-        "TWF_GPU_SLOTS": "16",  # as many beside each other as the lanes have
+        "TWF_GPU_SLOTS": "16",  # as many beside each other as there are workers
         "CUDA_MPS_PIPE_DIRECTORY": str(HERE / "mps"),
         "CUDA_MPS_LOG_DIRECTORY": str(HERE / "mps-log"),
     }
+    return subprocess.Popen(
+        list(map(str, words)),
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # so that all it has started ends with it
+        cwd=TREE,
+        env=os.environ | ours,
+    )
 
 
-class Driver:
-    """The steps, their clock, and what they found."""
+def say(text: str) -> None:
+    print(f"{time.strftime('%X')}  {text}", flush=True)
 
-    def __init__(self, until: float) -> None:
-        self.settings = settings()
-        self.start = time.time()
-        (HERE / "end").write_text(str(self.start + until), encoding="utf-8")
-        self.lock, self.planning = threading.Lock(), threading.Lock()
 
-    @property
-    def left(self) -> float:
-        """Seconds to the end, which `queue` may move; a step that has begun keeps its own."""
-        return float((HERE / "end").read_text(encoding="utf-8")) - time.time()
+def left() -> float:
+    """Seconds to the end."""
+    return float(END.read_text(encoding="utf-8")) - time.time()
 
-    def say(self, text: str) -> None:
-        with self.lock:
-            print(f"{time.time() - self.start:6.1f} s  {text}", flush=True)
 
-    def do(self, name: str, *words: str | Path, limit: float) -> bool:
-        """Run a command, its output in NAME.log; whether it ended well within `limit` seconds."""
-        limit = min(limit, self.left)
-        if limit <= 0:
-            self.say(f"{name}: no time left")
-            return False
-        began = time.time()
-        with (OUT / f"{name}.log").open("w", encoding="utf-8") as log:
-            process = subprocess.Popen(
-                list(map(str, words)),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                cwd=TREE,
-                env=environment(),
-                start_new_session=True,  # so that all it has started ends with it
-            )
-            try:
-                status: int | str = process.wait(max(limit - GRACE, limit / 2))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGTERM)  # a run saves its state
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(min(GRACE, limit / 2))
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                status = "too late"
-        self.say(f"{name}: {status or 'ok'} in {time.time() - began:.1f} s")
-        return status == 0
+def wait_for(ready: Callable[[], bool]) -> bool:
+    """Whether it becomes so before the end."""
+    while not ready() and left() > 0:
+        time.sleep(0.2)
+    return ready()
 
-    def python(self, name: str, *words: str | Path, limit: float) -> bool:
-        return self.do(name, sys.executable, *words, limit=limit)
 
-    def twf(self, name: str, *words: str | Path, limit: float) -> bool:
-        return self.python(name, "-m", "twf", *words, limit=limit)
-
-    def wait_for(self, ready: Callable[[], bool], seconds: float) -> bool:
-        """Whether it became so in time."""
-        deadline = time.time() + min(seconds, self.left)
-        while not ready() and time.time() < deadline:
-            time.sleep(0.2)
-        return ready()
-
-    # The lane that prepares
-
-    def prepare(self) -> None:
-        """Data as they come, and the tests that need a GPU."""
-        each = [threading.Thread(target=self.data, args=(name,)) for name in self.settings["data"]]
-        for thread in each:
-            thread.start()
-        self.wait_for((OUT / "measured").exists, self.left)
-        if words := self.settings["tests"]:
-            self.python("tests", "-m", "pytest", *words, limit=240)
-        for thread in each:
-            thread.join()
-
-    def data(self, name: str) -> None:
-        """A data set, when its last file has come."""
-        shards = PACK / "shards"
-
-        def complete() -> bool:
-            there = sorted(path.name for path in shards.glob(f"{name}.*.zip"))
-            return bool(there) and len(there) == int(there[0].split("-of-")[1].split(".")[0])
-
-        if self.wait_for(complete, self.left):
-            arrays = HERE / f"{name}.npz"
-            join = ("-m", "benchmarks.gpu.shards", "join", shards, name, arrays)
-            self.python(f"join-{name}", *join, limit=120)
-            words = (word.format(name=name, arrays=arrays) for word in self.settings["bring"])
-            self.twf(f"data-{name}", "data", *words, limit=120)
-
-    # The lane that has the GPU
-
-    def measure(self) -> None:
-        """Facts, and steps beside the published code's; then what only waits for data, and runs."""
-        with contextlib.suppress(FileNotFoundError):
-            self.do("facts", *self.settings["facts"], limit=30)
-        for number, words in enumerate(self.settings["measure"]):
-            if (HERE / "published").exists() and "--execution" in words and number == 0:
-                words = [*words, "--reference", str(HERE / "published")]
-            name = f"steps-{number}"
-            self.python(name, "-m", "benchmarks", *words, "--name", name, limit=150)
-        (OUT / "measured").touch()
-        self.pretrain()
-        self.runs()
-
-    def pretrain(self) -> None:
-        """The source's network: from the weights that it names, or trained, and then from those.
-
-        All runs, here and elsewhere, so start from the half precision in which weights are shared.
-        """
-        source, weights = self.settings["source"], OUT / f"{self.settings['source']}.safetensors"
-        needed = TREE / f"data/{self.settings['data'][0]}.safetensors"
-        if not self.wait_for(needed.exists, self.left):
-            self.say(f"pretrain: no {needed.name}")
-            return
-        way = self.settings["pretraining"]
-        self.twf("pretrain", "pretrain", "train", source, "--execution", way, limit=300)
-        if not self.settings["given"]:
-            self.twf("export", "pretrain", "export", source, weights, limit=60)
-            self.twf("import", "pretrain", "import", source, weights, limit=60)
-
-    def runs(self) -> None:
-        """The runs of the queue, some beside each other, the first first."""
-        needed = TREE / f"data/{self.settings['data'][-1]}.safetensors"
-        self.wait_for(needed.exists, self.left)
-        self.say(f"runs: {'with' if self.mps() else 'without'} MPS")
-        going: set[str] = set()
-
-        def work() -> None:
-            while self.left > MARGIN:
-                with self.lock:
-                    name = pop()
-                    going.update([name] if name else [])
-                    over = not going
-                if name:
-                    self.run(*name.split("/"))
-                    with self.lock:
-                        going.discard(name)
-                elif over:
-                    return
-                else:
-                    time.sleep(0.5)  # more may be queued while another goes on
-
-        workers = [threading.Thread(target=work) for _ in range(self.settings["jobs"])]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-
-    def run(self, study: str, run: str) -> None:
-        """A run by its plan file; where it fails, once more in the plain way."""
-        plan = f"plans/{study}/{run}.json"
-        with self.planning:
-            if not (TREE / plan).exists():
-                self.twf(f"plan-{study}", "plan", study, "--write", limit=60)
-        words = ("run", plan, "--save-every", "100000", "--execution")
-        way = self.settings["execution"]
-        if not self.twf(f"run-{run}", *words, way, limit=self.left):
-            self.twf(f"run-{run}-again", *words, "plain", limit=self.left - MARGIN)
-
-    def mps(self) -> bool:
-        """Whether NVIDIA's server lets processes compute at the same time: started, and tried."""
-        server = self.settings["mps"]
-        if not server or shutil.which(server[0]) is None:
-            return False
-        for name in ("mps", "mps-log"):
-            (HERE / name).mkdir(exist_ok=True)
-        tried = ("-c", "import torch; print(torch.ones(8, device='cuda').sum().item())")
-        if self.do("mps", *server, limit=20) and self.python("mps-tried", *tried, limit=40):
-            return True
-        self.end_mps()
+def do(name: str, *words: str | Path, limit: float) -> bool:
+    """Run a command, its output in NAME.log; whether it ended well within `limit` seconds."""
+    limit = min(limit, left())
+    if limit <= 0:
+        say(f"{name}: no time left")
         return False
+    began = time.time()
+    with (OUT / f"{name}.log").open("w", encoding="utf-8") as log:
+        process = start(list(words), log)
+        try:
+            status: int | str = process.wait(max(limit - GRACE, limit / 2))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)  # a run saves its state
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(min(GRACE, limit / 2))
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            status = "too late"
+    say(f"{name}: {status or 'ok'} in {time.time() - began:.1f} s")
+    return status == 0
 
-    def end_mps(self) -> None:
-        """End the server, if it was started; without its folder, processes do not look for it."""
-        if (HERE / "mps").exists():
-            words = self.settings["mps"][:1]
-            subprocess.run(words, input=b"quit\n", env=environment(), timeout=20)
-            shutil.rmtree(HERE / "mps")
+
+def python(name: str, *words: str | Path, limit: float) -> bool:
+    return do(name, sys.executable, *words, limit=limit)
 
 
-def pop() -> str | None:
-    """The first run that waits, STUDY/RUN, taken from the queue."""
-    waiting = QUEUE.read_text(encoding="utf-8").split()
-    queue(*waiting[1:])
-    return waiting[0] if waiting else None
+def twf(name: str, *words: str | Path, limit: float) -> bool:
+    return python(name, "-m", "twf", *words, limit=limit)
 
 
-def queue(*names: str) -> None:
+def complete(name: str) -> bool:
+    """Whether all pieces of a data set have come."""
+    pieces = list(PACK.glob(f"shards/{name}.zip.*"))
+    return bool(pieces) and len(pieces) == int(pieces[0].name.rpartition("-of-")[2])
+
+
+def prepare() -> None:
+    """The data, each set when its last piece has come; then the tests that need a GPU."""
+    for name in settings()["data"]:
+        if wait_for(partial(complete, name)):
+            arrays = HERE / f"{name}.npz"
+            words = ("-m", "benchmarks.gpu.shards", PACK / "shards", name, arrays)
+            python(f"join-{name}", *words, limit=120)
+            bring = (word.format(name=name, arrays=arrays) for word in settings()["bring"])
+            twf(f"data-{name}", "data", *bring, limit=120)
+    if wait_for((OUT / "measured").exists) and settings()["tests"]:
+        python("tests", "-m", "pytest", *settings()["tests"], limit=240)
+
+
+def measure() -> None:
+    """Facts, and steps beside the published code's, while nothing else has the GPU."""
+    do("facts", *settings()["facts"], limit=30)
+    for number, words in enumerate(settings()["measure"]):
+        if (HERE / "published").exists() and number == 0:
+            words = [*words, "--reference", str(HERE / "published")]
+        name = f"steps-{number}"
+        python(name, "-m", "benchmarks", *words, "--name", name, limit=150)
+
+
+def train() -> None:
+    """The source's network, and the runs of the queue, some beside each other, the first first."""
+    prepared = [TREE / f"data/{name}.safetensors" for name in settings()["data"]]
+    if not wait_for(lambda: all(map(Path.exists, prepared))):
+        return
+    words = ("pretrain", "train", settings()["source"], "--execution", settings()["pretraining"])
+    twf("pretrain", *words, limit=300)
+    say(f"runs: {'with' if mps() else 'without'} MPS")
+    lock = threading.Lock()
+    going: set[str] = set()
+
+    def work() -> None:
+        while left() > MARGIN:
+            with lock:
+                name, *others = QUEUE.read_text(encoding="utf-8").split() or [""]
+                queue(others)
+                going.update([name] if name else [])
+                plan = Path(f"plans/{name}.json")
+                if name and not (TREE / plan).exists():
+                    study = plan.parent.name
+                    twf(f"plan-{study}", "plan", study, "--write", limit=60)
+                if not going:
+                    return
+            if not name:
+                time.sleep(0.5)  # more may be queued while another goes on
+                continue
+            run = ("run", plan, "--save-every", "100000", "--execution")
+            # where a run fails, once more in the plain way
+            if not twf(f"run-{plan.stem}", *run, settings()["execution"], limit=left()):
+                twf(f"run-{plan.stem}-again", *run, "plain", limit=left() - MARGIN)
+            with lock:
+                going.discard(name)
+
+    workers = [threading.Thread(target=work) for _ in range(settings()["jobs"])]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def mps() -> bool:
+    """Whether NVIDIA's server lets processes compute at the same time: started, and tried."""
+    server = settings()["mps"]
+    if not server or shutil.which(server[0]) is None:
+        return False
+    for name in ("mps", "mps-log"):
+        (HERE / name).mkdir(exist_ok=True)
+    tried = ("-c", "import torch; print(torch.ones(8, device='cuda').sum().item())")
+    if do("mps", *server, limit=20) and python("mps-tried", *tried, limit=40):
+        return True
+    end_mps()
+    return False
+
+
+def end_mps() -> None:
+    """End the server, if it was started; without its folder, processes do not look for it."""
+    if (HERE / "mps").exists():
+        folder = os.environ | {"CUDA_MPS_PIPE_DIRECTORY": str(HERE / "mps")}
+        subprocess.run(settings()["mps"][:1], input=b"quit\n", env=folder, timeout=20)
+        shutil.rmtree(HERE / "mps")
+
+
+def queue(names: list[str]) -> None:
     """Replace the runs that wait."""
-    partial = QUEUE.with_name(".queue.partial")
-    partial.write_text("\n".join(names), encoding="utf-8")
-    partial.rename(QUEUE)
+    replace(QUEUE, "\n".join(names).encode())
 
 
-def steps(until: float) -> None:
-    """Both lanes, to their ends; what one raises is in the log, and the other goes on."""
-    driver = Driver(until)
-    side = threading.Thread(target=driver.prepare)
+def steps() -> None:
+    """What prepares and what measures, beside each other, whatever one of them raises."""
+    side = threading.Thread(target=prepare)
     side.start()
     try:
-        driver.measure()
+        try:
+            measure()
+        finally:
+            (OUT / "measured").touch()
+        train()
     finally:
-        (OUT / "measured").touch()
         side.join()
-        driver.end_mps()
-        driver.say("end")
+        end_mps()
+        say("end")
 
 
 def collect(out: Path, with_weights: bool) -> None:
@@ -323,10 +276,10 @@ def collect(out: Path, with_weights: bool) -> None:
         for pattern in ("results/*/runs/*.parquet", "benchmarks/results/steps-*.json"):
             for path in sorted(TREE.glob(pattern)):
                 file.add(path, str(path.relative_to(TREE)))
-    for path in OUT.glob("*.safetensors") if with_weights else ():
+    for path in TREE.glob("checkpoints/*.safetensors") if with_weights else ():
         content = path.read_bytes()
-        for number, start in enumerate(range(0, len(content), LARGEST)):
-            (out / f"{path.name}.{number}").write_bytes(content[start : start + LARGEST])
+        for number, first in enumerate(range(0, len(content), LARGEST)):
+            (out / f"{path.name}.{number}").write_bytes(content[first : first + LARGEST])
     print((OUT / "driver.log").read_text(encoding="utf-8"), end="")
     for log in sorted(OUT.glob("*.log"), key=lambda path: path.stat().st_mtime)[-10:]:
         text = log.read_text(errors="replace", encoding="utf-8").replace("\r", "\n").strip()
@@ -336,28 +289,27 @@ def collect(out: Path, with_weights: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    beginning, going, queueing, collecting = map(
+    beginning, _, queueing, collecting = map(
         commands.add_parser, ("begin", "steps", "queue", "collect")
     )
     beginning.add_argument("pack", type=Path)
     beginning.add_argument("--until", type=float, default=840.0, help="seconds from now")
-    going.add_argument("--until", type=float)
     queueing.add_argument("runs", nargs="*", metavar="STUDY/RUN")
     queueing.add_argument("--until", type=float, help="seconds from now, in place of the first's")
     collecting.add_argument("out", type=Path)
     collecting.add_argument("--weights", action="store_true")
     words = parser.parse_args()
-    if words.command in ("queue", "collect") and not (OUT / "driver.log").exists():
+    if words.command != "begin" and not OUT.exists():
         sys.exit(f"nothing has begun in {HERE}: `driver.py begin PACK` begins")
     match words.command:
         case "begin":
             begin(words.pack.resolve(), words.until)
         case "steps":
-            steps(words.until)
+            steps()
         case "queue":
             if words.until is not None:
-                (HERE / "end").write_text(str(time.time() + words.until), encoding="utf-8")
-            queue(*words.runs)
+                END.write_text(str(time.time() + words.until), encoding="utf-8")
+            queue(words.runs)
         case "collect":
             collect(words.out, words.weights)
 

@@ -67,7 +67,7 @@ def main(
             raise UserError(f"--data {entry}: write NAME=FILE.npz, NAME of params.yaml's datasets")
         arrays = archive.read_npz(Path(file), params.datasets[name].classes)
         for shard in shards.cut(arrays, PACK, name, mib):
-            folder = PACK / shard.stem / "shards"
+            folder = PACK / shard.name.replace(".zip.", "-") / "shards"
             folder.mkdir(parents=True)
             made.append(shard.rename(folder / shard.name).parents[1])
     driver = "python3 benchmarks/gpu/driver.py"
@@ -79,28 +79,13 @@ def main(
 
 def wheels(folder: Path, python: str) -> None:
     """Download the wheels that `wheels.txt` names, in the versions of constraints.txt."""
-    names = [
-        line
-        for line in (HERE / "wheels.txt").read_text(encoding="utf-8").split("\n")
-        if line[:1].isalpha()
-    ]
-    pinned = dict(
-        line.split("==")
-        for line in Path("constraints.txt").read_text(encoding="utf-8").split()
-        if "==" in line
-    )
-    words = [
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--dest",
-        str(folder),
-    ]
-    words += ["--python-version", python, "--implementation", "cp"]
+    lines = (HERE / "wheels.txt").read_text(encoding="utf-8").splitlines()
+    constraints = Path("constraints.txt").read_text(encoding="utf-8").split()
+    pinned = dict(line.split("==") for line in constraints if "==" in line)
+    chosen = [f"{name}=={pinned[name]}" for name in lines if name[:1].isalpha()]
+    words = ["pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest"]
+    words += [str(folder), "--python-version", python, "--implementation", "cp"]
     words += [word for platform in PLATFORMS for word in ("--platform", platform)]
-    chosen = [f"{name}=={pinned[name]}" for name in names]
     subprocess.run([sys.executable, "-m", *words, *chosen], check=True)
 
 

@@ -1,6 +1,6 @@
 """Images as lossless mosaics in files of a given size: half the bytes, and pieces that travel.
 
-`python -m benchmarks.gpu.shards join FOLDER NAME OUT.npz` puts a data set together again.
+`python -m benchmarks.gpu.shards FOLDER NAME OUT.npz` puts a data set together again.
 """
 
 from __future__ import annotations
@@ -21,44 +21,37 @@ SIDE = 40  # images along a mosaic's side
 
 
 def cut(arrays: DataArrays, folder: Path, name: str, mib: float) -> list[Path]:
-    """Write `folder`/`name`.K-of-N.zip, each of at most so many MiB (or of one mosaic)."""
-    files: dict[str, bytes] = {}
+    """Write `folder`/`name`.zip.K-of-N, pieces of at most so many MiB of one file."""
     layout: dict[str, Any] = {"classes": arrays.classes}
-    for split, data in arrays.splits.items():
-        layout[split] = {"shape": data.images.shape, "labels": data.labels.tolist()}
-        for number, start in enumerate(range(0, len(data.images), SIDE**2)):
-            files[f"{split}/{number:04d}.webp"] = _mosaic(data.images[start : start + SIDE**2])
-    groups: list[dict[str, bytes]] = [{}]
-    for path, content in files.items():
-        if groups[-1] and sum(map(len, groups[-1].values())) + len(content) > mib * 2**20:
-            groups.append({})
-        groups[-1][path] = content
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as file:
+        for split, data in arrays.splits.items():
+            layout[split] = {"shape": data.images.shape, "labels": data.labels.tolist()}
+            for number, start in enumerate(range(0, len(data.images), SIDE**2)):
+                mosaic = _mosaic(data.images[start : start + SIDE**2])
+                file.writestr(f"{split}/{number:04d}.webp", mosaic)
+        file.writestr("layout.json", json.dumps(layout), zipfile.ZIP_DEFLATED)
+    content, size = whole.getvalue(), int(mib * 2**20)
+    pieces = [content[start : start + size] for start in range(0, len(content), size)]
     folder.mkdir(parents=True, exist_ok=True)
-    made = []
-    for number, group in enumerate(groups, start=1):
-        made.append(folder / f"{name}.{number}-of-{len(groups)}.zip")
-        with zipfile.ZipFile(made[-1], "w") as file:
-            for path, content in group.items():
-                file.writestr(path, content)
-            if number == 1:
-                file.writestr("layout.json", json.dumps(layout), zipfile.ZIP_DEFLATED)
+    made = [folder / f"{name}.zip.{k:03d}-of-{len(pieces)}" for k in range(1, len(pieces) + 1)]
+    for path, piece in zip(made, pieces, strict=True):
+        path.write_bytes(piece)
     return made
 
 
 def join(folder: Path, name: str, out: Path) -> None:
-    """Write the arrays of a data set, all of whose files are in `folder`, for `twf data import`."""
-    files: dict[str, bytes] = {}
-    for path in sorted(folder.glob(f"{name}.*.zip")):
-        with zipfile.ZipFile(path) as file:
-            files |= {inner: file.read(inner) for inner in file.namelist()}
-    layout = json.loads(files.pop("layout.json"))
-    arrays: dict[str, Any] = {"class_names": np.array(layout["classes"])}
-    for split in ("train", "test"):
-        count, height, width, _ = layout[split]["shape"]
-        mosaics = (files[path] for path in sorted(files) if path.startswith(split))
-        parts = [_images(mosaic, height, width) for mosaic in mosaics]
-        arrays[f"x_{split}"] = np.concatenate(parts)[:count]
-        arrays[f"y_{split}"] = np.array(layout[split]["labels"], np.int64)
+    """Write the arrays of a data set, all of whose pieces are in `folder`, as `twf data` reads."""
+    pieces = [path.read_bytes() for path in sorted(folder.glob(f"{name}.zip.*"))]
+    with zipfile.ZipFile(io.BytesIO(b"".join(pieces))) as file:
+        layout = json.loads(file.read("layout.json"))
+        arrays: dict[str, Any] = {"class_names": np.array(layout["classes"])}
+        for split in ("train", "test"):
+            count, height, width, _ = layout[split]["shape"]
+            mosaics = [file.read(path) for path in file.namelist() if path.startswith(split)]
+            images = [_images(mosaic, height, width) for mosaic in mosaics]
+            arrays[f"x_{split}"] = np.concatenate(images)[:count]
+            arrays[f"y_{split}"] = np.array(layout[split]["labels"], np.int64)
     np.savez(out, **arrays)
 
 
@@ -82,7 +75,4 @@ def _images(mosaic: bytes, height: int, width: int) -> Images:
 
 
 if __name__ == "__main__":
-    _, word, folder, name, out = sys.argv
-    if word != "join":
-        sys.exit(__doc__)
-    join(Path(folder), name, Path(out))
+    join(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))

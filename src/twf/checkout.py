@@ -9,9 +9,9 @@ import twf
 from twf.errors import UserError
 
 OWN_ENVIRONMENT = (
-    "`make setup` there makes its own environment; leave the active one (`deactivate`) and take "
-    "that: . .venv/bin/activate. With conda: `conda env create --name NAME --file "
-    "workflow/envs/environment.yml` there, and `conda activate NAME`"
+    "`rm -rf .venv; make setup` there makes its own environment; leave the active one "
+    "(`deactivate`) and take that: . .venv/bin/activate. With conda: `conda env create --name NAME "
+    "--file workflow/envs/environment.yml` there, and `conda activate NAME`"
 )
 
 

@@ -27,7 +27,6 @@ SETTINGS = {
     "measure": [["steps", "--benchmark", "split-target", "--calls", "1", "--repeats", "1"]],
     "tests": ["-q", "-p", "no:cacheprovider", "tests/learning/test_tasks.py"],
     "source": "origin",
-    "given": False,
     "pretraining": "plain",
     "jobs": 2,
     "mps": [],
@@ -74,16 +73,16 @@ def packed(mib: float = 50.0) -> list[Path]:
 @pytest.mark.slow
 def test_the_driver_makes_weights_and_records_of_what_was_packed(checkout):
     folders = packed(mib=0.01)
-    assert len(folders) == 1 + 4, "training and test images of either data set"
+    assert len(folders) > 1 + 2, "more than a piece of either data set"
     log = ""
     for folder in (folders[1], folders[0], *folders[2:]):  # in whatever order they come
         drive("begin", folder, "--until", "300")
     deadline = time.monotonic() + 200
-    while " s  end\n" not in log and time.monotonic() < deadline:
+    while not log.endswith("end\n") and time.monotonic() < deadline:
         time.sleep(1.0)
         log = (checkout.parent / "driver/out/driver.log").read_text()
     said = drive("collect", "out", "--weights")
-    for step in ("facts", "steps-0", "pretrain", "export", "import", "tests", "data-target"):
+    for step in ("facts", "steps-0", "pretrain", "tests", "data-target", "plan-tiny"):
         assert f"{step}: ok" in log, said
     with tarfile.open("out/found.tar.gz") as found:
         found.extractall("found", filter="data")
@@ -96,7 +95,7 @@ def test_the_driver_makes_weights_and_records_of_what_was_packed(checkout):
     for row in rows:
         assert record.provenance(row)["code"]["commit"] == COMMIT, "the tree is as it was packed"
     pieces = sorted(Path("out").glob("origin.safetensors.*"))
-    weights = checkout.parent / "driver/out/origin.safetensors"
+    weights = checkout.parent / "driver/tree/checkpoints/origin.safetensors"
     assert b"".join(piece.read_bytes() for piece in pieces) == weights.read_bytes()
 
 
@@ -112,9 +111,8 @@ def test_a_step_at_its_end_is_told_before_it_is_killed(tmp_path, monkeypatch):
     """So that a run saves its state."""
     for name in ("HERE", "TREE", "OUT"):
         monkeypatch.setattr(driver, name, tmp_path)
-    monkeypatch.setattr(driver, "settings", dict)
-    one = driver.Driver(until=60.0)
-    assert not one.python("unending", "-c", UNENDING, limit=4.0)
+    monkeypatch.setattr(driver, "left", lambda: 60.0)
+    assert not driver.python("unending", "-c", UNENDING, limit=4.0)
     assert (tmp_path / "saved").exists()
 
 
@@ -124,7 +122,7 @@ def test_what_is_cut_into_shards_is_joined_to_the_same_bits(tmp_path):
     np.savez(tmp_path / "a.npz", x_train=images, y_train=labels, x_test=images[:5], y_test=[0] * 5)
     arrays = archive.read_npz(tmp_path / "a.npz", 3)
     made = shards.cut(arrays, tmp_path / "shards", "a", mib=0.3)
-    assert len(made) == 2, "1,700 images are two mosaics; the test's five go with the second"
+    assert len(made) > 1 and max(path.stat().st_size for path in made) <= 0.3 * 2**20
     shards.join(tmp_path / "shards", "a", tmp_path / "b.npz")
     again = archive.read_npz(tmp_path / "b.npz", 3)
     for split in ("train", "test"):

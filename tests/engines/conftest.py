@@ -11,9 +11,7 @@ from filelock import FileLock
 from miniature import (
     HOSTILE,
     REPORT,
-    SIZE,
     call,
-    catchable,
     checkout,
     commit,
     copied,
@@ -22,8 +20,6 @@ from miniature import (
     outputs,
     written,
 )
-
-from twf import files
 
 Prepared = Callable[[str, Callable[[Path], object]], Path]
 
@@ -73,28 +69,15 @@ def made(empty: Path, prepared: Prepared) -> Path:
 
 @pytest.fixture(scope="session")
 def shared(made: Path, prepared: Prepared) -> Path:
-    """The same, all of it known to DVC and committed, with digits of `SIZE` bytes."""
+    """The same, all of it known to DVC and committed."""
 
     def make(folder: Path) -> None:
         copied(made, folder.parent)
-        digits = folder / files.data_file("digits")
-        digits.write_bytes(digits.read_bytes() + os.urandom(SIZE - digits.stat().st_size))
         stages = call(folder, "twf", "plan", "demo", "--stages").split()
         call(folder, "dvc", "repro", *stages)
         commit(folder)
 
     return prepared("shared", make)
-
-
-@pytest.fixture(scope="session")
-def local(prepared: Prepared) -> Path:
-    """A `catchable` project whose runs are done on this machine."""
-
-    def make(folder: Path) -> None:
-        checkout(folder, catchable())
-        call(folder, "snakemake", "--cores", "2", str(files.runs_file("demo")))
-
-    return prepared("local", make)
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from miniature import ER, FINETUNE, TWF, call, catchable, checkout, compare
+from miniature import ER, FINETUNE, TWF, call, catchable, checkout, results
 from miniature import REPORT as TARGET
 from processes import TIMEOUT, environment, free_port, parent, the_process, until
 
-from twf.files import log_file, run_plan, state_file
+from twf.files import log_file, run_plan, runs_file, state_file
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scontrol")
 PATH = environment()["PATH"]
@@ -129,7 +129,7 @@ def job_of(run: str) -> str:
 
 @pytest.mark.usefixtures("cluster")
 def test_a_study_on_slurm_ends_in_the_records_of_a_local_one(
-    project: Path, local: Path, monkeypatch: pytest.MonkeyPatch
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TWF_TRACKING", "off")
     monkeypatch.setenv("TWF_SAVE_EVERY", "0")
@@ -163,4 +163,8 @@ def test_a_study_on_slurm_ends_in_the_records_of_a_local_one(
         assert "resumed" in (project / log_file("demo", run)).read_text()
     assert "Nothing to be done" in call(project, "snakemake", "--cores", "2", TARGET)
 
-    compare(project, local)
+    local = tmp_path / "local"
+    checkout(local, catchable())
+    call(local, "snakemake", "--cores", "2", str(runs_file("demo")))
+    for run in (FINETUNE, ER, TWF):
+        assert results(project, run) == results(local, run)

@@ -5,7 +5,6 @@ After each fault and its remedy the records are those of a study that nothing ha
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 from miniature import TWF as RUN
-from miniature import call, change_params, copied, jobs
+from miniature import call, idle, jobs
 from processes import cut_power, ended, inside, start, the_process, until
 from safetensors.numpy import load_file
 
@@ -29,6 +28,7 @@ STATE = files.state_file("demo", RUN)
 LOG = files.log_file("demo", RUN)
 CHECKPOINT = str(files.checkpoint_file("letters"))
 MAKE = ("snakemake", RECORD, "--cores", "2")
+LOCKED = "Directory cannot be locked"
 
 pytestmark = pytest.mark.slow
 
@@ -36,17 +36,11 @@ AsMade = Callable[[Path], None]
 
 
 @pytest.fixture
-def whole(made: Path, tmp_path: Path) -> Path:
-    """A copy of `made`, with its modification times."""
-    return copied(made, tmp_path)
-
-
-@pytest.fixture
-def project(whole: Path) -> Path:
-    """The same with one run to do, and to collect."""
-    (whole / RECORD).unlink()
-    (whole / RUNS).unlink()
-    return whole
+def undone(project: Path) -> Path:
+    """A copy of `made` with one run to do, and to collect."""
+    (project / RECORD).unlink()
+    (project / RUNS).unlink()
+    return project
 
 
 @pytest.fixture
@@ -54,16 +48,16 @@ def as_made(made: Path, lasting: Callable[[dict[str, Any]], dict[str, Any]]) -> 
     """`as_made(folder)`: its records say what those of `made` say, and its inputs are the same."""
 
     def row(path: Path) -> dict[str, Any]:
-        (found,) = record.read(path).to_pylist()
-        return lasting(found)
+        (only,) = record.read(path).to_pylist()
+        return lasting(only)
 
     def hold(folder: Path) -> None:
         for path in (made / RECORD).parent.iterdir():
             assert row(folder / path.relative_to(made)) == row(path), path.name
         for path in (*made.glob("data/*.safetensors"), *made.glob("checkpoints/*.safetensors")):
-            found, whole = load_file(folder / path.relative_to(made)), load_file(path)
-            assert found.keys() == whole.keys(), path.name
-            assert all((found[name] == whole[name]).all() for name in whole), path.name
+            ours, whole = load_file(folder / path.relative_to(made)), load_file(path)
+            assert ours.keys() == whole.keys(), path.name
+            assert all((ours[name] == whole[name]).all() for name in whole), path.name
         assert not list(folder.glob("**/*.partial"))
 
     return hold
@@ -74,11 +68,6 @@ def going_on(folder: Path, *words: str) -> subprocess.Popen[str]:
     process = start(folder, *(words or MAKE), TWF_SAVE_EVERY="0")
     until((folder / STATE).exists, "a saved state")
     return process
-
-
-def job(folder: Path) -> int:
-    """The process that does the run for Snakemake."""
-    return the_process(folder, f"/twf run {files.run_plan('demo', RUN)}")
 
 
 def damage(path: Path, at: bytes | None = None) -> None:
@@ -92,28 +81,28 @@ def damage(path: Path, at: bytes | None = None) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def test_a_killed_job_is_done_again_from_its_saved_state(project: Path, as_made: AsMade) -> None:
-    snakemake = going_on(project)
-    os.kill(job(project), signal.SIGKILL)
+def test_a_killed_job_is_done_again_from_its_saved_state(undone: Path, as_made: AsMade) -> None:
+    snakemake = going_on(undone)
+    os.kill(the_process(undone, f"/twf run {files.run_plan('demo', RUN)}"), signal.SIGKILL)
     status, said = ended(snakemake)
     assert status == 0
     assert "died with <Signals.SIGKILL: 9>" in said and "Trying to restart job 0." in said
-    assert "resumed" in (project / LOG).read_text()
-    as_made(project)
+    assert "resumed" in (undone / LOG).read_text()
+    as_made(undone)
 
 
 def test_jobs_of_a_killed_snakemake_save_and_the_next_goes_on(
-    project: Path, as_made: AsMade
+    undone: Path, as_made: AsMade
 ) -> None:
-    snakemake = going_on(project)
+    snakemake = going_on(undone)
     snakemake.kill()
-    until(lambda: not inside(project), "the end of its jobs")
-    assert "stopped and saved" in (project / LOG).read_text()
-    assert "Directory cannot be locked" in call(project, *MAKE, fails=True)
-    call(project, "snakemake", "--unlock")
-    call(project, *MAKE)
-    assert "resumed" in (project / LOG).read_text()
-    as_made(project)
+    until(lambda: not inside(undone), "the end of its jobs")
+    assert "stopped and saved" in (undone / LOG).read_text()
+    assert LOCKED in call(undone, *MAKE, fails=True)
+    call(undone, "snakemake", "--unlock")
+    call(undone, *MAKE)
+    assert "resumed" in (undone / LOG).read_text()
+    as_made(undone)
 
 
 @pytest.mark.parametrize("tell", [os.kill, os.killpg], ids=["Snakemake alone", "all"])
@@ -133,98 +122,64 @@ def test_an_interruption_saves_and_says_how_to_go_on(
 
 
 def test_after_dvc_was_killed_snakemake_goes_on_and_the_next_dvc_finds_it_done(
-    project: Path, as_made: AsMade
+    undone: Path, as_made: AsMade
 ) -> None:
-    dvc = going_on(project, "dvc", "repro", "runs@demo")
-    snakemake = the_process(project, f"/snakemake {RUNS}")
+    dvc = going_on(undone, "dvc", "repro", "runs@demo")
+    snakemake = the_process(undone, f"/snakemake {RUNS}")
     os.kill(snakemake, signal.SIGSTOP)  # so that it is still at work when DVC is called again
     dvc.kill()
     dvc.wait()
-    said = call(project, "dvc", "repro", "runs@demo", fails=True)
-    assert "had been killed. Auto removed it from the lock file." in said
-    assert "Directory cannot be locked" in said and "failed to reproduce 'runs@demo'" in said
+    said = call(undone, "dvc", "repro", "runs@demo", fails=True)
+    assert LOCKED in said and "failed to reproduce 'runs@demo'" in said
     os.kill(snakemake, signal.SIGCONT)
-    until(lambda: not inside(project), "the end of Snakemake")
-    call(project, "dvc", "repro", "runs@demo")
+    until(lambda: not inside(undone), "the end of Snakemake")
+    call(undone, "dvc", "repro", "runs@demo")
+    as_made(undone)
+    assert "up to date" in call(undone, "dvc", "status", "--with-deps", "runs@demo")
+
+
+def test_after_power_was_lost_the_next_call_goes_on(project: Path, as_made: AsMade) -> None:
+    """What stood in the record's place, here nothing that can be read, is not taken for it."""
+    torn = os.urandom(100)
+    (project / RECORD).write_bytes(torn)
+    assert jobs(project, RECORD) == {"run": 1, "total": 1}
+    cut_power(project, going_on(project))
+    assert (project / RECORD).read_bytes() == torn
+    assert "likely caused by a kill signal or a power loss" in call(project, *MAKE, fails=True)
+    call(project, "snakemake", "--unlock")
+    call(project, *MAKE, "--touch")
+    assert jobs(project, RECORD) == {"run": 1, "total": 1}
+    call(project, *MAKE)
+    assert "resumed" in (project / LOG).read_text()
+    assert idle(project, RECORD)
     as_made(project)
-    assert "up to date" in call(project, "dvc", "status", "--with-deps", "runs@demo")
-
-
-@pytest.fixture(scope="session")
-def interrupted(made: Path, prepared) -> Path:
-    """A copy of `made` in which power was lost in the middle of a run."""
-
-    def make(folder: Path) -> None:
-        copied(made, folder.parent)
-        (folder / RECORD).unlink()
-        (folder / RUNS).unlink()
-        cut_power(folder, going_on(folder))
-
-    return prepared("interrupted", make)
 
 
 @pytest.fixture
-def dark(interrupted: Path, tmp_path: Path) -> Path:
-    """A copy of `interrupted` for one test, which Snakemake takes for the folder it locked."""
-    folder = copied(interrupted, tmp_path)
-    for lock in (folder / ".snakemake/locks").iterdir():
-        lock.write_text(lock.read_text().replace(str(interrupted), str(folder)))
-    return folder
-
-
-def test_after_power_was_lost_the_next_call_goes_on(dark: Path, as_made: AsMade) -> None:
-    assert not (dark / RECORD).exists()
-    said = call(dark, *MAKE, fails=True)
-    assert "likely caused by a kill signal or a power loss" in said
-    call(dark, "snakemake", "--unlock")
-    call(dark, *MAKE)
-    assert "resumed" in (dark / LOG).read_text()
-    as_made(dark)
-
-
-def test_a_damaged_state_is_not_used(dark: Path, as_made: AsMade) -> None:
-    damage(dark / STATE)
-    call(dark, "snakemake", "--unlock")
-    call(dark, *MAKE)
-    assert f"{STATE} is damaged" in (dark / LOG).read_text()
-    as_made(dark)
-
-
-def remount(folder: Path, option: str) -> None:
-    call(folder.parent, "mount", "-o", f"remount,{option}", str(folder))
-
-
-@pytest.fixture
-def on_small_disk(project: Path, small_disk: Path) -> Path:
+def on_small_disk(undone: Path, small_disk: Path) -> Path:
     """The project on a disk of its own, of 40 MiB."""
-    remount(small_disk, "size=40m")
-    return Path(shutil.copytree(project, small_disk, dirs_exist_ok=True))
+    call(small_disk, "mount", "-o", "remount,size=40m", str(small_disk))
+    return Path(shutil.copytree(undone, small_disk, dirs_exist_ok=True))
 
 
-def fill(folder: Path) -> Path:
-    """Fill the disk to the last byte; the file that does it."""
-    path = folder / "filler"
-    file = os.open(path, os.O_CREAT | os.O_WRONLY)
-    for size in (2**20, 2**12, 1):
-        try:
-            while True:
-                os.write(file, b"x" * size)
-        except OSError:
-            continue
-    os.close(file)
-    return path
-
-
-def test_a_disk_that_fills_up_is_named_and_costs_nothing_saved(
+def test_a_disk_that_is_read_only_or_full_is_named_and_costs_nothing_saved(
     on_small_disk: Path, as_made: AsMade
 ) -> None:
+    by_hand = ("twf", "run", "demo", RUN)
+    call(on_small_disk, "mount", "-o", "remount,ro", str(on_small_disk))
+    for words in (MAKE, ("dvc", "repro", "runs@demo"), by_hand):
+        said = call(on_small_disk, *words, fails=True)
+        assert "Read-only file system" in said
+    assert "Traceback" not in said
+    call(on_small_disk, "mount", "-o", "remount,rw", str(on_small_disk))
+
     snakemake = going_on(on_small_disk)
-    filler = fill(on_small_disk)
+    filler = on_small_disk / "filler"
+    subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=64k"], stderr=subprocess.DEVNULL)
     status, said = ended(snakemake)
-    assert status == 1
-    assert "No space left on device" in said
+    assert status == 1 and "No space left on device" in said
     assert not (on_small_disk / RECORD).exists()
-    said = call(on_small_disk, "twf", "run", "demo", RUN, fails=True)
+    said = call(on_small_disk, *by_hand, fails=True)
     assert "No space left on device" in said and "Traceback" not in said
     filler.unlink()
     call(on_small_disk, *MAKE)
@@ -232,83 +187,14 @@ def test_a_disk_that_fills_up_is_named_and_costs_nothing_saved(
     as_made(on_small_disk)
 
 
-def test_a_read_only_folder_is_named_and_left_as_it_is(
-    on_small_disk: Path, as_made: AsMade
+def test_a_damaged_checkpoint_or_record_is_named_not_used_and_made_again(
+    project: Path, as_made: AsMade
 ) -> None:
-    remount(on_small_disk, "ro")
-    for words in (MAKE, ("dvc", "repro", "runs@demo")):
-        assert "Read-only file system" in call(on_small_disk, *words, fails=True)
-    said = call(on_small_disk, "twf", "run", "demo", RUN, fails=True)
-    assert "Read-only file system" in said and "Traceback" not in said
-    remount(on_small_disk, "rw")
-    call(on_small_disk, *MAKE)
-    as_made(on_small_disk)
-
-
-def test_a_lock_left_behind_is_told_or_taken_over(project: Path, as_made: AsMade) -> None:
-    """Snakemake's, DVC's with the number of another process, and ours, which need nothing."""
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    ours = project / STATE.parent.with_name(f"{RUN}.lock")
-    ours.parent.mkdir(parents=True, exist_ok=True)
-    ours.write_text(f"process {dead.pid} on {os.uname().nodename}")
-    locks = project / ".snakemake/locks"
-    locks.mkdir(exist_ok=True)
-    (locks / "0.output.lock").write_text(f"{RECORD}\n")
-    assert "Directory cannot be locked" in call(project, *MAKE, fails=True)
-    call(project, "snakemake", "--unlock")
-    call(project, *MAKE)
-    assert not ours.exists()
-
-    theirs = project / ".dvc/tmp/rwlock"
-    held = {str(project / RUNS): {"pid": os.getpid(), "cmd": "dvc repro"}}
-    theirs.write_text(json.dumps({"write": held}))
-    said = call(project, "dvc", "repro", "runs@demo", fails=True)
-    assert "is busy, it is being blocked by" in said and "you can manually remove" in said
-    theirs.unlink()
-    call(project, "dvc", "repro", "runs@demo")
-    as_made(project)
-
-
-def test_a_damaged_checkpoint_is_not_trained_from(project: Path, as_made: AsMade) -> None:
+    damage(project / RECORD, at=RUN.encode())
+    assert RECORD in call(project, "twf", "collect", "demo", fails=True)
     damage(project / CHECKPOINT)
-    said = call(project, *MAKE, fails=True)
-    assert f"error: {CHECKPOINT}" in said
+    assert f"error: {CHECKPOINT}" in call(project, *MAKE, fails=True)
     (project / CHECKPOINT).unlink()
     assert jobs(project, RECORD) == {"pretrain": 1, "run": 1, "total": 2}  # and no other run
     call(project, *MAKE)
-    as_made(project)
-
-
-def test_a_damaged_record_is_not_collected_and_made_again(whole: Path, as_made: AsMade) -> None:
-    damage(whole / RECORD, at=RUN.encode())
-    said = call(whole, "twf", "collect", "demo", fails=True)
-    assert RECORD in said
-    call(whole, *MAKE)
-    as_made(whole)
-
-
-def test_two_studies_at_once_are_both_done(project: Path, as_made: AsMade) -> None:
-    change_params(project, lambda v: v["studies"].update(other=v["studies"]["demo"]))
-    snakemake = going_on(project)
-    first = job(project)
-    os.kill(first, signal.SIGSTOP)  # so that the second begins and ends meanwhile
-    other = str(files.record_file("other", RUN))
-    call(project, "snakemake", other, "--cores", "2")
-    os.kill(first, signal.SIGCONT)
-    assert ended(snakemake)[0] == 0
-    as_made(project)
-    (one,), (two,) = (record.read(project / path).to_pylist() for path in (RECORD, other))
-    assert one["accuracy_class_il"] == two["accuracy_class_il"]
-
-
-def test_a_study_started_twice_is_done_once(project: Path, as_made: AsMade) -> None:
-    snakemake = going_on(project)
-    first = job(project)
-    os.kill(first, signal.SIGSTOP)
-    assert "Directory cannot be locked" in call(project, *MAKE, fails=True)
-    said = call(project, "twf", "run", "demo", RUN, fails=True)
-    assert f"process {first} on {os.uname().nodename}" in said
-    os.kill(first, signal.SIGCONT)
-    assert ended(snakemake)[0] == 0
     as_made(project)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from commands import mistake, publish_nothing, succeed
 from made import execute, import_weights, pretrain
 from pictures import split_pictures
 from processes import environment
+from project import PROJECT
 
 from twf import files
 from twf.data.prepare import prepare
@@ -36,6 +38,7 @@ DATA, DATA_PLAN = files.data_file("target"), files.data_plan("target")
 RUN = "split-target.er.16.s0"
 RECORD, RUN_PLAN = files.record_file("tiny", RUN), files.run_plan("tiny", RUN)
 ARCHIVE = Path("archives/target.npz")
+CPU = torch.device("cpu")
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -52,8 +55,9 @@ def changed(tiny_values: dict[str, Any], params: Params) -> Callable[[Change], P
     """`changed(change)`: the same with other values."""
 
     def change(by: Change) -> Params:
-        by(tiny_values)
-        return reading.check(tiny_values)
+        values = copy.deepcopy(tiny_values)
+        by(values)
+        return reading.check(values)
 
     return change
 
@@ -64,10 +68,10 @@ def lr(rate: float) -> Change:
 
 def do_run(params: Params) -> None:
     (run,) = expand(params, "tiny").runs.values()
-    execute(params, run, torch.device("cpu"))
+    execute(params, run, CPU)
 
 
-def save(params: Params) -> None:
+def write_params(params: Params) -> None:
     values = json.loads(params.model_dump_json(exclude_unset=True))
     files.PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
 
@@ -131,24 +135,17 @@ def test_a_product_that_cannot_be_read_counts_as_differing(params, content):
 
 
 def test_plans_are_replaced_never_changed_in_place_and_go_with_what_is_planned(params, changed):
-    """A hard link, as into DVC's cache, stays as it is."""
+    """A hard link, as into DVC's cache, stays; and DVC sees plans of one length as two by time."""
     plans.write(params, "tiny")
-    before = RUN_PLAN.read_text()
+    before, one = RUN_PLAN.read_text(), RUN_PLAN.stat()
     os.link(RUN_PLAN, "link")
     plans.write(changed(lr(0.07)), "tiny")
+    two = RUN_PLAN.stat()
     assert Path("link").read_text() == before != RUN_PLAN.read_text()
+    assert one.st_size == two.st_size and one.st_mtime != two.st_mtime
     seeds = changed(lambda v: v["studies"]["tiny"].update(seeds=[1]))
     plans.write(seeds, "tiny")
     assert [path.stem for path in RUN_PLAN.parent.iterdir()] == ["split-target.er.16.s1"]
-
-
-def test_plans_of_one_length_have_times_of_their_own(params, changed):
-    """DVC takes a file of the same size and time for the same."""
-    plans.write(params, "tiny")
-    one = RUN_PLAN.stat()
-    plans.write(changed(lr(0.07)), "tiny")
-    two = RUN_PLAN.stat()
-    assert one.st_size == two.st_size and one.st_mtime != two.st_mtime
 
 
 def test_the_job_does_what_its_plan_file_says(params):
@@ -185,10 +182,10 @@ def test_an_own_archive_counts_by_its_content_whatever_its_time(params):
 
 def test_an_imported_network_is_kept_with_its_runs_until_the_recipe_changes(params, changed):
     """It is told, and not trained over."""
-    cpu, checkpoint = torch.device("cpu"), files.checkpoint_file("origin")
+    checkpoint = files.checkpoint_file("origin")
     do_run(params)
     Path("mine.safetensors").write_bytes(checkpoint.read_bytes())
-    import_weights(params, "origin", Path("mine.safetensors"), cpu)
+    import_weights(params, "origin", Path("mine.safetensors"), CPU)
     assert plans.write(params, "tiny").why == {str(RECORD): "another network was imported"}
     do_run(params)
     assert plans.write(params, "tiny").why == {}
@@ -199,7 +196,7 @@ def test_an_imported_network_is_kept_with_its_runs_until_the_recipe_changes(para
     longer = changed(lambda v: v["sources"]["origin"]["pretraining"].update(epochs=2))
     assert "epochs: 1 -> 2" in plans.write(longer, "tiny").why[str(checkpoint)]
     with pytest.raises(UserError, match=f"{checkpoint} was imported.*epochs: 1 -> 2"):
-        pretrain(longer, "origin", cpu)
+        pretrain(longer, "origin", CPU)
     assert checkpoint.read_bytes() == imported
 
 
@@ -214,7 +211,7 @@ def test_own_weights_that_a_source_names_count_by_their_content(params, changed)
     network = params.sources["origin"].network
     torch.save(checkpoints.load(checkpoint, network).tensors, "mine.pth")
     named = changed(name)
-    pretrain(named, "origin", torch.device("cpu"))
+    pretrain(named, "origin", CPU)
     assert plans.write(named, "tiny").why == {}
     Path("mine.pth").unlink()
     assert plans.write(named, "tiny").why == {}
@@ -250,7 +247,7 @@ def test_runs_follow_their_methods_code_where_the_study_says_so(params, changed,
 def reported(params: Params, twf: Any) -> Params:
     """The study's run is done, collected and reported."""
     publish_nothing()
-    save(params)
+    write_params(params)
     do_run(params)
     succeed(twf, "collect tiny", "report tiny")
     return params
@@ -267,40 +264,34 @@ OTHERWISE: dict[str, Change] = {
 }
 
 
-@pytest.mark.parametrize("change", OTHERWISE.values(), ids=OTHERWISE)
-def test_the_collected_table_and_the_report_carry_the_studys_plan(reported, changed, change):
+def test_the_collected_table_and_the_report_carry_the_studys_plan(reported, changed, twf):
+    """Whatever time `--touch` or DVC gives them."""
     plans.write(reported, "tiny")
     assert is_older(PLAN, STUDY) and record.collected_plan("tiny") == record.report_plan("tiny")
-    for _ in range(2):
-        plans.write(changed(change), "tiny")
-        assert not is_older(PLAN, STUDY)
-        os.utime(STUDY)  # as `--touch` does
-        os.utime(REPORT)
-
-
-def test_a_report_that_is_not_of_the_collected_table_is_older(reported, changed, twf):
-    """Also where `--touch` or DVC has given it a later time; the table itself stays as it is."""
+    for name, change in OTHERWISE.items():
+        for _ in range(2):
+            plans.write(changed(change), "tiny")
+            assert not is_older(PLAN, STUDY), name
+            os.utime(STUDY)  # as `--touch` does
+            os.utime(REPORT)
     other = changed(OTHERWISE["title"])
     plans.write(other, "tiny")
     succeed(twf, f"collect tiny --params {PLAN}")
-    os.utime(REPORT, (4e9, 4e9))
+    os.utime(REPORT, (4e9, 4e9))  # of the table before
     plans.write(other, "tiny")
     assert is_older(PLAN, STUDY) and is_older(REPORT, STUDY)
 
 
-def test_what_is_made_of_another_record_of_the_same_plan_is_made_again(reported):
-    do_run(reported)  # another time and host, maybe other last bits
-    plans.write(reported, "tiny")
-    assert not is_older(PLAN, STUDY)
-
-
 def test_what_is_as_planned_is_given_the_order_in_which_it_is_made(reported):
-    """Git and DVC bring files in any order."""
+    """Git and DVC bring files in any order. Another record of the same plan is not as planned."""
     made = [files.metrics_file("tiny"), files.runs_page("tiny"), files.report_file("tiny")]
     for number, path in enumerate(made):
         os.utime(path, (1.6e8 + number, 1.6e8 + number))
     plans.write(reported, "tiny")
     assert all(STUDY.stat().st_mtime <= path.stat().st_mtime for path in made)
+    do_run(reported)  # another time and host, maybe other last bits
+    plans.write(reported, "tiny")
+    assert not is_older(PLAN, STUDY)
 
 
 def test_a_studys_plan_keeps_the_order_of_its_experiments(params, tiny_values):
@@ -331,12 +322,8 @@ def test_what_reads_a_studys_plan_file_needs_nothing_else_of_the_parameters(repo
 
 
 def test_the_plan_of_each_of_the_projects_studies_stands_for_the_same_runs():
-    from project import PROJECT
-
     params = reading.load(PROJECT / "params.yaml")
-    for name, study in params.studies.items():
-        if study.best_hyperparameters:
-            continue
+    for name in (n for n, study in params.studies.items() if not study.best_hyperparameters):
         plan = expand(params, name)
         pruned = reading.check(json.loads(json.dumps(study_values(params, plan))))
         assert expand(pruned, name).runs == plan.runs, name
@@ -383,32 +370,27 @@ print("held", flush=True); sys.stdin.read()
 """
 
 
-@pytest.fixture
-def other(params: Params) -> Any:
-    """Another process that holds the plans of the study."""
-    save(params)
-    words = [sys.executable, "-c", HOLDER]
+def test_two_at_once_work_by_the_same_plans_and_no_other(params, changed, twf):
+    write_params(params)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = subprocess.Popen(words, text=True, env=environment(), **pipes)
-    assert process.stdout is not None and process.stdout.readline() == "held\n"
-    yield process
-    process.communicate()
-
-
-def test_two_at_once_work_by_the_same_plans_and_no_other(params, changed, other, twf):
-    plans.write(params, "tiny")
-    with pytest.raises(BusyError, match=f"other parameters, by the plan of {RUN_PLAN}"):
-        plans.write(changed(lr(0.07)), "tiny")
-    assert read_plan(RUN_PLAN)["parameters"]["hyperparameters"]["lr"] == 0.05
-    more = changed(lambda v: v["studies"].update(other=v["studies"]["tiny"]) or lr(0.05)(v))
-    plans.write(more, "other")  # another study, meanwhile
-    other.communicate()
+    words = [sys.executable, "-c", HOLDER]
+    with subprocess.Popen(words, text=True, env=environment(), **pipes) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        plans.write(params, "tiny")
+        with pytest.raises(BusyError, match=f"other parameters, by the plan of {RUN_PLAN}"):
+            plans.write(changed(lr(0.07)), "tiny")
+        write_params(changed(lr(0.07)))
+        assert "wait for it" in mistake(twf(f"run tiny {RUN}"))  # by hand
+        assert read_plan(RUN_PLAN)["parameters"]["hyperparameters"]["lr"] == 0.05
+        more = changed(lambda v: v["studies"].update(other=v["studies"]["tiny"]))
+        plans.write(more, "other")  # another study, meanwhile
+        other.communicate()
     plans.write(changed(lr(0.07)), "tiny")
     assert read_plan(RUN_PLAN)["parameters"]["hyperparameters"]["lr"] == 0.07
 
 
 def test_a_read_only_checkout_can_be_planned_and_is_named(params, twf, small_disk, monkeypatch):
-    save(params)
+    write_params(params)
     do_run(params)
     shutil.copytree(Path(), small_disk, dirs_exist_ok=True)
     monkeypatch.chdir(small_disk)
@@ -416,8 +398,3 @@ def test_a_read_only_checkout_can_be_planned_and_is_named(params, twf, small_dis
     subprocess.run(remount, check=True)
     assert "1 done" in twf("plan tiny").out
     assert "cannot write plans" in mistake(twf("plan tiny --write"))
-
-
-def test_a_run_by_hand_is_refused_beside_one_of_other_parameters(params, changed, other, twf):
-    save(changed(lr(0.07)))
-    assert "wait for it" in mistake(twf(f"run tiny {RUN}"))

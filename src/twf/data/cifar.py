@@ -82,7 +82,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle.Unpickler):  # noqa: S301
     """Gives a pickle nothing that could run code, however it asks for it."""
 
     def find_class(self, module: str, name: str) -> Any:
