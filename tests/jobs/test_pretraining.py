@@ -18,7 +18,7 @@ import twf
 from twf import files
 from twf.data import store
 from twf.errors import UserError
-from twf.jobs import checkpoints, pretraining
+from twf.jobs import checkpoints, pretraining, provenance
 from twf.jobs.checkpoints import Checkpoint
 from twf.learning.models.resnet import ResNet
 from twf.learning.pretraining import Supervised, supervised
@@ -91,7 +91,7 @@ def test_a_checkpoint_names_the_code_that_its_training_began_with(
     """A commit may come meanwhile."""
     commits = iter("abcdefgh")
     origin = {"version": "0.1.0", "method_hash": "00"}
-    monkeypatch.setattr(pretraining, "code_origin", lambda *_: origin | {"commit": next(commits)})
+    monkeypatch.setattr(provenance, "code_origin", lambda *_: origin | {"commit": next(commits)})
     assert train_source(tiny_values).about["code"]["commit"] == "a"
 
 

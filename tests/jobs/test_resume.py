@@ -200,44 +200,22 @@ def test_a_run_killed_at_random_moments_has_the_same_record(tiny_inputs, tiny_ru
     assert not files.state_file("tiny", planned.id).exists()
 
 
-@pytest.fixture
-def left_beside(tiny_inputs, tiny_run, monkeypatch) -> tuple[study.Run, Path, Path]:
-    """A run, its record, and its state, as a kill leaves them just before the state's removal."""
+def test_a_run_killed_after_its_record_is_written_ends_in_the_same_one(
+    tiny_inputs, tiny_run, lasting, monkeypatch
+):
+    """Its state is still there, and nothing is trained anew."""
     planned = tiny_run("er")
-    path, state = files.record_file("tiny", planned.id), files.state_file("tiny", planned.id)
     with monkeypatch.context() as killed:
         killed.setattr(Keeper, "forget", lambda _: os.kill(os.getpid(), signal.SIGKILL))
         process = in_a_fork(lambda: execute(tiny_inputs, planned, CPU, save_every=0.0))
         process.join()
-        assert process.exitcode == -signal.SIGKILL
-    assert path.exists() and state.exists()
-    return planned, path, state
-
-
-def test_a_state_left_beside_its_record_is_removed_by_the_next_call(tiny_inputs, left_beside):
-    planned, path, state = left_beside
-    written = path.read_bytes()
+    assert process.exitcode == -signal.SIGKILL
+    first = lasting(recorded(planned))
+    assert files.state_file("tiny", planned.id).exists()
+    monkeypatch.setattr(loop, "_epoch", None)
     execute(tiny_inputs, planned, CPU)
-    assert not state.exists() and path.read_bytes() == written
-
-
-def test_a_record_of_other_parameters_beside_a_state_is_replaced(tiny_inputs, left_beside):
-    planned, _, state = left_beside
-    changed = planned.model_copy(
-        update={"hyperparameters": planned.hyperparameters.changed({"lr": 0.2})}
-    )
-    execute(tiny_inputs, changed, CPU)
-    assert recorded(changed)["digest"] == changed.digest != planned.digest
-    assert not state.exists()
-
-
-def test_a_state_newer_than_the_record_is_gone_on_from(tiny_inputs, left_beside):
-    planned, path, state = left_beside
-    written = path.read_bytes()
-    os.utime(path, (0, 0))
-    execute(tiny_inputs, planned, CPU)
-    assert path.read_bytes() != written  # its times
-    assert not state.exists()
+    assert lasting(recorded(planned)) == first
+    assert not files.state_file("tiny", planned.id).exists()
 
 
 def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, tiny_run, lasting, monkeypatch):

@@ -14,7 +14,7 @@ from twf.data import store
 from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.jobs.arithmetic import set_arithmetic
-from twf.jobs.provenance import arithmetic_units, code_origin, device_and_versions
+from twf.jobs.provenance import Origin, code_origin
 from twf.jobs.resume import keeping
 from twf.jobs.weights import read_network
 from twf.learning.augmentation import Augment
@@ -63,18 +63,12 @@ def pretrain(
             f"{recipe.batch_size}; lower sources.{name}.pretraining.batch_size"
         )
     precision = set_arithmetic(recipe.precision, execution, device)
-    made_by = code_origin(PRETRAINING)
-    guard = {
-        "plan": products.digest(plan),
-        "data": dataset.train_fingerprint,
-        "code": made_by["method_hash"],
-        **arithmetic_units(device),
-        "execution": execution,
-        "precision": precision,
-    } | device_and_versions(device)["versions"]
+    inputs = {"train_fingerprint": dataset.train_fingerprint}
+    origin = Origin.here(device, execution, precision, inputs, PRETRAINING)
+    state, guard = files.state_file("pretrain", name), origin.guard(plan, device)
     method = supervised(source, data, device)
     network = method.learner.network
-    with keeping(files.state_file("pretrain", name), guard, save_every) as keeper:
+    with keeping(state, guard, save_every) as keeper:
         steps = len(dataset.train_labels) // recipe.batch_size
         begins = f"begins: {recipe.epochs} epochs of {steps} steps"
         try:
@@ -90,12 +84,9 @@ def pretrain(
             **plan,
             "plan": plan,
             "data_fingerprint": dataset.train_fingerprint,
-            "execution": execution,
-            "precision": precision,
+            **vars(origin),
             "test_accuracy": _test_accuracy(data, network, dataset, device),
             "seconds": keeper.seconds,
-            "code": made_by,
-            **device_and_versions(device),
         }
         checkpoints.save(output, network, about)
         keeper.forget()
