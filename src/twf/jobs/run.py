@@ -18,7 +18,6 @@ from twf.errors import UserError
 from twf.gpus import cpu
 from twf.jobs import checkpoints
 from twf.jobs.arithmetic import set_arithmetic
-from twf.jobs.checkpoints import tensors_sha256
 from twf.jobs.provenance import Origin
 from twf.jobs.resume import keeping
 from twf.learning import loop, tasks
@@ -53,7 +52,7 @@ def execute(
     if run.held_out is not None:
         dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
     inputs = {
-        "network_sha256": tensors_sha256(files.checkpoint_file(run.source)),
+        "network_sha256": checkpoints.digest("", checkpoint.tensors),
         "train_fingerprint": dataset.train_fingerprint,
         "test_fingerprint": dataset.test_fingerprint,
     }
