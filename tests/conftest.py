@@ -241,7 +241,7 @@ def tiny_checkpoint(tiny_run: Callable[..., Run], shallow: None) -> Checkpoint:
     """A shallow network of random weights, always the same, in place of a pretrained one."""
     with seeded(0, "tiny checkpoint"):
         network = ResNet(tiny_run("finetune").network, classes=3)
-    return Checkpoint(network.state_dict(), about={}, sha256="")
+    return Checkpoint(network.state_dict(), about={})
 
 
 def write_tiny_project(folder: Path) -> None:

@@ -29,7 +29,3 @@ def pretrain(params: Params, name: str, device: torch.device, *options: Any) -> 
 
 def import_weights(params: Params, name: str, file: Path, device: torch.device) -> None:
     pretraining.import_weights(name, Products(params).network(name).plan, file, device)
-
-
-def export_weights(params: Params, name: str, file: Path, device: torch.device) -> None:
-    pretraining.export_weights(name, Products(params).network(name).plan, file, device)

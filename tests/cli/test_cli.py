@@ -50,7 +50,7 @@ OF_RECORDS = ["report tiny"]
     "words",
     [
         *("plan", "doctor", "data prepare target", "pretrain train origin"),
-        *("pretrain import origin mine.pth", "pretrain export origin mine.safetensors"),
+        "pretrain import origin mine.pth",
         *(f"run tiny {RUN}", "collect tiny", *OF_RECORDS),
     ],
 )
@@ -72,7 +72,6 @@ UNKNOWN = {  # what is unknown, and what there is
     "data fetch cifar10 nothing": ("nothing", "cifar100"),
     "data prepare nothing": ("nothing", "target, origin"),
     "pretrain train nothing": ("nothing", "origin"),
-    "pretrain export nothing mine.safetensors": ("nothing", "origin"),
     "pretrain import nothing mine.pth": ("nothing", "origin"),
 }
 
@@ -88,7 +87,6 @@ MISSING = {  # the file that is not there, and what makes it
     "data prepare target": ("archives/target.npz", "x_train"),
     "pretrain train origin": (ORIGIN, "`twf data prepare origin`"),
     "pretrain import origin mine.pth": ("mine.pth", "there"),
-    "pretrain export origin mine.safetensors": (CHECKPOINT, "`twf pretrain train origin`"),
     f"run tiny {RUN}": (TARGET, "`twf data prepare target`"),
     f"run tiny {RUN} ": (CHECKPOINT, "`twf pretrain train origin`"),
     "collect tiny": ("results/tiny/runs/split-target.joint.s0.parquet", "`twf plan tiny`"),

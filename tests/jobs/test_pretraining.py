@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from made import export_weights, import_weights, pretrain
+from made import import_weights, pretrain
 from safetensors.torch import save_file
 from spying import spy
 
@@ -18,7 +18,7 @@ import twf
 from twf import files
 from twf.data import store
 from twf.errors import UserError
-from twf.jobs import checkpoints, pretraining
+from twf.jobs import checkpoints, provenance
 from twf.jobs.checkpoints import Checkpoint
 from twf.learning.models.resnet import ResNet
 from twf.learning.pretraining import Supervised, supervised
@@ -30,7 +30,6 @@ WIDE = Network(architecture="resnet50", width=4)
 NETWORK = Network(architecture="resnet18", width=4)  # the miniature's
 LONG = {"epochs": 10, "lr": 0.1}
 CHECKPOINT = files.checkpoint_file("origin")
-SHARED = Path("shared.safetensors")
 
 Values = dict[str, Any]
 
@@ -91,7 +90,7 @@ def test_a_checkpoint_names_the_code_that_its_training_began_with(
     """A commit may come meanwhile."""
     commits = iter("abcdefgh")
     origin = {"version": "0.1.0", "method_hash": "00"}
-    monkeypatch.setattr(pretraining, "code_origin", lambda *_: origin | {"commit": next(commits)})
+    monkeypatch.setattr(provenance, "code_origin", lambda *_: origin | {"commit": next(commits)})
     assert train_source(tiny_values).about["code"]["commit"] == "a"
 
 
@@ -201,83 +200,47 @@ def test_imported_weights_are_as_good_as_where_they_were_trained(trained, tiny_v
     assert "`twf data prepare origin`" in said
 
 
-# Weights to be shared
+# Checkpoints of ours from elsewhere
 
 
-def test_exported_weights_are_half_the_size_and_say_what_they_are(trained, tiny_values, capsys):
+@pytest.fixture
+def shared(trained) -> Path:
+    """The trained checkpoint in half precision, as networks in git are."""
+    file = Path("shared.safetensors")
+    checkpoints.save(file, trained.network().half(), trained.about)
+    return file
+
+
+def test_a_shared_checkpoint_gives_the_same_with_and_without_data(shared, tiny_values):
     checked = reading.check(tiny_values)
-    export_weights(checked, "origin", SHARED, CPU)
-    assert SHARED.stat().st_size < 0.6 * CHECKPOINT.stat().st_size
-    tensors, _ = checkpoints.read_safetensors(SHARED, remedy="")
-    assert tensors.keys() == trained.tensors.keys()
-    for name, tensor in tensors.items():
-        whole = trained.tensors[name]
-        assert tensor.dtype == (torch.float16 if whole.is_floating_point() else torch.int64)
-        torch.testing.assert_close(tensor, whole.to(tensor.dtype), rtol=0, atol=0)
-    about = checkpoints.about(SHARED)
-    same = ("network", "data", "data_fingerprint", "pretraining", "code", "device", "seconds")
-    assert {key: about[key] for key in same} == {key: trained.about[key] for key in same}
-    assert about["exported_from"] == trained.sha256
-    dataset = store.load(files.data_file("origin"))
-    rounded = trained.network().half().float()
-    right = pretraining._test_accuracy(checked.datasets["origin"], rounded, dataset, CPU)
-    assert about["test_accuracy"] == right
-    assert f"{right:.2f} %" in capsys.readouterr().out
-
-
-def test_exported_weights_give_the_same_checkpoint_with_and_without_data(trained, tiny_values):
-    checked = reading.check(tiny_values)
-    export_weights(checked, "origin", SHARED, CPU)
-    import_weights(checked, "origin", SHARED, CPU)
+    import_weights(checked, "origin", shared, CPU)
     there = CHECKPOINT.read_bytes()
     loaded = checkpoints.load(CHECKPOINT, NETWORK)
     assert {t.dtype for t in loaded.tensors.values()} == {torch.float32, torch.int64}
-    assert loaded.about["weights"] == str(SHARED)
+    assert loaded.about["weights"] == str(shared)
     assert loaded.about["pretraining"]["epochs"] == 10
     CHECKPOINT.unlink()
     files.data_file("origin").unlink()
-    import_weights(checked, "origin", SHARED.absolute(), CPU)  # wherever it lies
+    import_weights(checked, "origin", shared.absolute(), CPU)  # wherever it lies
     assert CHECKPOINT.read_bytes() == there
 
     CHECKPOINT.unlink()
-    tiny_values["sources"]["origin"]["weights"] = str(SHARED)  # beside the training that gave them
+    tiny_values["sources"]["origin"]["weights"] = str(shared)  # beside the training that gave them
     pretrain(reading.check(tiny_values), "origin", CPU, 0.0, "plain")
     named = checkpoints.load(CHECKPOINT, NETWORK)
     assert all(torch.equal(t, loaded.tensors[name]) for name, t in named.tensors.items())
     there = CHECKPOINT.read_bytes()
 
-    content = bytearray(SHARED.read_bytes())
+    content = bytearray(shared.read_bytes())
     content[-100] ^= 1
-    SHARED.write_bytes(content)
+    shared.write_bytes(content)
     with pytest.raises(UserError, match="shared.safetensors"):
-        import_weights(checked, "origin", SHARED, CPU)
+        import_weights(checked, "origin", shared, CPU)
     assert CHECKPOINT.read_bytes() == there
 
 
-def test_an_import_says_where_the_parameters_say_otherwise(trained, tiny_values, capsys):
-    export_weights(reading.check(tiny_values), "origin", SHARED, CPU)
+def test_an_import_says_where_the_parameters_say_otherwise(shared, tiny_values, capsys):
     for epochs, otherwise in ((10, False), (11, True)):
         tiny_values["sources"]["origin"]["pretraining"]["epochs"] = epochs
-        import_weights(reading.check(tiny_values), "origin", SHARED, CPU)
+        import_weights(reading.check(tiny_values), "origin", shared, CPU)
         assert ("sources.origin says otherwise" in capsys.readouterr().out) == otherwise
-
-
-def test_weights_beyond_half_precision_are_not_exported(tiny_inputs, tiny_values):
-    loaded = checkpoints.load(CHECKPOINT, NETWORK)
-    network = loaded.network()
-    with torch.no_grad():
-        network.classifier.bias[0] = 1e5
-    checkpoints.save(CHECKPOINT, network, loaded.about)
-    with pytest.raises(UserError, match=r"classifier\.bias"):
-        export_weights(reading.check(tiny_values), "origin", SHARED, CPU)
-    assert not SHARED.exists()
-
-
-@pytest.mark.parametrize("file", [Path("mine.pth"), CHECKPOINT])
-def test_weights_are_not_exported_over_their_checkpoint_or_by_another_suffix(
-    tiny_inputs, tiny_values, file
-):
-    before = CHECKPOINT.read_bytes()
-    with pytest.raises(UserError, match=file.name):
-        export_weights(reading.check(tiny_values), "origin", file.absolute(), CPU)
-    assert CHECKPOINT.read_bytes() == before and not Path("mine.pth").exists()

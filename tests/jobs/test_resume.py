@@ -128,22 +128,11 @@ def test_where_a_state_cannot_be_written_the_run_goes_on(train, whole, tmp_path,
     assert str(keeper.path) in capsys.readouterr().err
 
 
-def test_a_state_that_cannot_be_written_leaves_the_last_one(saved, monkeypatch, capsys):
+def test_a_state_that_cannot_be_written_leaves_the_last_one_and_who_stops_is_told(
+    saved, monkeypatch, capsys
+):
     before = saved.read_bytes()
 
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(resume, "save_file", full)
-    keeper = Keeper(saved, GUARD, math.inf)
-    keeper.save({"a": torch.zeros(3)})
-    keeper.wait()
-    assert "No space left on device" in capsys.readouterr().err
-    assert saved.read_bytes() == before
-    assert os.listdir(saved.parent) == [saved.name]
-
-
-def test_who_stops_a_run_that_cannot_be_saved_is_told(saved, monkeypatch):
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -152,6 +141,9 @@ def test_who_stops_a_run_that_cannot_be_saved_is_told(saved, monkeypatch):
     keeper.stopping = True
     with pytest.raises(Stopped, match=r"stopped, but not saved \(.*No space left on device\)"):
         keeper.pause(lambda: {"a": torch.zeros(3)})
+    assert "No space left on device" in capsys.readouterr().err
+    assert saved.read_bytes() == before
+    assert os.listdir(saved.parent) == [saved.name]
 
 
 def test_what_a_state_cannot_hold_is_refused():
@@ -200,44 +192,23 @@ def test_a_run_killed_at_random_moments_has_the_same_record(tiny_inputs, tiny_ru
     assert not files.state_file("tiny", planned.id).exists()
 
 
-@pytest.fixture
-def left_beside(tiny_inputs, tiny_run, monkeypatch) -> tuple[study.Run, Path, Path]:
-    """A run, its record, and its state, as a kill leaves them just before the state's removal."""
+def test_a_run_killed_after_its_record_is_written_ends_in_the_same_one(
+    tiny_inputs, tiny_run, lasting, monkeypatch
+):
+    """Its state is still there, and nothing is trained anew, also where an engine removed it."""
     planned = tiny_run("er")
-    path, state = files.record_file("tiny", planned.id), files.state_file("tiny", planned.id)
     with monkeypatch.context() as killed:
         killed.setattr(Keeper, "forget", lambda _: os.kill(os.getpid(), signal.SIGKILL))
         process = in_a_fork(lambda: execute(tiny_inputs, planned, CPU, save_every=0.0))
         process.join()
-        assert process.exitcode == -signal.SIGKILL
-    assert path.exists() and state.exists()
-    return planned, path, state
-
-
-def test_a_state_left_beside_its_record_is_removed_by_the_next_call(tiny_inputs, left_beside):
-    planned, path, state = left_beside
-    written = path.read_bytes()
+    assert process.exitcode == -signal.SIGKILL
+    first = lasting(recorded(planned))
+    assert files.state_file("tiny", planned.id).exists()
+    files.record_file("tiny", planned.id).unlink()
+    monkeypatch.setattr(loop, "_epoch", None)
     execute(tiny_inputs, planned, CPU)
-    assert not state.exists() and path.read_bytes() == written
-
-
-def test_a_record_of_other_parameters_beside_a_state_is_replaced(tiny_inputs, left_beside):
-    planned, _, state = left_beside
-    changed = planned.model_copy(
-        update={"hyperparameters": planned.hyperparameters.changed({"lr": 0.2})}
-    )
-    execute(tiny_inputs, changed, CPU)
-    assert recorded(changed)["digest"] == changed.digest != planned.digest
-    assert not state.exists()
-
-
-def test_a_state_newer_than_the_record_is_gone_on_from(tiny_inputs, left_beside):
-    planned, path, state = left_beside
-    written = path.read_bytes()
-    os.utime(path, (0, 0))
-    execute(tiny_inputs, planned, CPU)
-    assert path.read_bytes() != written  # its times
-    assert not state.exists()
+    assert lasting(recorded(planned)) == first
+    assert not files.state_file("tiny", planned.id).exists()
 
 
 def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, tiny_run, lasting, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
 from statistics import fmean
 from typing import Any
@@ -17,13 +16,11 @@ from twf.data import store
 from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.jobs import run as jobs
-from twf.learning import loop
 from twf.results import record
 from twf.study import Run, reading
 from twf.study.methods import METHODS
 from twf.study.params import Params
 from twf.study.products import made_data
-from twf.tracking.live import LiveTracker
 
 CPU = torch.device("cpu")
 
@@ -117,12 +114,6 @@ def test_where_an_epoch_takes_long_its_first_steps_give_an_estimate(
     assert not [line for line in others if "left" in line]
 
 
-def test_without_linux_a_run_is_recorded_too(tiny_inputs, tiny_run, macos):
-    row = execute_and_read(tiny_inputs, tiny_run("finetune"))
-    assert row["device"].startswith(f"{platform.machine()}, ")
-    assert row["peak_memory_mib"] > 0
-
-
 def test_a_diverged_run_is_recorded_as_such(tiny_inputs, tiny_run, capsys):
     row = execute_and_read(tiny_inputs, tiny_run("er", hyperparameters={"lr": 1e30}))
     assert row["status"] == "diverged"
@@ -165,28 +156,6 @@ def test_runs_start_from_their_sources_checkpoint(tiny_inputs, tiny_run):
     assert before["history"][0]["loss"] != after["history"][0]["loss"]
     inputs = [record.provenance(row)["inputs"]["network_sha256"] for row in (before, after)]
     assert inputs[0] != inputs[1]
-
-
-def test_a_run_killed_while_it_is_reported_goes_on_from_its_end(tiny_inputs, tiny_run, monkeypatch):
-    """Snakemake then puts a stale record back, over the one that was written."""
-    run = tiny_run("finetune")
-
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LiveTracker, "finish", killed)
-        with pytest.raises(KeyboardInterrupt):
-            execute_and_read(tiny_inputs, run)
-    path = files.record_file("tiny", run.id)
-    written = record.read(path, ["accuracy_class_il"])
-    path.unlink()
-    monkeypatch.setattr(loop, "_epoch", killed)
-    assert files.state_file("tiny", run.id).exists()
-    assert (
-        execute_and_read(tiny_inputs, run)["accuracy_class_il"]
-        == written.to_pylist()[0]["accuracy_class_il"]
-    )
 
 
 def test_icarl_without_room_for_each_class_is_refused_before_it_trains(tiny_inputs, tiny_run):

@@ -14,6 +14,7 @@ import wandb
 from made import execute
 
 from twf import files, study
+from twf.jobs.provenance import Origin
 from twf.jobs.run import columns_before
 from twf.results import record
 from twf.study import Run, reading
@@ -61,16 +62,22 @@ def record_of() -> Callable[[Run], Row]:
 @pytest.fixture
 def before() -> Callable[[Run], Row]:
     """`before(run)`: the columns of its record that are set before it trains."""
-    provenance = {
-        "code": {"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
-        "inputs": {"train_fingerprint": "d00d"},
-        "versions": {"torch": "2.13.0"},
-    }
     started = datetime(2026, 1, 1, tzinfo=UTC)
-    cpu = torch.device("cpu")
-    return lambda run: (
-        columns_before(run, {"parameters": run.values}, provenance, started, cpu) | {"host": "here"}
-    )
+
+    def make(run: Run) -> Row:
+        origin = Origin(
+            code={"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
+            inputs={"train_fingerprint": "d00d"},
+            versions={"torch": "2.13.0"},
+            device="a CPU",
+            gpu=None,
+            execution="plain",
+            precision=run.precision,
+            deterministic=True,
+        )
+        return columns_before(run, {"parameters": run.values}, origin, started) | {"host": "here"}
+
+    return make
 
 
 @pytest.fixture

@@ -157,26 +157,6 @@ def pretrain_import(
         import_weights(name, planned, file, on)
 
 
-@pretrain_app.command("export")
-def pretrain_export(
-    source: SourceArgument,
-    file: Annotated[Path, typer.Argument(help="Where to write it: a name in .safetensors.")],
-    params: ParamsFile = files.PARAMS,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 1,
-    gpu_slots: SlotsOption = None,
-) -> None:
-    """Write a source's checkpoint in half precision, to be shared: half the bytes.
-
-    Next: `twf pretrain import SOURCE FILE`, there and here, so that all runs start from the same.
-    """
-    from twf.jobs.pretraining import export_weights
-
-    with planned_network(params, source) as (name, planned, shared), watched():
-        on = device_for(device, threads, gpu_slots or shared)
-        export_weights(name, planned, file, on)
-
-
 @app.command()
 def run(
     study: Annotated[str, typer.Argument(help="A study, or a plan file: plans/STUDY/RUN.json.")],

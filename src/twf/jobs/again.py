@@ -12,7 +12,7 @@ import pandas as pd
 from twf import files
 from twf.data import store
 from twf.errors import UserError, lookup
-from twf.jobs.checkpoints import tensors_sha256
+from twf.jobs.checkpoints import digest, read_safetensors
 from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.results import record
 from twf.results.evidence import read_table
@@ -107,7 +107,7 @@ def _require_network(run: Run, inputs: Mapping[str, str], known: Path) -> None:
     else:
         remedy = f"this network is not in git: `twf pretrain import {run.source} FILE`"
     path = files.checkpoint_file(run.source)
-    here = tensors_sha256(path) if path.exists() else None
+    here = digest("", read_safetensors(path, remedy)[0]) if path.exists() else None
     if recorded is None or recorded != here:
         raise UserError(
             f"{path} is {'another network' if here else 'not there'}, the record's has the SHA-256 "

@@ -14,7 +14,7 @@ from safetensors.torch import save as serialized
 from torch import Tensor
 
 from twf.errors import UserError
-from twf.files import atomic, header, sha256, tidy_safetensors
+from twf.files import atomic, tidy_safetensors
 from twf.learning.models.resnet import ResNet
 from twf.study.params import Network
 
@@ -25,7 +25,6 @@ class Checkpoint:
 
     tensors: dict[str, Tensor]
     about: dict[str, Any]
-    sha256: str
 
     def network(self) -> ResNet:
         """The network itself, with the source's classifier."""
@@ -46,30 +45,14 @@ def save(path: Path, network: ResNet, about: dict[str, Any]) -> None:
 
 
 def digest(text: str, tensors: dict[str, Tensor]) -> str:
-    """What tells a damaged file of a text and tensors (on the CPU) from a whole one."""
-    found = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        found.update(name.encode())
-        found.update(tensors[name].flatten().view(torch.uint8).numpy().data)
-    return found.hexdigest()
+    """SHA-256 of a text, and of tensors (on the CPU) by name: of a network where there is no text.
 
-
-def tensors_sha256(path: Path) -> str:
-    """SHA-256 of a safetensors file's tensors, by name, without what the header says of them.
-
-    So a network that is trained again with the same result is the same network, whenever that was.
-    Raises `UserError` where the file cannot be read.
+    A network that is trained again with the same result is so the same network, whenever that was.
     """
-    tensors = header(path)
-    tensors.pop("__metadata__", None)
-    sha = hashlib.sha256()
-    with path.open("rb") as file:
-        start = 8 + int.from_bytes(file.read(8), "little")
-        for name in sorted(tensors):
-            first, end = tensors[name]["data_offsets"]
-            file.seek(start + first)
-            sha.update(name.encode())
-            sha.update(file.read(end - first))
+    sha = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        sha.update(name.encode())
+        sha.update(tensors[name].flatten().view(torch.uint8).numpy().data)
     return sha.hexdigest()
 
 
@@ -86,7 +69,7 @@ def load(path: Path, network: Network) -> Checkpoint:
         raise UserError(
             f"{path} holds a {about['network']}, its plan asks for {network.model_dump()}; {remedy}"
         )
-    return Checkpoint(tensors, about, sha256(path))
+    return Checkpoint(tensors, about)
 
 
 def about(path: Path) -> dict[str, Any] | None:

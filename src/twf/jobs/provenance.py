@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from twf.data.checks import is_hidden
 from twf.errors import warn
 from twf.files import sha256
 from twf.gpus import cpu
+from twf.study import products
 from twf.study.code import code_hash
 
 # what can change a number, in a checkout: code, parameters, and the packages it runs with
@@ -25,34 +27,66 @@ ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY
 PACKED = "commit.json"  # beside src/: the commit, and the digests of what decides
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What made a result beside its plan, as its record or checkpoint says it."""
+
+    code: dict[str, str | None]  # the package's version, its commit, and a hash of what computed
+    inputs: dict[str, str]  # hashes of data and network
+    versions: dict[str, str]  # of what computes
+    device: str  # the GPU's name, or the CPU's with the threads in use
+    gpu: str | None  # which GPU it is
+    execution: str
+    precision: str
+    deterministic: bool  # the same result each time, to the last bit
+
+    @classmethod
+    def here(
+        cls,
+        device: torch.device,
+        execution: str,
+        precision: str,
+        inputs: dict[str, str],
+        *roots: str,
+    ) -> Origin:
+        """The origin of what this process makes on `device` by the modules `roots`."""
+        return cls(
+            code=code_origin(*roots),
+            inputs=inputs,
+            execution=execution,
+            precision=precision,
+            deterministic=device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
+            **device_and_versions(device),
+        )
+
+    def guard(self, plan: products.Values, device: torch.device) -> dict[str, Any]:
+        """What a saved state must agree in to be gone on from.
+
+        A commit that changes nothing of the code that computes keeps the state, and so does another
+        processor of the same kind; sums over other threads have other last bits.
+        """
+        same = ("inputs", "versions", "execution", "precision", "deterministic")
+        return {key: getattr(self, key) for key in same} | {
+            "plan": products.digest(plan),
+            "code": self.code["method_hash"],
+            "device": device.type,
+            "threads": torch.get_num_threads() if device.type == "cpu" else None,
+        }
+
+
 def device_and_versions(device: torch.device) -> dict[str, Any]:
     """The device's name, which GPU it is, and the versions of what computes."""
-    cuda = device.type == "cuda"
     versions = {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
-        "cuda": torch.version.cuda if cuda else None,
-        "cudnn": str(torch.backends.cudnn.version()) if cuda else None,
     }
-    return {
-        "device": device_name(device),
-        "gpu": f"GPU-{torch.cuda.get_device_properties(device).uuid}" if cuda else None,
-        "versions": {k: v for k, v in versions.items() if v},
-    }
-
-
-def device_name(device: torch.device) -> str:
-    """The GPU's name, or the CPU's with the threads in use."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return cpu.cpu_name(torch.get_num_threads())
-
-
-def arithmetic_units(device: torch.device) -> dict[str, Any]:
-    """The kind of device, and a CPU's threads: sums over more threads have other last bits."""
-    threads = torch.get_num_threads() if device.type == "cpu" else None
-    return {"device": device.type, "threads": threads}
+    if device.type != "cuda":
+        name = cpu.cpu_name(torch.get_num_threads())
+        return {"device": name, "gpu": None, "versions": versions}
+    properties = torch.cuda.get_device_properties(device)
+    versions |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+    return {"device": properties.name, "gpu": f"GPU-{properties.uuid}", "versions": versions}
 
 
 def code_origin(*roots: str) -> dict[str, str | None]:

@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,8 +18,7 @@ from twf.errors import UserError
 from twf.gpus import cpu
 from twf.jobs import checkpoints
 from twf.jobs.arithmetic import set_arithmetic
-from twf.jobs.checkpoints import tensors_sha256
-from twf.jobs.provenance import arithmetic_units, code_origin, device_and_versions, device_name
+from twf.jobs.provenance import Origin
 from twf.jobs.resume import keeping
 from twf.learning import loop, tasks
 from twf.learning.evaluation.metrics import final_average_accuracy
@@ -43,65 +41,43 @@ def execute(
 ) -> None:
     """Train, evaluate, and write the record, which carries the `plan` that it is made by.
 
-    The run's state is saved every `save_every` seconds and after each task; where there is one, the
-    run goes on from it. Where the record was written too, because the process was killed just then,
-    the state is removed and nothing is trained. Raises `UserError` where another process is at this
-    run, or what it starts from or its code is not as planned, and `twf.jobs.resume.Stopped` where
-    SIGTERM or SIGINT ended it.
+    The run's state is saved every `save_every` seconds and after each task; a run that has one goes
+    on from there. Raises `UserError` where another process is at this run, or what it starts from
+    or its code is not as planned, and `twf.jobs.resume.Stopped` where SIGTERM or SIGINT ended it.
     """
     require_inputs(run, plan)
-    made_by = code_origin(LOOP, method_module(run.method))
-    if plan.get("code", made_by["method_hash"]) != made_by["method_hash"]:
-        raise UserError(
-            f"the code of {run.method} was changed since {files.run_plan(run.study, run.id)} was "
-            "written: call again, and the change is planned"
-        )
     dataset = store.load(files.data_file(run.data))
     source = store.load(files.data_file(run.source_data)) if run.source_data is not None else None
     checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
     if run.held_out is not None:
         dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
-    _check_tasks(run, dataset)
-    started = datetime.now(UTC)
-    machine = device_and_versions(device)
-    made_from = {
-        "network_sha256": tensors_sha256(files.checkpoint_file(run.source)),
+    inputs = {
+        "network_sha256": checkpoints.digest("", checkpoint.tensors),
         "train_fingerprint": dataset.train_fingerprint,
         "test_fingerprint": dataset.test_fingerprint,
     }
     if source is not None:
-        made_from |= {
+        inputs |= {
             "source_train_fingerprint": source.train_fingerprint,
             "source_test_fingerprint": source.test_fingerprint,
         }
-    origin = {
-        "inputs": made_from,
-        "versions": machine["versions"],
-        "execution": execution,
-        "precision": set_arithmetic(run.precision, execution, device),
-    }
-    deterministic = device.type == "cpu" or torch.are_deterministic_algorithms_enabled()
-    guard = origin | {"plan": products.digest(plan), "deterministic": deterministic}
-    guard |= arithmetic_units(device)
-    guard["code"] = made_by["method_hash"]  # a commit that changes none of it keeps the state
-    provenance = origin | {
-        "code": made_by,
-        "gpu": machine["gpu"],
-        "deterministic": deterministic,
-    }
+    precision = set_arithmetic(run.precision, execution, device)
+    roots = (LOOP, method_module(run.method))
+    origin = Origin.here(device, execution, precision, inputs, *roots)
+    if plan.get("code", origin.code["method_hash"]) != origin.code["method_hash"]:
+        raise UserError(
+            f"the code of {run.method} was changed since {files.run_plan(run.study, run.id)} was "
+            "written: call again, and the change is planned"
+        )
+    _check_tasks(run, dataset)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    before = columns_before(run, plan, provenance, started, device)
+    before = columns_before(run, plan, origin, datetime.now(UTC))
     path = files.record_file(run.study, run.id)
-    with keeping(files.state_file(run.study, run.id), guard, save_every) as keeper:
-        if _is_recorded(path, keeper.path, plan, origin | {"code": made_by}):
-            keeper.forget()
-            print(f"{path}: recorded before this call")
-            return
-        steps = len(dataset.train_labels) // run.phases // run.stream_batch
-        begins = (
-            f"begins: {run.phases} tasks, {run.epochs} epochs each, about {steps} steps an epoch"
-        )
+    state, guard = files.state_file(run.study, run.id), origin.guard(plan, device)
+    steps = len(dataset.train_labels) // run.phases // run.stream_batch
+    begins = f"begins: {run.phases} tasks, {run.epochs} epochs each, about {steps} steps an epoch"
+    with keeping(state, guard, save_every) as keeper:
         with (
             start_tracking(tracking, before) as tracker,
             progress(run.id, run.phases * run.epochs, begins, steps) as advance,
@@ -120,7 +96,6 @@ def execute(
             )
             measured = {"seconds": keeper.seconds, "peak_memory_mib": peak_memory_mib(device)}
             row = before | vars(outcome) | {"status": outcome.status} | measured
-            keeper.wait()  # the record is then newer than the state
             record.write(path, row)
             tracker.finish(row)
         keeper.forget()  # last: what is killed before it goes on from the last task's end
@@ -147,35 +122,19 @@ def _ending(row: Mapping[str, Any]) -> str:
     if row["reason"] is not None:
         return f"diverged: {row['reason']}"
     matrices = {"Class-IL": row["accuracy_class_il"], "Task-IL": row["accuracy_task_il"]}
-    said = (f"{title} {final_average_accuracy(m):.2f} %" for title, m in matrices.items())
-    return f"final average accuracy {', '.join(said)}"
-
-
-def _is_recorded(path: Path, state: Path, plan: products.Values, origin: dict[str, Any]) -> bool:
-    """Whether a record is newer than the saved state, and what this process would write anew."""
-    try:
-        if path.stat().st_mtime_ns < state.stat().st_mtime_ns:
-            return False
-    except FileNotFoundError:
-        return False
-    brief = record.brief(path) or {}
-    return brief["plan"] == plan and origin.items() <= brief["provenance"].items()
+    means = (f"{title} {final_average_accuracy(m):.2f} %" for title, m in matrices.items())
+    return f"final average accuracy {', '.join(means)}"
 
 
 def columns_before(
-    run: Run,
-    plan: products.Values,
-    provenance: dict[str, Any],
-    started: datetime,
-    device: torch.device,
+    run: Run, plan: products.Values, origin: Origin, started: datetime
 ) -> dict[str, Any]:
     """The record's columns that are known before training.
 
-    `provenance` says by which code, inputs, versions and devices; the `plan` stands beside it, its
-    parameters under their own name.
+    Its provenance has the plan, whose parameters stand under their own name, and the `origin`.
     """
     rest = {key: value for key, value in plan.items() if key != "parameters"}
-    said = {"parameters": plan["parameters"], "plan": rest} | provenance
+    made_by = {key: value for key, value in vars(origin).items() if key != "device"}
     return {
         "run": run.id,
         "study": run.study,
@@ -186,10 +145,10 @@ def columns_before(
         "buffer": run.buffer,
         "seed": run.seed,
         "started": started,
-        "device": device_name(device),
+        "device": origin.device,
         "host": os.uname().nodename,
         "digest": run.digest,
-        "provenance": json.dumps(said),
+        "provenance": json.dumps({"parameters": plan["parameters"], "plan": rest} | made_by),
     }
 
 
