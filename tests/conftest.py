@@ -161,7 +161,7 @@ studies:
     seeds: [0]
     experiments: {main: {title: Accuracy, benchmarks: [split-target]}}
 """)
-TINY["fidelity"] = {name: "paper" if name == "F9" else "published" for name in SWITCHES}
+TINY["fidelity"] = dict.fromkeys(SWITCHES, "published")
 TINY["benchmarks"]["split-target"]["methods"] = {n: some_hyperparameters(n) for n in METHODS}
 TINY["studies"]["tiny"]["experiments"]["main"]["methods"] = list(METHODS)
 TINY["datasets"]["origin"] = copy.deepcopy(TINY["datasets"]["origin"])  # nothing shared

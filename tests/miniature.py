@@ -54,7 +54,6 @@ def miniature() -> dict:
         values["sources"][name]["pretraining"]["epochs"] = 1
     benchmark = values["benchmarks"]["split-digits"]
     benchmark |= {"epochs": 1, "batch_size": 64, "buffers": [16]}
-    del benchmark["methods"]["twf"]["overrides"]  # of a buffer that is not there
     experiments = values["studies"]["demo"]["experiments"]
     main = {"methods": ["finetune", "er", "twf"], "seeds": [0], "buffers": [16]}
     dissimilar = experiments["dissimilar"] | {"methods": ["twf"], "buffers": [16]}

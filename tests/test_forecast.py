@@ -23,9 +23,9 @@ def record(seconds: float, epochs: int, method: str = "er", **changes: object) -
 def test_a_cost_is_the_median_of_an_epochs_time_over_whole_runs() -> None:
     rows = [record(10, 1), record(60, 2), record(80, 4), record(7, 1, device="B")]
     left_out = [record(1, 1, status="diverged"), record(1, 1, held_out=0.1)]
-    found = costs(pd.DataFrame([*rows, *left_out]))
-    assert found.set_index("device")["seconds"].to_dict() == {"A": 20.0, "B": 7.0}
-    assert list(found["runs"]) == [3, 1]
+    table = costs(pd.DataFrame([*rows, *left_out]))
+    assert table.set_index("device")["seconds"].to_dict() == {"A": 20.0, "B": 7.0}
+    assert list(table["runs"]) == [3, 1]
 
 
 def test_what_remains_is_summed_and_what_nothing_measured_is_named(tiny_inputs, capsys) -> None:
@@ -38,12 +38,12 @@ def test_what_remains_is_summed_and_what_nothing_measured_is_named(tiny_inputs, 
     ]
     columns = ["benchmark", "method", "width", "device", "runs", "seconds"]
     pd.DataFrame(measured, columns=columns).to_csv(files.COSTS, index=False)
-    found = forecast(runs)
+    hours = forecast(runs)
     er = [run for run in runs if run.method == "er"]
-    assert found["devices"]["A"]["runs"] == len(er)
-    assert found["devices"]["A"]["hours"] * 3600 == pytest.approx(30 * sum(r.epochs for r in er))
-    ((where, kinds),) = found["not_measured"].items()
+    assert hours["devices"]["A"]["runs"] == len(er)
+    assert hours["devices"]["A"]["hours"] * 3600 == pytest.approx(30 * sum(r.epochs for r in er))
+    ((where, kinds),) = hours["not_measured"].items()
     assert where == f"split-target, width {width}"
-    assert sum(kinds.values()) + len(er) == found["runs"] == len(runs) and "er" not in kinds
-    show(found)
+    assert sum(kinds.values()) + len(er) == hours["runs"] == len(runs) and "er" not in kinds
+    show(hours)
     assert "twf" in capsys.readouterr().out

@@ -23,21 +23,21 @@ def stored_records(path: Path) -> Iterator[Any]:
     from wandb.proto.wandb_internal_pb2 import Record
 
     content = path.read_bytes()
-    place, joined = 7, b""
-    while place < len(content):
-        left = BLOCK - place % BLOCK
+    position, joined = 7, b""
+    while position < len(content):
+        left = BLOCK - position % BLOCK
         if left < HEADER:  # padding
-            place += left
+            position += left
             continue
-        _, length, kind = struct.unpack_from("<IHB", content, place)
-        place += HEADER
-        joined += content[place : place + length]
-        place += length
+        _, length, kind = struct.unpack_from("<IHB", content, position)
+        position += HEADER
+        joined += content[position : position + length]
+        position += length
         assert kind in (FULL, FIRST, MIDDLE, LAST)
         if kind in (FULL, LAST):
-            found = Record()
-            found.ParseFromString(joined)
-            yield found
+            record = Record()
+            record.ParseFromString(joined)
+            yield record
             joined = b""
     assert joined == b""
 

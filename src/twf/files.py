@@ -16,7 +16,6 @@ from typing import Any
 from twf.errors import BusyError, UserError
 
 PARAMS = Path("params.yaml")
-SCHEMA = Path("workflow/schemas/params.schema.json")
 PRINTED = Path("results/printed.csv")
 COSTS = Path("results/costs.csv")  # what recorded runs took
 FINDINGS_FROM = [*sorted(map(str, Path("results/evidence").glob("*.*"))), str(PRINTED)]

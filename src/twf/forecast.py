@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -45,27 +44,17 @@ def forecast(runs: Iterable[Run]) -> dict[str, Any]:
     """
     import pandas as pd
 
-    count: Counter[tuple[str, str, int]] = Counter()
-    epochs: Counter[tuple[str, str, int]] = Counter()
-    for run in runs:
-        kind = (run.benchmark, run.method, run.network.width)
-        count[kind] += 1
-        epochs[kind] += run.epochs
-    measured = pd.read_csv(files.COSTS).set_index("device")
-    devices = {}
-    for device in measured.index.unique():
-        seconds = measured.loc[[device]].set_index(KEY)["seconds"].to_dict()
-        both = [kind for kind in count if kind in seconds]
-        devices[device] = {
-            "hours": sum(epochs[kind] * seconds[kind] for kind in both) / 3600,
-            "runs": sum(count[kind] for kind in both),
-        }
-    known = set(measured[KEY].itertuples(index=False, name=None))
+    kinds = [(run.benchmark, run.method, run.network.width, run.epochs) for run in runs]
+    planned = pd.DataFrame(kinds, columns=[*KEY, "epochs"])
+    known = planned.merge(pd.read_csv(files.COSTS), how="left", on=KEY)
+    known["hours"] = known["epochs"] * known["seconds"] / 3600
+    devices = known.groupby("device").agg(hours=("hours", "sum"), runs=("hours", "size"))
+    unknown = known[known["device"].isna()].groupby(KEY).size().reset_index(name="runs")
     missing: dict[str, dict[str, int]] = {}
-    for benchmark, method, width in count.keys() - known:
-        kinds = missing.setdefault(f"{benchmark}, width {width}", {})
-        kinds[method] = count[benchmark, method, width]
-    return {"runs": count.total(), "devices": devices, "not_measured": missing}
+    for kind in unknown.to_dict("records"):
+        where = f"{kind['benchmark']}, width {kind['width']}"
+        missing.setdefault(where, {})[kind["method"]] = kind["runs"]
+    return {"runs": len(kinds), "devices": devices.to_dict("index"), "not_measured": missing}
 
 
 def show(forecast: dict[str, Any]) -> None:
@@ -75,10 +64,9 @@ def show(forecast: dict[str, Any]) -> None:
     for column in ("on", "hours", "for so many of them"):
         table.add_column(column)
     for device, row in forecast["devices"].items():
-        if row["runs"]:
-            table.add_row(device, f"{row['hours']:.1f}", str(row["runs"]))
+        table.add_row(device, f"{row['hours']:.1f}", str(row["runs"]))
     if table.rows:
         console.print(table)
-    for where, kinds in sorted(forecast["not_measured"].items()):
-        console.print(f"not measured: {where}: {', '.join(sorted(kinds))}")
+    for where, methods in sorted(forecast["not_measured"].items()):
+        console.print(f"not measured: {where}: {', '.join(sorted(methods))}")
     console.print("By medians of recorded runs (results/costs.csv); pretraining is not counted.")

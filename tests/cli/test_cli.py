@@ -396,12 +396,6 @@ def test_params_may_lie_elsewhere(twf, tiny_project, tmp_path):
     succeed(twf, f"plan tiny --json --params {tmp_path}/mine.yaml")
 
 
-def test_the_projects_schema_is_in_step_with_the_types(twf, tmp_path):
-    succeed(twf, f"schema {tmp_path}/folder/schema.json")
-    text = (tmp_path / "folder/schema.json").read_text()
-    assert text == (PROJECT / files.SCHEMA).read_text(), "run `twf schema` to write it anew"
-
-
 def test_planning_imports_no_torch(twf, tiny_inputs: Params):
     """Not even where a record is read to tell whether it is stale."""
     succeed(twf, f"run tiny {RUN}")
@@ -459,13 +453,6 @@ def test_a_call_beside_a_run_at_work_does_not_end_its_further_attempts(twf, tiny
         for attempt in (0, 1):
             assert "another process" in mistake(twf(f"run tiny {RUN} --attempt {attempt}"))
     succeed(twf, f"run tiny {RUN} --attempt 2")
-
-
-def test_a_file_of_ones_own_is_not_overwritten_by_what_is_generated(twf, tiny_project):
-    before = Path("params.yaml").read_text()
-    assert "name another one" in mistake(twf("schema params.yaml"))
-    assert Path("params.yaml").read_text() == before
-    succeed(twf, "schema s.json", "schema s.json")
 
 
 def test_what_a_gpu_refused_is_tried_again(twf, tiny_inputs, monkeypatch):

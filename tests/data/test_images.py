@@ -74,6 +74,14 @@ def test_a_photo_is_turned_as_a_viewer_shows_it_in_every_format(tmp_path, orient
     assert np.abs(read(file).astype(int) - expected).max() <= (2 if suffix == "jpg" else 0)
 
 
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_an_image_that_is_not_square_is_squashed_as_torchvision_does(tmp_path, torchvision, mode):
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 56, 3), dtype=np.uint8)
+    image = Image.fromarray(pixels).convert(mode)
+    expected = torchvision.transforms.Resize((SIDE, SIDE))(image.convert("RGB"))
+    assert np.array_equal(read(save(image, tmp_path / "a.png")), np.asarray(expected))
+
+
 def png_header(side: int) -> bytes:
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = struct.pack(">I", zlib.crc32(kind + data))
@@ -91,26 +99,18 @@ def test_a_picture_larger_than_any_photo_is_refused_before_it_is_decoded(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("mode", "suffix"), [("I;16", "png"), ("I;16", "tiff"), ("I", "tiff"), ("F", "tiff")]
+    ("mode", "suffix", "named"),
+    [
+        *((mode, "tiff", f"mode {mode}") for mode in ("I;16", "I", "F")),
+        ("I;16", "png", "mode I;16"),
+        *((mode, "png", "is partly transparent") for mode in ("RGBA", "LA")),
+        ("RGBA", "webp", "is partly transparent"),
+        ("P", "gif", "is partly transparent"),
+    ],
 )
-def test_an_image_of_more_than_8_bits_is_refused_by_name(tmp_path, mode, suffix):
-    file = save(picture(mode), tmp_path / f"deep.{suffix}")
-    with pytest.raises(BrokenFileError, match=rf"deep\.{suffix} .*mode {mode}"):
-        read(file)
-
-
-@pytest.mark.parametrize(("mode", "suffix"), [("RGBA", "png"), ("LA", "png"), ("RGBA", "webp")])
-def test_what_is_transparent_is_refused(tmp_path, mode, suffix):
-    image = picture(mode)
-    image.putalpha(128)
-    for clear in (
-        save(image, tmp_path / f"clear.{suffix}"),
-        save(picture("P"), tmp_path / "clear.gif", transparency=0),
-    ):
-        with pytest.raises(BrokenFileError, match=f"{clear.name} is partly transparent"):
-            read(clear)
-
-
-def test_an_array_of_the_right_size_is_not_copied():
-    images = np.zeros((3, SIDE, SIDE, 3), np.uint8)
-    assert resize_images(images, SIDE) is images
+def test_an_image_that_is_not_plain_rgb_is_refused_by_name(tmp_path, mode, suffix, named):
+    image, options = picture(mode), {"transparency": 0} if suffix == "gif" else {}
+    if mode in ("RGBA", "LA"):
+        image.putalpha(128)
+    with pytest.raises(BrokenFileError, match=rf"odd\.{suffix} .*{named}"):
+        read(save(image, tmp_path / f"odd.{suffix}", **options))

@@ -19,7 +19,6 @@ from scipy.io import savemat
 
 from twf.data import cifar, cub200, svhn, tiny_imagenet
 from twf.data.checks import BrokenFileError
-from twf.data.images import read_split
 from twf.data.store import DataArrays
 
 READERS = {
@@ -63,17 +62,6 @@ def test_images_of_another_size_are_resized_as_torchvision_does(unpacked, torchv
         small = [np.asarray(resize(Image.fromarray(image))) for image in arrays[key]]
         arrays[key] = np.stack(small)
     assert_same(READERS[name](folder, 24), arrays)
-
-
-@pytest.mark.parametrize("shape", [(40, 56, 3), (40, 56)])  # the last is grey
-def test_images_that_are_not_square_are_squashed_and_grey_ones_become_rgb(
-    tmp_path, torchvision, shape
-):
-    image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    official.save_jpeg(tmp_path / "one.jpg", image)
-    with Image.open(tmp_path / "one.jpg") as image:
-        expected = np.asarray(torchvision.transforms.Resize((32, 32))(image.convert("RGB")))
-    assert np.array_equal(read_split({tmp_path / "one.jpg": 0}, 32).images, expected[None])
 
 
 def test_cifar_pickled_by_this_python_is_read_too(unpacked):
@@ -164,38 +152,28 @@ def test_a_table_that_does_not_fit_is_named(unpacked, table, old, new, named):
         READERS[name](folder, 32)
 
 
-ROWS = np.zeros((2, 3072), np.uint8)
-BATCHES: list[tuple[Any, str]] = [  # the content of a batch, and what is named
-    ([1, 2], "batch"),
-    ({b"data": ROWS[:, 1:], b"labels": [0, 1]}, r"data as uint8 \[2, 3071\]"),
-    ({b"data": ROWS, b"labels": [[0], [1, 2]]}, "labels"),
-    ({b"data": ROWS, b"labels": [0, 10]}, "label 10 in labels"),
+ROWS, X = np.zeros((2, 3072), np.uint8), np.zeros((32, 32, 3, 2), np.uint8)
+CONTENTS: list[tuple[str, Any, str]] = [  # of which file, what is in it, and what is named
+    ("data_batch_2", [1, 2], "batch"),
+    ("data_batch_2", {b"data": ROWS[:, 1:], b"labels": [0, 1]}, r"data as uint8 \[2, 3071\]"),
+    ("data_batch_2", {b"data": ROWS, b"labels": [[0], [1, 2]]}, "labels"),
+    ("data_batch_2", {b"data": ROWS, b"labels": [0, 10]}, "label 10 in labels"),
+    ("test_32x32.mat", {"X": X}, "y as"),
+    ("test_32x32.mat", {"X": X.swapaxes(2, 3)}, r"X as uint8 \[32, 32, 2, 3\]"),
+    ("test_32x32.mat", {"X": X, "y": np.array([[1], [11]], np.uint8)}, "label 11 in y"),
 ]
 
 
-@pytest.mark.parametrize(("content", "named"), BATCHES)
-def test_a_batch_of_wrong_content_is_named(unpacked, content, named):
-    folder = unpacked("cifar10")
-    file = member_of(folder, "data_batch_2")
-    file.write_bytes(official.python2_pickle(content))
+@pytest.mark.parametrize(("member", "content", "named"), CONTENTS)
+def test_wrong_content_is_named_with_its_file(unpacked, member, content, named):
+    name = "svhn" if member.endswith(".mat") else "cifar10"
+    file = member_of(unpacked(name), member)
+    if name == "svhn":
+        savemat(file, content)
+    else:
+        file.write_bytes(official.python2_pickle(content))
     with pytest.raises(BrokenFileError, match=rf"{re.escape(str(file))} .*{named}"):
-        cifar.read(folder, 32)
-
-
-X = np.zeros((32, 32, 3, 2), np.uint8)
-MATS: list[tuple[dict[str, np.ndarray], str]] = [
-    ({"X": X}, "y as"),
-    ({"X": X.swapaxes(2, 3)}, r"X as uint8 \[32, 32, 2, 3\]"),
-    ({"X": X, "y": np.array([[1], [11]], np.uint8)}, "label 11 in y"),
-]
-
-
-@pytest.mark.parametrize(("content", "named"), MATS)
-def test_a_matlab_file_of_wrong_content_is_named(unpacked, content, named):
-    folder = unpacked("svhn")
-    savemat(folder / "test_32x32.mat", content)
-    with pytest.raises(BrokenFileError, match=rf"test_32x32\.mat .*{named}"):
-        svhn.read(folder, 32)
+        READERS[name](file.parent if name == "svhn" else file.parent.parent, 32)
 
 
 def test_reading_images_holds_no_second_copy_of_them(unpacked):

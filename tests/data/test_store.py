@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import canonical
 import numpy as np
@@ -82,35 +84,35 @@ def test_saving_and_loading_hold_no_second_copy_of_the_images(tmp_path):
         assert peak < 0.1 * images.nbytes
 
 
-@pytest.mark.parametrize("kept", [None, 0, 5, 100, 0.5, 0.999])
-def test_a_missing_or_torn_file_names_the_remedy(tmp_path, arrays, kept):
+def changed(key: str) -> Callable[[Path], object]:
+    """One value of a tensor becomes another."""
+
+    def change(path: Path) -> None:
+        content, tensor = path.read_bytes(), load_file(path)[key].tobytes()
+        assert content.count(tensor) == 1
+        path.write_bytes(content.replace(tensor, bytes([tensor[0] ^ 1]) + tensor[1:]))
+
+    return change
+
+
+def torn(kept: float) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(path.read_bytes()[: int(kept * path.stat().st_size)])
+
+
+DAMAGES: list[tuple[Callable[[Path], object], str]] = [  # and what is named
+    (Path.unlink, "cannot be read"),
+    *((torn(kept), "cannot be read") for kept in (0, 0.01, 0.5, 0.999)),
+    (lambda path: save_file({"train_images": np.zeros(1)}, path), "version none"),
+    (lambda p: save_file({"x": np.zeros(1)}, p, {"twf_data_version": "0"}), "version 0"),
+    *((changed(f"train_{key}"), "its train images") for key in ("images", "labels")),
+    *((changed(f"test_{key}"), "its test images") for key in ("images", "labels")),
+]
+
+
+@pytest.mark.parametrize(("damage", "named"), DAMAGES)
+def test_a_file_that_is_not_whole_is_named_with_the_remedy(tmp_path, arrays, damage, named):
     path = tmp_path / "toy.safetensors"
     save(path, "toy", arrays)
-    content = path.read_bytes()
-    path.unlink()
-    if kept is not None:
-        path.write_bytes(content[: kept if isinstance(kept, int) else int(kept * len(content))])
-    with pytest.raises(UserError, match=r"toy\.safetensors.*`twf data prepare toy`"):
-        load(path)
-
-
-@pytest.mark.parametrize("metadata", [None, {"twf_data_version": "0"}])
-def test_another_version_names_the_remedy(tmp_path, metadata):
-    path = tmp_path / "toy.safetensors"
-    save_file({"train_images": np.zeros(1)}, path, metadata)
-    with pytest.raises(UserError, match=r"toy\.safetensors .*version.*`twf data prepare toy`"):
-        load(path)
-
-
-@pytest.mark.parametrize("key", ["train_images", "train_labels", "test_images", "test_labels"])
-def test_a_changed_value_names_the_remedy(tmp_path, arrays, key):
-    path = tmp_path / "toy.safetensors"
-    save(path, "toy", arrays)
-    tensor = load_file(path)[key]
-    content, changed = path.read_bytes(), tensor.copy()
-    changed.flat[0] ^= 1
-    assert content.count(tensor.tobytes()) == 1
-    path.write_bytes(content.replace(tensor.tobytes(), changed.tobytes()))
-    split = key.partition("_")[0]
-    with pytest.raises(UserError, match=rf"damaged: its {split} images.*`twf data prepare toy`"):
+    damage(path)
+    with pytest.raises(UserError, match=rf"toy\.safetensors.*{named}.*`twf data prepare toy`"):
         load(path)

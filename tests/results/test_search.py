@@ -78,7 +78,7 @@ def test_the_best_are_input_of_another_study(plan, recorded):
     search.write(recorded(plan, of_trials(plan, er=levels, derpp=levels)))
     _, page, study = search_files(plan.study)
     found = searching.load_best_hyperparameters(str(study), "another")
-    assert found.cells == {  # what was searched for alone
+    assert found == {  # what was searched for alone
         ("split-cifar10", "er", 500, "class-il"): {"lr": 0.01},
         ("split-cifar10", "derpp", 500, "class-il"): {"alpha": 0.2},
     }
@@ -95,9 +95,7 @@ def test_a_cell_whose_trials_all_diverged_is_said_to_have_nothing(plan, recorded
     search.write(recorded(plan, records))
     assert "has nothing for er.500.class-il: each of its trials" in capsys.readouterr().out
     study = search_files(plan.study)[2]
-    assert {key[1] for key in searching.load_best_hyperparameters(str(study), "x").cells} == {
-        "derpp"
-    }
+    assert {key[1] for key in searching.load_best_hyperparameters(str(study), "x")} == {"derpp"}
     search.write(recorded(plan, {key: {"status": "diverged"} for key in plan.runs}))
     with pytest.raises(UserError, match="all trials of its search diverged"):
         searching.load_best_hyperparameters(str(study), "x")
@@ -144,36 +142,28 @@ def test_the_anchor_is_untuned_until_its_search_has_chosen_it(make_anchor, recor
 
 
 def test_a_search_for_something_else_leaves_the_anchor_untuned(make_anchor, recorded):
-    plan = make_anchor(factors={"lr": [0.5, 1.0]})
+    plan = make_anchor(grids={"derpp-ewc": {"lr": [0.05, 0.1]}})
     levels = {"derpp-ewc": [[60.0], [70.0]]}
     assert search.untuned(recorded(plan, of_trials(plan, **levels)))
 
 
 @pytest.mark.parametrize("tuned", [True, False])
 def test_the_anchor_may_be_tuned_by_another_study(make_anchor, collect, tuned):
-    place = {"benchmark": "split-cifar100", "method": "derpp-ewc"}
+    cell = {"benchmark": "split-cifar100", "method": "derpp-ewc", "buffer": 500}
+    cell |= {"protocol": "class-il", "hyperparameters": {"lr": 0.1}}
     if tuned:
-        values = {"lr": 0.1, "alpha": 0.3, "beta": 0.3, "lambda_ewc": 10.0, "fisher_images": 5000}
-        place |= {"buffer": 500, "protocol": "class-il", "hyperparameters": values}
-    else:
-        place |= {"factors": {"lr": 0.5}}
+        cell["hyperparameters"] |= {"lambda_ewc": 10.0}
     make_anchor()
-    Path("best.yaml").write_text(yaml.safe_dump([place]))
+    Path("best.yaml").write_text(yaml.safe_dump([cell]))
     assert bool(search.untuned(collect(make_anchor(best="best.yaml")))) != tuned
-
-
-def test_the_best_factor_is_input_of_another_study(make_plan, recorded):
-    one = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"]}
-    factors = {"held_out": 0.1, "factors": {"lr": [0.333333, 1.0, 3.0]}}
-    plan = make_plan([0], **one, search=factors)
-    search.write(recorded(plan, of_trials(plan, er=[[70.0], [60.0], [50.0]])))
-    found = searching.load_best_hyperparameters(str(search_files(plan.study)[2]), "another")
-    assert (found.cells, found.factors) == ({}, {("split-cifar10", "er"): {"lr": 0.333333}})
 
 
 def test_two_searches_of_one_cell_are_refused_by_name(make_plan):
     one = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"], "title": "Search"}
-    one |= {"benchmarks": ["split-cifar10"], "search": {"held_out": 0.1, "factors": {"lr": [1.0]}}}
+    one |= {
+        "benchmarks": ["split-cifar10"],
+        "search": {"held_out": 0.1, "grids": {"er": {"lr": [0.1, 0.2]}}},
+    }
     make_plan([0])
     values = yaml.safe_load(PARAMS.read_text())
     values["studies"]["small"]["experiments"] = {"coarse": one, "fine": one}

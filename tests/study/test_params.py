@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import csv
-import json
 import shutil
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -19,7 +17,7 @@ from project import PROJECT
 
 from twf import files
 from twf.errors import UserError
-from twf.study import params, reading
+from twf.study import expand, params, reading
 from twf.study.methods import METHODS
 
 PROJECT_VALUES = yaml.load((PROJECT / files.PARAMS).read_text(), yaml.CSafeLoader)
@@ -31,19 +29,19 @@ Values = dict[str, Any]
 def put(values: Values, path: str, value: Any) -> Values:
     """Set the key at a path like `studies.tiny.seeds`, or remove it."""
     *parents, last = path.split(".")
-    place: Any = values
+    inner: Any = values
     for part in parents:
-        place = place[int(part)] if isinstance(place, list) else place[part]
+        inner = inner[int(part)] if isinstance(inner, list) else inner[part]
     if value is REMOVE:
-        del place[last]
+        del inner[last]
     else:
-        place[int(last) if isinstance(place, list) else last] = value
+        inner[int(last) if isinstance(inner, list) else last] = value
     return values
 
 
 def complaint(values: Any) -> str:
     with pytest.raises(UserError) as caught:
-        reading.check(values)
+        expand(reading.check(values), "tiny")
     return str(caught.value)
 
 
@@ -51,115 +49,92 @@ SPLIT = "benchmarks.split-target"
 MAIN = "studies.tiny.experiments.main"
 ORIGIN = "sources.origin"
 IMAGES = "datasets.target.augmentation"
+ER_ACE = {"title": "A", "methods": ["er-ace"]}
 
-# Keys that are unknown, from the top to the deepest, and the one that is proposed.
-UNKNOWN = {
-    "benchmark": "benchmarks",
-    "tracking.mod": "mode",
-    f"{SPLIT}.epoch": "epochs",
-    "datasets.target.classses": "classes",
-    f"{IMAGES}.flips": "flip",
-    f"{ORIGIN}.pretraining.epoch": "epochs",
-    f"{SPLIT}.methods.joints": "joint",
-    f"{SPLIT}.methods.twf.lambda_pf": "lambda_fp",
-    f"{MAIN}.method": "methods",
-}
-# Values of wrong types, and numbers that mean nothing.
-WRONG = {
-    f"{SPLIT}.epochs": ["five", 2.5, True, None, REMOVE],
-    f"{SPLIT}.buffers": [16],
-    f"{SPLIT}.methods.er": [0.1],
-    f"{SPLIT}.methods.er.lr": ["0.1", False, -0.1, 0, float("inf"), float("nan")],
-    f"{SPLIT}.methods.derpp.alpha": [-1],
-    f"{SPLIT}.batch_size": [0],
-    f"{SPLIT}.tasks": [1],
-    f"{SPLIT}.data": ["My Set"],
-    f"{IMAGES}.flip": [1],
-    f"{IMAGES}.mean": [[0.5, 0.5]],
-    "datasets.target.classes": ["4"],
-    "datasets.target.size": [8],
-    "studies.tiny.seeds.0": [-1, 2**63],
-}
-# Words that are not among those allowed, and what only the whole can tell; what must be named.
-OTHERS: list[tuple[str, Any, list[str]]] = [
+# A key or value that is wrong, and what the message must name.
+WRONG: list[tuple[str, Any, list[str]]] = [
+    # unknown keys, from the top to the deepest
     ("zzz", 1, ["'zzz'", "study, gpu_slots, tracking, fidelity"]),
+    ("benchmark", 1, ["did you mean 'benchmarks'"]),
+    ("tracking.mod", 1, ["tracking: ", "did you mean 'mode'"]),
+    (f"{IMAGES}.flips", 1, [f"{IMAGES}: ", "did you mean 'flip'"]),
+    (f"{SPLIT}.methods.twf.lambda_pf", 1, [f"{SPLIT}.methods.twf: ", "did you mean 'lambda_fp'"]),
     (f"{SPLIT}.methods.er.alpha", 1, [f"{SPLIT}.methods.er: ", "'alpha'", "lr, overrides"]),
+    (f"{SPLIT}.methods.twf.overrides", [{"bufer": 16}], ["overrides.0: ", "'buffer'"]),
     ("fidelity.F18", "paper", ["fidelity.F18", "'F1', 'F2'"]),
-    (f"{SPLIT}.methods.twf.overrides", [{"bufer": 16}], ["overrides.0", "'bufer'", "'buffer'"]),
+    # wrong types, and numbers that mean nothing
+    *((f"{SPLIT}.epochs", value, [f"{SPLIT}.epochs: "]) for value in ("five", 2.5, True, None)),
+    (f"{SPLIT}.epochs", REMOVE, [f"{SPLIT}.epochs: "]),
+    *((f"{SPLIT}.methods.er.lr", v, ["er.lr: "]) for v in ("0.1", 0, float("inf"), float("nan"))),
     (f"{SPLIT}.methods.derpp.overrides", [{"beta": -2.0}], ["derpp.overrides.0.beta", "-2.0"]),
+    (f"{SPLIT}.data", "My Set", [f"{SPLIT}.data: "]),
+    (f"{IMAGES}.mean", [0.5, 0.5], [f"{IMAGES}.mean: "]),
+    ("datasets.target.classes", "4", ["datasets.target.classes: "]),
+    *(("studies.tiny.seeds.0", seed, ["studies.tiny.seeds.0: "]) for seed in (-1, 2**63)),
+    # words that are not among those allowed
     (f"{MAIN}.methods", ["er", "dreams"], [f"{MAIN}.methods.1", "'dreams'", *map(repr, METHODS)]),
-    (f"{ORIGIN}.network.architecture", "resnet34", ["architecture", "'resnet18'", "'resnet50'"]),
     ("datasets.target.reader", "csv", ["datasets.target", "'csv'", "'archive'", "'digits'"]),
     ("tracking.mode", "yes", ["tracking.mode", "'offline'", "'off'", "'yes'"]),
-    (
-        f"{SPLIT}.methods.er.overrides",
-        [{"protocol": "domain-il", "lr": 0.1}],
-        ["er.overrides.0.protocol", "'class-il'", "'task-il'", "'domain-il'"],
-    ),
+    # what only several keys together can tell
     (f"{SPLIT}.tasks", 3, [f"{SPLIT}.tasks: 3", "4 classes of target", "2, 4"]),
-    (f"{SPLIT}.data", "targets", [f"{SPLIT}.data", "'targets'", "target, origin"]),
-    (f"{SPLIT}.source", "orign", [f"{SPLIT}.source", "'orign'", "allowed: origin"]),
-    (f"{ORIGIN}.data", "nothing", [f"{ORIGIN}.data", "'nothing'", "target, ori"]),
+    (f"{SPLIT}.data", "targets", [f"{SPLIT}.data", "did you mean 'target'", "target, origin"]),
+    (f"{SPLIT}.source", "orign", [f"{SPLIT}.source", "did you mean 'origin'"]),
+    (f"{ORIGIN}.data", "nothing", [f"{ORIGIN}.data", "'nothing'", "target, origin"]),
+    (f"{ORIGIN}.data", REMOVE, [ORIGIN, "'data'", "'pretraining'"]),
     ("study", "large", ["study", "'large'", "tiny"]),
+    ("fidelity.F6", REMOVE, ["fidelity", "F6"]),
     (f"{MAIN}.benchmarks", ["split"], [f"{MAIN}.benchmarks", "'split'", "split-target"]),
     (f"{MAIN}.source", "svhn", [f"{MAIN}.source", "'svhn'", "origin"]),
-    (
-        f"{SPLIT}.methods.er.overrides",
-        [{"buffer": 8, "lr": 0.1}],
-        ["er.overrides.0.buffer: 8", f"{SPLIT}.buffers", "16"],
-    ),
-    (
-        "studies.tiny.scale",
-        {"split-x": {"epochs": 1, "source": "origin"}},
-        ["studies.tiny.scale: 'split-x' does not exist", "split-target"],
-    ),
+    (f"{SPLIT}.methods.er.overrides", [{"buffer": 8, "lr": 0.1}], ["er.overrides.0.buffer: 8"]),
+    ("studies.tiny.scale", {"x": {"epochs": 1, "source": "origin"}}, ["studies.tiny.scale: 'x'"]),
     (
         "studies.tiny.scale",
         {"split-target": {"epochs": 1, "source": "x"}},
         ["studies.tiny.scale.split-target.source: 'x' does not exist", "origin"],
     ),
-    (f"{SPLIT}.methods.er", REMOVE, [f"{MAIN}.methods", "'er'", f"{SPLIT}.methods.er"]),
-    (f"{ORIGIN}.data", REMOVE, [ORIGIN, "'data'", "'pretraining'"]),
-]
-CASES = [
-    *((path, 1, [*path.rsplit(".", 1), repr(other)]) for path, other in UNKNOWN.items()),
-    *(
-        (path, value, [f"{path}: "] if value is REMOVE else [f"{path}: ", repr(value)])
-        for path, values in WRONG.items()
-        for value in values
+    (
+        f"{SPLIT}.methods.er-ace",
+        REMOVE,
+        ["'er-ace' has no hyperparameters on Split Target", "params.yaml"],
     ),
-    *OTHERS,
+    # variants and baselines
+    (f"{MAIN}.methods", ["er"], [f"{MAIN}: variants.a.methods: 'er-ace'", "allowed: er"]),
+    (f"{MAIN}.variants.a.without_buffer", True, ["a.without_buffer: 'er-ace'", "allowed: er, "]),
+    (f"{MAIN}.variants.a.hyperparameters", {"alpha": 1}, [f"{MAIN}.variants.a", "'alpha'", "lr"]),
+    (
+        f"{MAIN}.variants.a.hyperparameters",
+        {"lr": 0.0},
+        [f"{MAIN}.variants.a", "lr: ", "(is: 0.0)"],
+    ),
+    (f"{MAIN}.baseline", "twf", [f"{MAIN}: baseline: variants are compared with their own"]),
 ]
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "named"), CASES, ids=[f"{path}={value!r:.20}" for path, value, _ in CASES]
+    ("path", "value", "named"), WRONG, ids=[f"{path}={value!r:.20}" for path, value, _ in WRONG]
 )
-def test_a_wrong_value_is_named_with_its_place_and_what_is_allowed(path, value, named, tiny_values):
-    reading.check(tiny_values)  # right before the change
+def test_a_mistake_is_named_in_one_line_with_its_key_and_what_is_allowed(
+    path, value, named, tiny_values
+):
+    tiny_values["studies"]["tiny"]["experiments"]["main"]["variants"] = {"a": dict(ER_ACE)}
+    expand(reading.check(tiny_values), "tiny")  # right before the change
     text = complaint(put(tiny_values, path, value))
-    assert text.startswith("params.yaml")
-    for part in named:
-        assert part in text
-    assert len(text.splitlines()) == 2, "one mistake, one line"
+    assert not [part for part in named if part not in text], text
+    assert len(text.splitlines()) == 1 + text.startswith("params.yaml is invalid"), "one line"
 
 
 def test_several_mistakes_are_all_listed(tiny_values):
+    between_keys = copy.deepcopy(tiny_values)
     put(tiny_values, f"{SPLIT}.epochs", 0)
     put(tiny_values, f"{SPLIT}.methods.twf.lambda_pf", 1.0)
     put(tiny_values, f"{SPLIT}.methods.twf.lambda_f", 1.0)
     put(tiny_values, "sources.origin.pretraining.lr", "fast")
-    put(tiny_values, "studies.tiny.seeds", [])
-    text = complaint(tiny_values)
+    text = complaint(put(tiny_values, "studies.tiny.seeds", []))
     for part in ("epochs", "'lambda_pf'", "'lambda_f'", "sources.origin.pretraining.lr", "seeds"):
         assert part in text
-
-
-def test_several_mistakes_between_keys_are_all_listed(tiny_values):
-    put(tiny_values, f"{SPLIT}.tasks", 3)
-    put(tiny_values, f"{SPLIT}.source", "nowhere")
-    put(tiny_values, "study", "large")
-    assert len(complaint(tiny_values).splitlines()) == 4
+    put(between_keys, f"{SPLIT}.tasks", 3)
+    put(between_keys, f"{SPLIT}.source", "nowhere")
+    assert len(complaint(put(between_keys, "study", "large")).splitlines()) == 4
 
 
 def paths(values: Any, prefix: str = "") -> list[str]:
@@ -197,26 +172,19 @@ def load_text(folder: Path, text: str | bytes) -> params.Params:
     return reading.load(folder / "params.yaml")
 
 
-def test_a_number_in_quotes_is_refused_with_the_remedy(tmp_path, tiny_values):
-    text = yaml.safe_dump(put(tiny_values, f"{SPLIT}.methods.er.lr", 0.0625))
-    with pytest.raises(UserError, match=rf"{SPLIT}.methods.er.lr: .*without quotes.*'1e-4'"):
-        load_text(tmp_path, text.replace("0.0625", "'1e-4'"))
-    loaded = load_text(tmp_path, text.replace("0.0625", "1e-4"))
-    assert loaded.benchmarks["split-target"].hyperparameters("er", 16, "class-il").lr == 1e-4
-
-
 @pytest.mark.parametrize(
     ("path", "text", "remedy"),
     [
-        ("datasets.target.augmentation.flip", "yes", "write true or false"),
+        (f"{SPLIT}.methods.er.lr", "'1e-4'", "without quotes.*'1e-4'"),
+        (f"{IMAGES}.flip", "yes", "write true or false"),  # as YAML 1.1 had it
     ],
 )
-def test_what_yaml_1_1_has_otherwise_is_refused_with_the_remedy(
+def test_a_word_that_looks_like_another_type_is_refused_with_the_remedy(
     tmp_path, tiny_values, path, text, remedy
 ):
-    written = yaml.safe_dump(put(tiny_values, path, "there"))
+    written = yaml.safe_dump(put(tiny_values, path, "here"))
     with pytest.raises(UserError, match=rf"{path}: .*{remedy}"):
-        load_text(tmp_path, written.replace(": there", f": {text}"))
+        load_text(tmp_path, written.replace(": here", f": {text}"))
 
 
 def test_a_key_given_twice_is_named_with_its_line(tmp_path, tiny_values):
@@ -224,8 +192,6 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path, tiny_values):
     line = len(text.splitlines()) + 1
     with pytest.raises(UserError, match=rf"params.yaml is not valid YAML: line {line}: .*study"):
         load_text(tmp_path, text + "study: other\n")
-    with pytest.raises(UserError, match=r"line 2: .*lr"):
-        load_text(tmp_path, "a:\n  b: [{lr: 1, lr: 2}]\n")
 
 
 @pytest.mark.parametrize(
@@ -247,55 +213,34 @@ def test_a_missing_file_is_named_with_the_remedy(tmp_path, name):
         reading.load(tmp_path / name)
 
 
-def test_a_later_override_wins_and_others_do_not_touch_a_cell(tiny_values):
-    tiny_values["benchmarks"]["split-target"]["buffers"] = [16, 32]
-    put(
-        tiny_values,
-        f"{SPLIT}.methods.derpp",
-        {
-            "lr": 0.1,
-            "alpha": 1.0,
-            "beta": 1.0,
-            "overrides": [
-                {"buffer": 32, "alpha": 2.0, "beta": 2.0},
-                {"protocol": "task-il", "alpha": 3.0},
-                {"buffer": 16, "protocol": "task-il", "lr": 0.5, "beta": 0.0},
-            ],
-        },
-    )
-    benchmark = reading.check(tiny_values).benchmarks["split-target"]
-    found = {
-        (buffer, protocol): tuple(
-            benchmark.hyperparameters("derpp", buffer, protocol).model_dump().values()
-        )
-        for buffer in (16, 32)
-        for protocol in params.PROTOCOLS
-    }
-    assert found == {
-        (16, "class-il"): (0.1, 1.0, 1.0),
-        (16, "task-il"): (0.5, 3.0, 0.0),
-        (32, "class-il"): (0.1, 2.0, 2.0),
-        (32, "task-il"): (0.1, 3.0, 2.0),
-    }
+@pytest.mark.parametrize("name", ["off", "on", "yes", "no", "null", "0.1"])
+def test_a_variants_name_is_a_word_of_older_yaml_or_refused_if_no_text(tmp_path, tiny_values, name):
+    put(tiny_values, f"{MAIN}.variants", {"here": {"title": "Off", "hyperparameters": {"lr": 0.2}}})
+    text = yaml.safe_dump(tiny_values).replace("here:", f"{name}:")
+    if name in ("null", "0.1"):
+        with pytest.raises(UserError, match=r"variants.*quotes"):
+            load_text(tmp_path, text)
+    else:
+        loaded = load_text(tmp_path, text)
+        assert loaded.studies["tiny"].experiments["main"].variants.keys() == {name}
 
 
-def test_the_schema_accepts_the_projects_params_and_refuses_unknown_keys(tiny_values):
-    schema = json.loads((PROJECT / files.SCHEMA).read_text())
-    validator = jsonschema.validators.validator_for(schema)(schema)
-    validator.check_schema(schema)
-    validator.validate(PROJECT_VALUES)
-    validator.validate(tiny_values)
-    for path in (
-        "zzz",
-        "tracking.zzz",
-        "datasets.target.zzz",
-        f"{SPLIT}.zzz",
-        f"{SPLIT}.methods.zzz",
-        f"{SPLIT}.methods.twf.zzz",
-        f"{MAIN}.zzz",
-    ):
-        with pytest.raises(jsonschema.ValidationError):
-            validator.validate(put(copy.deepcopy(tiny_values), path, 1))
+def test_params_are_read_as_dvc_writes_them(tmp_path):
+    """DVC and JSON write YAML 1.2, where `1e-05` is a number and `off` a word."""
+    serialize = pytest.importorskip("dvc.utils.serialize")
+    path = tmp_path / "params.yaml"
+    shutil.copy2(PROJECT / "params.yaml", path)
+    with serialize.modify_yaml(path) as values:
+        values["tracking"]["mode"] = "off"
+        values["benchmarks"]["split-digits"]["methods"]["twf"]["lambda_fp"] = 0.00001
+        values["studies"]["demo"]["title"] = "010"
+    text = path.read_text(encoding="utf-8")
+    assert "1e-05" in text and "mode: off" in text, "else this test tries nothing"
+    loaded = reading.load(path)
+    assert loaded.tracking.mode == "off"
+    changed = loaded.benchmarks["split-digits"].hyperparameters("twf", 200, "class-il")
+    assert changed.lambda_fp == 1e-05
+    assert loaded.studies["demo"].title == "010"
 
 
 # The paper's hyperparameters, as printed.
@@ -346,84 +291,3 @@ def test_what_the_methods_share_is_what_the_paper_prints():
             "pretrain_epochs": "50" if source.weights else str(source.pretraining.epochs),
         }
         assert ours[row["hyperparameter"]] == row["value"], row
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"methods": ["twf"]}, "methods: 'twf' is not among methods"),
-        ({"without_buffer": True}, "without_buffer: 'er-ace' needs its buffer; allowed: er, .*twf"),
-        ({"hyperparameters": {"alpha": 1.0}}, "hyperparameters: er-ace has no 'alpha'"),
-        ({"hyperparameters": {"lr": 0.0}}, r"hyperparameters\.lr: .*greater than 0 \(is: 0.0\)"),
-    ],
-)
-def test_a_variant_that_cannot_be_is_refused_with_its_key(tiny_values, change, named):
-    main = tiny_values["studies"]["tiny"]["experiments"]["main"]
-    main |= {
-        "methods": ["er-ace", "oewc"],
-        "variants": {"a": {"methods": ["er-ace"], "title": "A"}},
-    }
-    main["variants"]["a"] |= change
-    with pytest.raises(UserError, match=rf"studies\.tiny\.experiments\.main\.variants\.a\.{named}"):
-        reading.check(tiny_values)
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({}, "'twf' is not among methods; allowed: er-ace"),
-        ({"variants": {"a": {"title": "A"}}}, "variants are compared with their own method"),
-        ({"methods": ["er-ace", "twf"]}, None),
-    ],
-)
-def test_a_baseline_is_a_method_that_others_can_be_compared_with(tiny_values, change, named):
-    main = tiny_values["studies"]["tiny"]["experiments"]["main"]
-    main |= {"methods": ["er-ace"], "baseline": "twf"} | change
-    if named is None:
-        assert reading.check(tiny_values).studies["tiny"].experiments["main"].baseline == "twf"
-        return
-    with pytest.raises(UserError, match=rf"experiments\.main\.baseline: {named}"):
-        reading.check(tiny_values)
-
-
-def test_params_are_read_as_dvc_writes_them(tmp_path):
-    """DVC and JSON write YAML 1.2, where `1e-05` is a number and `off` a word."""
-    serialize = pytest.importorskip("dvc.utils.serialize")
-    path = tmp_path / "params.yaml"
-    shutil.copy2(PROJECT / "params.yaml", path)
-    with serialize.modify_yaml(path) as values:
-        values["tracking"]["mode"] = "off"
-        values["benchmarks"]["split-digits"]["methods"]["twf"]["lambda_fp"] = 0.00001
-        values["studies"]["demo"]["title"] = "010"
-    text = path.read_text(encoding="utf-8")
-    assert "1e-05" in text and "mode: off" in text, "else this test tries nothing"
-    found = reading.load(path)
-    assert found.tracking.mode == "off"
-    changed = found.benchmarks["split-digits"].hyperparameters("twf", 200, "class-il")
-    assert changed.lambda_fp == 1e-05
-    assert found.studies["demo"].title == "010"
-
-
-@pytest.mark.parametrize("name", ["off", "on", "yes", "no"])
-def test_a_variants_name_may_be_a_word_of_older_yaml(tmp_path, tiny_values, name):
-    experiment = tiny_values["studies"]["tiny"]["experiments"]["main"]
-    experiment["variants"] = {"there": {"title": "Off", "hyperparameters": {"lr": 0.2}}}
-    text = yaml.safe_dump(tiny_values).replace("there:", f"{name}:")
-    assert load_text(tmp_path, text).studies["tiny"].experiments["main"].variants.keys() == {name}
-
-
-@pytest.mark.parametrize("name", ["null", "0.1"])
-def test_a_variants_name_that_is_no_text_is_refused(tmp_path, tiny_values, name):
-    experiment = tiny_values["studies"]["tiny"]["experiments"]["main"]
-    experiment["variants"] = {"there": {"title": "Off", "hyperparameters": {"lr": 0.2}}}
-    text = yaml.safe_dump(tiny_values).replace("there:", f"{name}:")
-    with pytest.raises(UserError, match=r"variants.*quotes"):
-        load_text(tmp_path, text)
-
-
-def test_a_method_without_hyperparameters_on_a_benchmark_is_named_with_the_remedy(tiny_values):
-    del tiny_values["benchmarks"]["split-target"]["methods"]["er"]
-    tiny_values["studies"]["tiny"]["experiments"]["main"]["methods"] = ["twf"]
-    benchmark = reading.check(tiny_values).benchmarks["split-target"]
-    with pytest.raises(UserError, match="'er' has no hyperparameters on Split Target; add .*yaml"):
-        benchmark.hyperparameters("er", 16, "class-il")

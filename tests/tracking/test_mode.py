@@ -1,4 +1,4 @@
-"""One rule says whether runs are sent, kept or neither: by a key, and by what the user asks."""
+"""Whether runs are sent, kept or neither: by a key, and by what the user asks."""
 
 from __future__ import annotations
 
@@ -21,81 +21,79 @@ def _nothing(no_key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path / "project")
 
 
-def of(params: str = "auto") -> str:
+def decided(params: str = "auto") -> str:
     return mode.decided(Tracking(mode=params))[0]
 
 
-def test_without_a_key_and_unasked_nothing_is_written() -> None:
-    assert of() == "off"
-    assert [of(asked) for asked in ("off", "offline", "online")] == ["off", "offline", "offline"]
+AUTO, ONLINE, OFFLINE, OFF = "auto", "online", "offline", "off"
+KEYED = {"WANDB_API_KEY": KEY}
 
 
-def test_with_a_usable_key_runs_are_sent_unless_the_user_asks_otherwise(monkeypatch) -> None:
-    monkeypatch.setenv("WANDB_API_KEY", KEY)
-    assert [of(asked) for asked in ("auto", "off", "offline")] == ["online", "off", "offline"]
-    for unusable in ("too-short", f'"{KEY}"'):
-        monkeypatch.setenv("WANDB_API_KEY", unusable)
-        assert of() == of("online") == "offline"
-    monkeypatch.setenv("WANDB_API_KEY", "")
-    assert of() == "off"
+@pytest.mark.parametrize(
+    ("variables", "params", "expected"),
+    [
+        # without a key, and unasked, nothing is written
+        ({}, AUTO, OFF),
+        ({}, OFF, OFF),
+        ({}, OFFLINE, OFFLINE),
+        ({}, ONLINE, OFFLINE),
+        # with a usable key, runs are sent
+        (KEYED, AUTO, ONLINE),
+        (KEYED, OFF, OFF),
+        (KEYED, OFFLINE, OFFLINE),
+        *(({"WANDB_API_KEY": bad}, AUTO, OFFLINE) for bad in ("too-short", f'"{KEY}"')),
+        # any other sign of W&B keeps them; an empty variable is none
+        ({"WANDB_PROJECT": "mine"}, AUTO, OFFLINE),
+        ({"WANDB_API_KEY": "", "WANDB_PROJECT": "", SWITCH: ""}, AUTO, OFF),
+        # who asks goes in order: switch, W&B, params.yaml
+        *((KEYED | {"WANDB_MODE": word}, ONLINE, OFF) for word in ("disabled",)),
+        *((KEYED | {"WANDB_MODE": word}, OFF, OFFLINE) for word in ("offline", "dryrun")),
+        (KEYED | {"WANDB_MODE": "online"}, OFF, ONLINE),
+        *((KEYED | {"WANDB_MODE": "online", SWITCH: m}, AUTO, m) for m in (OFFLINE, OFF)),
+        (KEYED | {"WANDB_MODE": "offline", SWITCH: ONLINE}, OFF, ONLINE),
+        (KEYED | {"WANDB_MODE": "offline", SWITCH: AUTO}, OFF, OFFLINE),
+        (KEYED | {SWITCH: AUTO}, OFF, ONLINE),
+        (KEYED | {"WANDB_MODE": "online", "WANDB_DISABLED": "true"}, AUTO, OFF),
+        (KEYED | {"WANDB_MODE": "online", "WANDB_DISABLED": "false"}, AUTO, ONLINE),
+    ],
+)
+def test_the_mode_is_by_a_key_and_what_the_user_asks(
+    monkeypatch, variables, params, expected
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert decided(params) == expected
 
 
 @pytest.mark.parametrize("name", [".netrc", "elsewhere"])
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (f"machine api.wandb.ai login user password {KEY}", "online"),
-        ("machine api.wandb.ai login user password x", "offline"),
-        (f"machine wandb.example.org login user password {KEY}", "offline"),
-        (f"# wandb\nmachine example.org login me password {KEY}", "offline"),
-        ("wandb is not of this form", "offline"),
-        (f"machine example.org login me password {KEY}", "off"),
+        (f"machine api.wandb.ai login user password {KEY}", ONLINE),
+        ("machine api.wandb.ai login user password x", OFFLINE),
+        (f"machine wandb.example.org login user password {KEY}", OFFLINE),
+        (f"# wandb\nmachine example.org login me password {KEY}", OFFLINE),
+        ("wandb is not of this form", OFFLINE),
+        (f"machine example.org login me password {KEY}", OFF),
     ],
 )
 def test_a_key_in_netrc_is_one_for_the_server(no_key, monkeypatch, name, content, expected) -> None:
     (no_key / name).write_text(f"{content}\n")
     if name != ".netrc":
         monkeypatch.setenv("NETRC", f"~/{name}")
-    assert of() == expected
+    assert decided() == expected
 
 
-def test_the_server_may_be_ones_own(no_key, monkeypatch) -> None:
+@pytest.mark.parametrize("where", ["variable", "settings"])
+def test_the_server_may_be_ones_own(no_key, monkeypatch, where) -> None:
     (no_key / ".netrc").write_text(f"machine wandb.example.org:8080 login u password {KEY}\n")
-    monkeypatch.setenv("WANDB_BASE_URL", "http://wandb.example.org:8080")
-    assert of() == "online"
-    monkeypatch.delenv("WANDB_BASE_URL")
-    (no_key / ".config/wandb").mkdir(parents=True)
-    settings = no_key / ".config/wandb/settings"
-    settings.write_text("[default]\nbase_url = http://wandb.example.org:8080\n")
-    assert of() == "online"
-
-
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [("disabled", "off"), ("offline", "offline"), ("dryrun", "offline"), ("online", "online")],
-)
-def test_who_asks_goes_in_order_switch_wandb_params(monkeypatch, told, expected) -> None:
-    monkeypatch.setenv("WANDB_API_KEY", KEY)
-    monkeypatch.setenv("WANDB_MODE", told)
-    assert {of(params) for params in ("auto", "online", "offline", "off")} == {expected}
-    assert mode.decided(Tracking())[1] == "WANDB_MODE"
-    for switch in ("online", "offline", "off"):
-        monkeypatch.setenv(SWITCH, switch)
-        assert mode.decided(Tracking()) == (switch, SWITCH)
-    monkeypatch.setenv(SWITCH, "auto")
-    assert of("off") == expected
-    monkeypatch.setenv("WANDB_MODE", "")
-    assert of("off") == "online"
-    monkeypatch.setenv(SWITCH, "")
-    assert of("off") == "off"
-
-
-@pytest.mark.parametrize(("told", "expected"), [("true", "off"), ("1", "off"), ("false", "online")])
-def test_transformers_way_to_turn_wandb_off_goes_over_its_mode(monkeypatch, told, expected) -> None:
-    monkeypatch.setenv("WANDB_API_KEY", KEY)
-    monkeypatch.setenv("WANDB_MODE", "online")
-    monkeypatch.setenv("WANDB_DISABLED", told)
-    assert of() == expected
+    server = "http://wandb.example.org:8080"
+    if where == "variable":
+        monkeypatch.setenv("WANDB_BASE_URL", server)
+    else:
+        (no_key / ".config/wandb").mkdir(parents=True)
+        (no_key / ".config/wandb/settings").write_text(f"[default]\nbase_url = {server}\n")
+    assert decided() == ONLINE
 
 
 @pytest.mark.parametrize("where", ["wandb", "~/.config/wandb", "~/own"])
@@ -107,24 +105,21 @@ def test_a_settings_file_of_wandb_goes_over_params(monkeypatch, where) -> None:
     folder = Path(where).expanduser()
     folder.mkdir(parents=True)
     (folder / "settings").write_text("[default]\nmode = disabled\n", encoding="utf-8")
-    assert of("online") == "off"
+    assert decided("online") == OFF
     monkeypatch.setenv("WANDB_MODE", "offline")
-    assert of("off") == "offline"
-
-
-def test_any_sign_of_wandb_without_a_key_keeps_runs_offline(monkeypatch) -> None:
-    monkeypatch.setenv("WANDB_PROJECT", "mine")
-    assert mode.decided(Tracking()) == ("offline", "WANDB_PROJECT, without a usable key")
+    assert decided("off") == OFFLINE
 
 
 @pytest.mark.parametrize(("name", "value"), [(SWITCH, '"offline"'), ("WANDB_MODE", "of")])
-def test_a_mode_that_does_not_exist_is_refused(monkeypatch, name, value) -> None:
+def test_a_mode_that_does_not_exist_is_refused_by_the_variables_name(
+    monkeypatch, name, value
+) -> None:
     monkeypatch.setenv(name, value)
     with pytest.raises(UserError, match=f"{name}"):
-        of()
+        decided()
 
 
-def test_the_folder_may_lie_at_home(no_key, monkeypatch) -> None:
+def test_the_folder_may_lie_at_home(monkeypatch) -> None:
     assert mode.folder() == Path("wandb")
     monkeypatch.setenv("WANDB_DIR", "~/runs")
     assert mode.folder() == Path(os.environ["HOME"]) / "runs/wandb"

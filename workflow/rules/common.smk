@@ -22,6 +22,7 @@ if workflow.remote_exec:
 
 try:
     environment.refuse_unfit_folder()
+    environment.refuse_links()
     checkout.refuse_other_code(Path(workflow.basedir))
     PARAMS = reading.load(files.PARAMS) if MAIN else None
     if MAIN:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from twf import files
 from twf.cli.base import PROJECT, DefaultStudyArgument, ParamsFile, app
-from twf.errors import UserError
 from twf.study import reading
 
 new_app = typer.Typer(no_args_is_help=True, help="What is one's own, made from what is there.")
@@ -59,19 +57,3 @@ def doctor(params: ParamsFile = files.PARAMS) -> None:
 
     if not examining.show(examining.examine(reading.load(params))):
         raise typer.Exit(1)
-
-
-@app.command(rich_help_panel=PROJECT)
-def schema(
-    output: Annotated[Path, typer.Argument(help="Where to write it.")] = files.SCHEMA,
-) -> None:
-    """Write the JSON schema of params.yaml, after a change of the types in twf.study.params."""
-    _write_generated(output, reading.schema(), "https://json-schema.org/")
-
-
-def _write_generated(output: Path, text: str, mark: str) -> None:
-    """Write a text that has a mark at its beginning, but over no file that has not."""
-    if output.exists() and mark not in output.read_bytes()[:200].decode(errors="replace"):
-        raise UserError(f"{output} is not a file that this command writes: name another one")
-    with files.atomic(output) as partial:
-        partial.write_text(text, encoding="utf-8")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from urllib.error import URLError
 from urllib.request import urlretrieve
 
 from twf import files
-from twf.data.registry import Entry, File, check_address, shown
+from twf.data.registry import ADDRESS, Entry, File, shown
 from twf.errors import UserError
 
 VARIABLE = "TWF_MIRROR"
@@ -49,12 +50,9 @@ def verified(name: str, entry: Entry) -> list[Path]:
     for file_name, file in entry.files.items():
         path = files.archive_folder(name) / file_name
         if not path.is_file():
-            problem = (
-                "is no file: move or delete it, then" if os.path.lexists(path) else "is missing:"
-            )
             raise UserError(
-                f"{path} {problem} `twf data fetch {name}`, or `twf data import` takes the images "
-                "from a file of yours"
+                f"{path} is missing, or no file: move or delete what is there, then `twf data "
+                f"fetch {name}`; or `twf data import` takes the images from a file of yours"
             )
         algorithm, expected = file.checksum.split(":")
         actual = pooch.file_hash(str(path), alg=algorithm)
@@ -72,7 +70,8 @@ def status(name: str, entry: Entry) -> Literal["present", "imported", "missing"]
 
     `imported`: they are not needed, as the images were prepared from a user's file.
     """
-    if not _missing(name, entry):
+    paths = {files.archive_folder(name) / key: file.size for key, file in entry.files.items()}
+    if all(path.is_file() and size in (None, path.stat().st_size) for path, size in paths.items()):
         return "present"
     return "missing" if imported(name) is None else "imported"
 
@@ -84,20 +83,6 @@ def imported(name: str) -> str | None:
         return receipt["imported"] if Path(receipt["prepared"]).exists() else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def remaining(name: str, entry: Entry) -> int:
-    """The bytes of an entry's files that are still to be fetched, where their sizes are known."""
-    return sum(file.size or 0 for file in _missing(name, entry).values())
-
-
-def _missing(name: str, entry: Entry) -> dict[str, File]:
-    folder = files.archive_folder(name)
-
-    def is_there(path: Path, file: File) -> bool:
-        return path.is_file() and file.size in (None, path.stat().st_size)
-
-    return {key: file for key, file in entry.files.items() if not is_there(folder / key, file)}
 
 
 def _download(path: Path, name: str, file: File) -> None:
@@ -157,12 +142,12 @@ def _addresses(name: str, file_name: str, file: File) -> list[str]:
     mirror = os.environ.get(VARIABLE)
     if not mirror:
         return file.addresses
-    if "://" not in mirror:
-        if not Path(mirror).is_dir():
-            raise UserError(f"{VARIABLE} is {mirror!r}, which is no folder here; mend or unset it")
+    if Path(mirror).is_dir():
         mirror = Path(mirror).resolve().as_uri()
-    try:
-        base = check_address(mirror).rstrip("/")
-    except ValueError as error:
-        raise UserError(f"{VARIABLE} is {shown(mirror)!r}: {error}") from None
+    if not re.match(ADDRESS, mirror):
+        raise UserError(
+            f"{VARIABLE} is {shown(mirror)!r}, which is no folder here, and no https://, http:// "
+            "or file:// address without user name and password; mend or unset it"
+        )
+    base = mirror.rstrip("/")
     return [f"{base}/{file_name}", f"{base}/{name}/{file_name}", *file.addresses]

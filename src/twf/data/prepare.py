@@ -8,8 +8,6 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-import numpy as np
-
 from twf import files
 from twf.data import archive, fetch, registry, store
 from twf.data.checks import BrokenFileError
@@ -115,13 +113,11 @@ def check(arrays: DataArrays, entry: registry.ImagesEntry, size: int, path: Path
 
 def _read(dataset: params.Dataset) -> DataArrays:
     """Call the data set's reader."""
-    match dataset.reader:
-        case "archive":
-            return archive.read_npz(Path(dataset.file), dataset.classes)
-        case "official":
-            return _read_official(dataset)
-        case drawn:
-            return _reader(drawn)(dataset)
+    if dataset.reader == "archive":
+        return archive.read_npz(Path(dataset.file), dataset.classes)
+    if dataset.reader == "official":
+        return _read_official(dataset)
+    return _reader(dataset.reader)(dataset)
 
 
 def _reader(name: str) -> Callable[..., DataArrays]:
@@ -154,15 +150,13 @@ def _check_params(name: str, dataset: params.Dataset, arrays: DataArrays) -> Non
             f"{len(arrays.classes)} classes: write {len(arrays.classes)}"
         )
     for split, data in arrays.splits.items():
-        images, labels = data.images, data.labels
-        shape = (len(labels), dataset.size, dataset.size, 3)
-        if images.shape != shape or images.dtype != np.uint8:
+        height, width = data.images.shape[1:3]
+        if (height, width) != (dataset.size, dataset.size):
             raise UserError(
-                f"datasets.{name}.size is {dataset.size}, so {split} images must be uint8 "
-                f"{list(shape)}, but they are {images.dtype} {list(images.shape)}: change 'size' "
-                "or the images"
+                f"datasets.{name}.size is {dataset.size}, but {split} images have {height} x "
+                f"{width} pixels: change 'size' or the images"
             )
-        absent = sorted(set(range(dataset.classes)) - set(np.unique(labels).tolist()))
+        absent = sorted(set(range(dataset.classes)) - set(data.labels.tolist()))
         if absent:
             raise UserError(
                 f"datasets.{name}: no {split} image of class {', '.join(map(str, absent))}; each "

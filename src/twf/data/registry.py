@@ -11,9 +11,8 @@ import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from twf import files
 from twf.errors import UserError, explain, invalid_file, lookup
@@ -24,18 +23,8 @@ from twf.study.types import Count, Strict
 
 VARIABLE = "TWF_REGISTRY"
 PACKAGED = Path(__file__).with_name("registry.yaml")
-
-
-def check_address(address: str) -> str:
-    """The address itself, where it can be requested; a `ValueError` where not."""
-    parts = urlsplit(address)
-    if "@" in parts.netloc:
-        raise ValueError("an address has no user name and no password: logs would show them")
-    if parts.scheme not in ("http", "https", "file") or (
-        parts.scheme != "file" and not parts.netloc
-    ):
-        raise ValueError("an address starts with https://, http:// or file:// and names a host")
-    return address
+# A host, and no user name and password, which logs would show
+ADDRESS = r"^(https?://[^/@\s][^@\s]*|file:///\S*)$"
 
 
 def shown(text: str) -> str:
@@ -44,7 +33,7 @@ def shown(text: str) -> str:
 
 
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-Address = Annotated[str, AfterValidator(check_address)]
+Address = Annotated[str, Field(pattern=ADDRESS)]
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 

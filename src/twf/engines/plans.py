@@ -39,12 +39,13 @@ class Written:
 
     def replaced(self, files: Iterable[str]) -> str:
         """What to say before some records are replaced; nothing where none is."""
-        there = [self.seconds[file] for file in files if file in self.seconds]
-        if not there:
+        seconds = [self.seconds[file] for file in files if file in self.seconds]
+        if not seconds:
             return ""
+        hours = sum(seconds) / 3600
         return (
-            f"{len(there)} records of {sum(there) / 3600:.2f} hours will be replaced: `dvc commit` "
-            "keeps them first"
+            f"{len(seconds)} records of {hours:.2f} hours will be replaced: `dvc commit` keeps "
+            "them first"
         )
 
 
@@ -57,23 +58,22 @@ def write(params: Params, *studies: str) -> Written:
         BusyError: where another process works by other plans.
     """
     written, products = Written(), Products(params)
-    inputs = [products.data(name) for name in params.datasets]
-    inputs += [products.network(name) for name in params.sources]
     with _group(INPUTS, written) as free:
-        _write(
-            inputs, written, free, [Path(files.DATA_PLAN).parent, files.checkpoint_plan("x").parent]
-        )
+        data = [products.data(name) for name in params.datasets]
+        networks = [products.network(name) for name in params.sources]
+        _write(files.data_plan("x").parent, data, written, free)
+        _write(files.checkpoint_plan("x").parent, networks, written, free)
         settings = {"gpu_slots": params.gpu_slots, "tracking": params.tracking.model_dump()}
         if free:
             _replace(SETTINGS, _text(settings), time.time())
     for study in studies:
         plan = expand(params, study)
-        runs = {run.id: status.recorded(products, run) for run in plan.runs.values()}
-        written.seconds |= {str(of.product.file): of.seconds for of in runs.values() if of.seconds}
+        records = {run.id: status.recorded(products, run) for run in plan.runs.values()}
+        runs = {name: recorded.product for name, recorded in records.items()}
+        written.seconds |= {str(runs[n].file): r.seconds for n, r in records.items() if r.seconds}
         with _group(study, written) as free:
-            of_runs = {name: of.product for name, of in runs.items()}
-            _write(of_runs.values(), written, free, [files.run_plan(study, "x").parent])
-            wanted = status.wanted(params, plan, of_runs)
+            _write(files.run_plan(study, "x").parent, list(runs.values()), written, free)
+            wanted = status.wanted(params, plan, runs)
             _write_study(study, study_values(params, plan), wanted, free)
     return written
 
@@ -120,18 +120,16 @@ def _group(name: str, written: Written) -> Iterator[bool]:
         fcntl.flock(lock, fcntl.LOCK_SH)
 
 
-def _write(products: Iterable[Product], written: Written, free: bool, folders: list[Path]) -> None:
-    """Write the plans of some products, and remove what else is in their folders."""
-    products = list(products)
-    texts = {of.plan_file: _text(of.plan) for of in products}
-    for path in {path for folder in folders for path in folder.glob("*.json")} - texts.keys():
+def _write(folder: Path, products: list[Product], written: Written, free: bool) -> None:
+    """Write the plans of products of one kind, and remove what else is in the plans' folder."""
+    for path in set(folder.glob("*.json")) - {product.plan_file for product in products}:
         if free:
             path.unlink()  # of what is no longer planned
     for product in products:
         if product.state == "stale":
             written.why[str(product.file)] = product.why
         made = [] if product.made is None else [product.file]
-        _set(product.plan_file, texts[product.plan_file], made, product.state != "stale", free)
+        _set(product.plan_file, _text(product.plan), made, product.state != "stale", free)
 
 
 def _write_study(study: str, plan: Values, wanted: str | None, free: bool) -> None:
@@ -142,11 +140,11 @@ def _write_study(study: str, plan: Values, wanted: str | None, free: bool) -> No
     """
     collected, report = files.runs_file(study), files.report_file(study)
     carried, reported = record.collected_plan(study), record.report_plan(study)
-    there = [collected] if carried is not None else []
+    made = [collected] if carried is not None else []
     # unsorted: the first experiment is the main one, and names the runs that others share
     text = json.dumps(plan, indent=1) + "\n"
-    _set(files.study_plan(study), text, there, carried == wanted, free)
-    if not (there and free and reported is not None):
+    _set(files.study_plan(study), text, made, carried == wanted, free)
+    if carried is None or reported is None or not free:
         return
     made = [files.metrics_file(study), files.runs_page(study), report]
     made += [files.estimates_file(study, ending) for ending in files.ESTIMATE_FORMATS]

@@ -36,16 +36,16 @@ def pull(params: Params, study: str) -> None:
             something does not come.
     """
     locked = _locked()
-    there = [stage for stage in stages(params, study) if stage in locked]
-    if f"runs@{study}" not in there:
+    wanted = [stage for stage in stages(params, study) if stage in locked]
+    if f"runs@{study}" not in wanted:
         raise UserError(
             f"{LOCK} has no runs@{study}: whoever has the results of study {study} does `dvc repro "
             f"$(twf plan {study} --stages)` and `dvc push`, and commits {LOCK}"
         )
     _have_remote_verified()
-    if _dvc("pull", *there).returncode != 0:
+    if _dvc("pull", *wanted).returncode != 0:
         raise UserError(
-            f"dvc pull did not bring all of {', '.join(there)}, for the reason above; the same "
+            f"dvc pull did not bring all of {', '.join(wanted)}, for the reason above; the same "
             "command goes on from here. See docs/remotes.md"
         )
     plans.write(params, study)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import os
@@ -51,15 +50,6 @@ def keep_freed_memory() -> None:
             mallopt(option, value)
 
 
-def forget_peak_memory() -> None:
-    """Have the process's peak of memory count from here, where the system allows it."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-    with contextlib.suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
-
-
 def peak_memory_mib() -> float:
     """The most main memory that this process held at once."""
     unit = 1 if sys.platform == "darwin" else 2**10  # bytes
@@ -68,11 +58,4 @@ def peak_memory_mib() -> float:
 
 def cores() -> int:
     """The CPU cores that this process may use: what `snakemake --cores all` takes."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def may_fork() -> bool:
-    """Whether a fork can go on with what its parent had imported; macOS's own libraries may not."""
-    return sys.platform != "darwin"
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

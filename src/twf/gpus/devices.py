@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from twf.errors import GpuError
+from twf.errors import GpuError, UserError
 from twf.gpus import cpu, slots, visible
+from twf.gpus.visible import Gpu
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +33,9 @@ def device_for(
     Raises `UserError` where there is no such device, `GpuError` where PyTorch cannot use it.
     """
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    gpus = visible.gpus_for(name)
+    gpus = visible.gpus() if name != "cpu" else []
+    if name == "cuda" and not gpus:
+        raise UserError("no CUDA device here; leave --device away, or say --device cpu")
     if gpus:
         gpu = slots.take(gpus, gpu_slots)
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu.id
@@ -48,13 +51,22 @@ def device_for(
         torch.use_deterministic_algorithms(True)
         # else each tensor is filled before it is written
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    if (refusal := compute_error()) is not None:
-        raise GpuError(
-            f"PyTorch {torch.__version__} cannot compute on {gpu.name} {gpu.id} ({refusal}): "
-            "nvidia-smi shows who uses it, and `twf doctor` whether PyTorch fits the driver. "
-            "CUDA_VISIBLE_DEVICES= before the command trains on CPU cores"
-        )
+    _require_computing(gpu)
     return torch.device("cuda")
+
+
+def _require_computing(gpu: Gpu) -> None:
+    """Raise `GpuError` where PyTorch cannot compute on the GPU that this process sees."""
+    import torch
+
+    try:
+        torch.ones(8, device="cuda").sum().item()
+    except (RuntimeError, AssertionError) as error:  # the latter where it is built for CPUs only
+        raise GpuError(
+            f"PyTorch {torch.__version__} cannot compute on {gpu.name} {gpu.id} "
+            f"({_first_line(error)}): nvidia-smi shows who uses it, and `twf doctor` whether "
+            "PyTorch fits the driver. CUDA_VISIBLE_DEVICES= before the command trains on CPU cores"
+        ) from None
 
 
 @contextlib.contextmanager
@@ -66,22 +78,14 @@ def watched() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        message = str(error).strip()
-        if "CUDA" not in message or not CROWDED.search(message):
+        if "CUDA" not in str(error) or not CROWDED.search(str(error)):
             raise
-        reason = message.splitlines()[0].rstrip(".")
         raise GpuError(
-            f"the GPU has too little memory left, or another process holds it ({reason}): "
-            "nvidia-smi shows who uses it; where your own jobs do, lower gpu_slots in params.yaml"
+            "the GPU has too little memory left, or another process holds it "
+            f"({_first_line(error)}): nvidia-smi shows who uses it; where your own jobs do, lower "
+            "gpu_slots in params.yaml"
         ) from error
 
 
-def compute_error() -> str | None:
-    """Why PyTorch cannot compute on the GPU that it sees; None where it can."""
-    import torch
-
-    try:
-        torch.ones(8, device="cuda").sum().item()
-    except (RuntimeError, AssertionError) as error:  # the latter where it is built for CPUs only
-        return str(error).strip().splitlines()[0].rstrip(".")
-    return None
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".")

@@ -5,8 +5,8 @@ A job holds the lock of a slot as long as its process lives; however that ends, 
 
 from __future__ import annotations
 
+import contextlib
 import os
-import stat
 import tempfile
 import time
 from collections.abc import Sequence
@@ -15,7 +15,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from twf.errors import UserError, note
+from twf import files
+from twf.errors import note
 from twf.gpus.visible import Gpu
 
 POLL = 2.0  # seconds between two looks for a free slot
@@ -27,19 +28,18 @@ def take(gpus: Sequence[Gpu], slots: int) -> Gpu:
     """Hold a slot of one of the GPUs, of `slots` each, until this process ends.
 
     The first slot of each GPU goes before the second of any. Where none is free, say so and wait. A
-    process that holds a slot already keeps it.
+    process that holds a slot already keeps it. Raises `UserError` where a lock cannot be made.
     """
     waiting = False
     while not _held:
         for number, gpu in product(range(slots), gpus):
-            file = _folder() / f"{gpu.id.replace('/', '-')}.{number}.lock"
-            lock = FileLock(file, fallback_to_soft=False)  # a soft lock would outlive its process
-            try:
+            name = f"twf-{os.getuid()}-{gpu.id.replace('/', '-')}.{number}.lock"
+            path = Path(tempfile.gettempdir(), name)
+            lock = FileLock(path, fallback_to_soft=False)  # a soft lock would outlive its process
+            with files.writing(path), contextlib.suppress(Timeout):
                 lock.acquire(blocking=False)
-            except Timeout:
-                continue
-            _held.append((gpu, lock))
-            break
+                _held.append((gpu, lock))
+                break
         else:
             if not waiting:
                 note(
@@ -49,16 +49,3 @@ def take(gpus: Sequence[Gpu], slots: int) -> Gpu:
             waiting = True
             time.sleep(POLL)
     return _held[0][0]
-
-
-def _folder() -> Path:
-    """A folder for this user's locks on this machine; nothing in it is ever deleted.
-
-    Raises `UserError` where something else has its name.
-    """
-    path = Path(tempfile.gettempdir()) / f"twf-gpus-{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    status = path.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise UserError(f"{path} is not a folder of yours: remove it, or set TMPDIR elsewhere")
-    return path

@@ -11,9 +11,9 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from twf.errors import GpuError, UserError
+from twf.errors import GpuError
 
 PATIENCE = 180.0  # seconds for CUDA to answer
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
@@ -36,36 +36,22 @@ def gpus() -> list[Gpu]:
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     if version("torch").endswith("+cpu") or shown in NONE:
         return []
-    command = [sys.executable, "-m", "twf.gpus.visible"]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, encoding="utf-8", timeout=PATIENCE
-        )
-        error = done.stderr.strip() if done.returncode else ""
-        names = done.stdout.splitlines()
+        words = [sys.executable, "-m", "twf.gpus.visible"]
+        asked = subprocess.run(words, capture_output=True, timeout=PATIENCE)
+        names = asked.stdout.decode().splitlines()
+        error = asked.stderr.decode().strip() if asked.returncode else ""
     except subprocess.TimeoutExpired:
-        error, names = f"no answer in {PATIENCE:.0f} seconds", []
+        names, error = [], f"no answer in {PATIENCE:.0f} seconds"
     if shown is not None and not names and not error:
         error = f"none of CUDA_VISIBLE_DEVICES={shown} is there"
     if error:
         raise GpuError(
-            f"CUDA shows no GPU ({error}): mend the driver (a restart of the machine often does) or"
-            " CUDA_VISIBLE_DEVICES, or train on CPU cores with CUDA_VISIBLE_DEVICES= before the "
-            "command"
+            f"CUDA shows no GPU ({error}): mend the driver or CUDA_VISIBLE_DEVICES, or train on "
+            "CPU cores with CUDA_VISIBLE_DEVICES= before the command"
         )
-    words = [word.strip() for word in shown.split(",")] if shown else map(str, range(len(names)))
-    return [Gpu(word, name) for word, name in zip(words, names, strict=False)]
-
-
-def gpus_for(device: Literal["auto", "cpu", "cuda"]) -> list[Gpu]:
-    """The GPUs that `--device` means here; none means the CPU.
-
-    Raises `UserError` where there is no such device, and `GpuError` as `gpus` does.
-    """
-    usable = gpus() if device != "cpu" else []
-    if device == "cuda" and not usable:
-        raise UserError("no CUDA device here; leave --device away, or say --device cpu")
-    return usable
+    ids = shown.split(",") if shown else map(str, range(len(names)))
+    return [Gpu(word.strip(), name) for word, name in zip(ids, names, strict=False)]
 
 
 def driver_names() -> list[str]:
@@ -90,7 +76,6 @@ def driver_names() -> list[str]:
 
 if __name__ == "__main__":
     try:
-        for name in driver_names():
-            print(name)
+        print("".join(f"{name}\n" for name in driver_names()), end="")
     except OSError as error:
         sys.exit(str(error))

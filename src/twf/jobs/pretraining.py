@@ -126,7 +126,7 @@ def import_weights(name: str, plan: products.Values, file: Path, device: torch.d
     }
     names = ("network", "data", "dataset", "pretraining")
     recipe: products.Values = {name: plan[name] for name in names if name in plan}
-    otherwise = products.changes(own or {}, recipe, said_alone=True)
+    otherwise = products.changes(own or {}, recipe, common_only=True)
     is_named = _is_named(source, file)
     if is_named and otherwise:
         raise UserError(

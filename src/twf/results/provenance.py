@@ -18,12 +18,12 @@ from twf.results import search, show
 from twf.results.frame import STATUSES, Results, key_of
 from twf.results.show import PROTOCOL_TITLES, Section, TextRow
 from twf.study import Plan, needed_data
-from twf.study.choices import of_study
 from twf.study.methods import METHODS
 from twf.study.params import Params
 from twf.study.switches import SWITCHES
 
 NOT_RECORDED = "not recorded"
+FOLLOWED = {"paper": "the paper", "published": "the published code"}
 
 
 def facts(results: Results) -> dict[str, str]:
@@ -52,7 +52,8 @@ def sections(params: Params, results: Results) -> list[Section]:
             "Deviations",
             deviations(params, results.plan),
             "Where the paper's authors published code that differs from its text, or decides what "
-            "that leaves open, a switch of params.yaml says which of the two a study follows.",
+            "that leaves open, a switch of params.yaml says which of the two a study follows: "
+            "docs/fidelity.md has each, and what is done otherwise without a switch.",
         ),
         Section(
             "Hyperparameters",
@@ -82,26 +83,23 @@ def sections(params: Params, results: Results) -> list[Section]:
 
 
 def deviations(params: Params, plan: Plan) -> list[TextRow]:
-    """Where the published code differs from the paper, or we do, and what this study does.
+    """Which of the paper and the published code a study follows where they differ.
 
-    `Set by` is a switch of params.yaml with its value, and the variants that set it otherwise;
-    empty where nothing can be set.
+    `Otherwise in` names the variants that follow the other. docs/fidelity.md says what each means.
     """
-    set_to = params.switches(plan.study)
-    rows: list[tuple[str, ...]] = []
-    for switch, differs in SWITCHES.items():
+    experiments = params.named_study(plan.study).experiments.items()
+    rows = []
+    for switch, followed in params.switches(plan.study).items():
         flipped = [
-            f"{changes.fidelity[switch]} in {name}.{variant}"
-            for name, experiment in params.named_study(plan.study).experiments.items()
+            f"{name}.{variant}"
+            for name, experiment in experiments
             for variant, changes in experiment.variants.items()
-            if switch in changes.fidelity
+            if changes.fidelity.get(switch, followed) != followed
         ]
-        here = differs.paper if set_to[switch] == "paper" else differs.published
-        set_by = "; ".join([f"{switch}: {set_to[switch]}", *flipped])
-        rows.append((differs.subject, differs.paper, here, set_by))
-    rows += [(choice.subject, choice.paper, choice.here, "—") for choice in of_study(params, plan)]
-    names = "Subject", "The paper", "Here", "Set by"
-    return [dict(zip(names, row, strict=True)) for row in rows]
+        names = "", "Subject", "As in", "Otherwise in"
+        row = switch, SWITCHES[switch], FOLLOWED[followed], ", ".join(flipped) or "—"
+        rows.append(dict(zip(names, row, strict=True)))
+    return rows
 
 
 def unfinished(results: Results) -> list[TextRow]:

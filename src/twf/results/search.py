@@ -13,11 +13,8 @@ from twf.results import show
 from twf.results.frame import Results, key_of
 from twf.results.printed import CellKey
 from twf.results.show import PROTOCOL_TITLES, TextRow, number
-from twf.study import SearchCell
-from twf.study.grids import times
+from twf.study.grids import BestHyperparameters
 from twf.study.methods import METHODS
-from twf.study.params import BestFactors, BestHyperparameters
-from twf.study.types import Hyperparameters
 
 NOTE = (
     "Final average accuracy in per cent on training images that were held out, not on the test "
@@ -121,22 +118,6 @@ def text_rows(tried: pd.DataFrame) -> list[TextRow]:
     return entries
 
 
-def _for_another_study(
-    cell: SearchCell, values: Hyperparameters
-) -> BestHyperparameters | BestFactors:
-    """The hyperparameters that were found best of a cell, as another study takes them."""
-    if cell.factors:
-        factors = {
-            key: next(f for f in tried if times(cell.as_set, key, f) == getattr(values, key))
-            for key, tried in cell.factors.items()
-        }
-        return BestFactors(benchmark=cell.benchmark, method=cell.method, factors=factors)
-    return BestHyperparameters(
-        **cell.model_dump(include={"benchmark", "method", "buffer", "protocol"}),
-        hyperparameters=values.model_dump(include=set(cell.named)),
-    )
-
-
 def write(results: Results) -> pd.DataFrame:
     """Write every trial as CSV, and the best as Markdown and as input of another study.
 
@@ -161,7 +142,11 @@ def write(results: Results) -> pd.DataFrame:
     for cell, (_, of_cell) in zip(results.plan.search, cells, strict=True):
         for i in of_cell["best"].to_numpy().nonzero()[0]:
             values = cell.trials[int(i)].hyperparameters
-            best.append(_for_another_study(cell, values).model_dump())
+            found = BestHyperparameters(
+                **cell.model_dump(include={"benchmark", "method", "buffer", "protocol"}),
+                hyperparameters=values.model_dump(include=set(cell.named)),
+            )
+            best.append(found.model_dump())
     with atomic(study) as partial:
         partial.write_text(
             f"# Found by the searches of the study {results.plan.study}; input of another study's\n"

@@ -5,8 +5,7 @@ With `plan`, which expands it to runs, this is the one definition of everything 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, create_model, model_validator
 
@@ -120,7 +119,7 @@ class Source(Strict):
     weights: str | None = None
 
     @model_validator(mode="after")
-    def _one_origin(self) -> Source:
+    def _one_origin(self) -> Self:
         trained = self.data is not None
         if trained != (self.pretraining is not None) or not (trained or self.weights):
             raise ValueError("give 'data' and 'pretraining' together, or 'weights', or all three")
@@ -139,35 +138,22 @@ class LrDecay(Strict):
     epochs: list[Count]  # counted from 0
 
 
-def _settings_model(name: str, hyperparameters: type[Hyperparameters]) -> type[Hyperparameters]:
-    """A method's entry under a benchmark: its hyperparameters, and `overrides` for some cells."""
-    optional: dict[str, Any] = {
+def _settings(name: str, hyperparameters: type[Hyperparameters]) -> Any:
+    """The type of a method's entry: its hyperparameters, and `overrides` of them for some cells."""
+    fields: dict[str, Any] = {
         key: (Annotated[(field.annotation, *field.metadata)] | None, None)
         for key, field in hyperparameters.model_fields.items()
     }
-    override = create_model(
-        f"{name}Override",
-        __base__=Strict,
-        buffer=(Count | None, None),
-        protocol=(Protocol | None, None),
-        fidelity=(dict[Switch, Fidelity], Field(default_factory=dict)),
-        **optional,
-    )
-    return create_model(
-        f"{name}Settings",
-        __base__=hyperparameters,
-        overrides=(list[override], Field(default_factory=list)),
-    )
+    fields |= {"buffer": (Count | None, None), "protocol": (Protocol | None, None)}
+    override: Any = create_model(f"{name}-override", __base__=Strict, **fields)
+    overrides: Any = (list[override], Field(default_factory=list))
+    return create_model(f"{name}-settings", __base__=hyperparameters, overrides=overrides)
 
 
-Methods: type[Strict] = create_model(
-    "Methods",
-    __base__=Strict,
-    **{  # type: ignore[call-overload]
-        name: (_settings_model(name.title().replace("-", ""), info.hyperparameters) | None, None)
-        for name, info in METHODS.items()
-    },
-)
+_entries: dict[str, Any] = {
+    name: (_settings(name, method.hyperparameters) | None, None) for name, method in METHODS.items()
+}
+Methods: type[Strict] = create_model("Methods", __base__=Strict, **_entries)
 
 
 class Benchmark(Strict):
@@ -183,12 +169,19 @@ class Benchmark(Strict):
     buffers: Annotated[list[Count], Field(min_length=1)]
     methods: Methods
 
+    @model_validator(mode="after")
+    def _buffers_exist(self) -> Self:
+        for method, settings in self.methods:
+            for i, override in enumerate(settings.overrides if settings else []):
+                if override.buffer not in (None, *self.buffers):
+                    raise ValueError(
+                        f"methods.{method}.overrides.{i}.buffer: {override.buffer} is not among "
+                        f"'buffers'; allowed: {', '.join(map(str, self.buffers))}"
+                    )
+        return self
+
     def hyperparameters(
-        self,
-        method: str,
-        buffer: int | None,
-        protocol: Protocol,
-        fidelity: Mapping[str, Fidelity] | None = None,
+        self, method: str, buffer: int | None, protocol: Protocol
     ) -> Hyperparameters:
         """The hyperparameters of one cell: the method's, changed by each override that matches.
 
@@ -202,13 +195,8 @@ class Benchmark(Strict):
             )
         values = settings.model_dump(exclude={"overrides"})
         for override in settings.overrides:
-            if (
-                override.buffer in (None, buffer)
-                and override.protocol in (None, protocol)
-                and override.fidelity.items() <= dict(fidelity or {}).items()
-            ):
-                selectors = {"buffer", "protocol", "fidelity"}
-                values |= override.model_dump(exclude=selectors, exclude_none=True)
+            if override.buffer in (None, buffer) and override.protocol in (None, protocol):
+                values |= override.model_dump(exclude={"buffer", "protocol"}, exclude_none=True)
         return METHODS[method].hyperparameters(**values)
 
 
@@ -237,26 +225,12 @@ class Variant(Strict):
         return bool(self.fidelity or self.hyperparameters or not self.pretrained)
 
 
-Points = Annotated[list[int | float], Field(min_length=1)]
-
-
 class Search(Strict):
-    """A search for hyperparameters: a run for each combination of a method's values.
-
-    `factors` multiply what each method has, and what they find holds for all its cells; `grids` are
-    values by method, and what they find is a cell's own.
-    """
+    """A search for hyperparameters: a run for each combination of a method's values."""
 
     held_out: Annotated[float, Field(gt=0, lt=1)]  # share of the training set that decides
     points: Count | None = None  # at most so many combinations, at random; all of them
-    grids: dict[MethodName, dict[str, Points]] = Field(default_factory=dict)
-    factors: dict[str, Annotated[list[Positive], Field(min_length=1)]] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _one_of_them(self) -> Search:
-        if bool(self.grids) == bool(self.factors):
-            raise ValueError("give either 'grids' or 'factors'")
-        return self
+    grids: dict[MethodName, dict[str, Annotated[list[int | float], Field(min_length=1)]]]
 
 
 class Experiment(Strict):
@@ -277,23 +251,31 @@ class Experiment(Strict):
     baseline: MethodName | None = None  # that each other method is compared with, in place of TwF
     search: Search | None = None
 
+    @model_validator(mode="after")
+    def _fits_its_methods(self) -> Self:
+        for name, variant in self.variants.items():
+            for method in variant.methods or []:
+                self._require_among_methods(f"variants.{name}.methods", method)
+            for method in variant.methods or self.methods:
+                info = METHODS[method]
+                if variant.without_buffer and info.rehearsal and not info.without_buffer:
+                    able = [name for name, other in METHODS.items() if other.without_buffer]
+                    raise ValueError(
+                        f"variants.{name}.without_buffer: {method!r} needs its buffer; allowed: "
+                        f"{', '.join(able)}"
+                    )
+        if self.baseline is not None:
+            self._require_among_methods("baseline", self.baseline)
+            if self.variants:
+                raise ValueError("baseline: variants are compared with their own method")
+        if self.search is not None and (left := set(self.methods) - self.search.grids.keys()):
+            raise ValueError(f"search.grids: say which values of {min(left)} to try")
+        return self
 
-class BestHyperparameters(Strict):
-    """The hyperparameters that a search found for one cell."""
-
-    benchmark: Name
-    method: MethodName
-    buffer: Count | None
-    protocol: Protocol
-    hyperparameters: dict[str, int | float]
-
-
-class BestFactors(Strict):
-    """The factors that a search found for all cells of a method on a benchmark."""
-
-    benchmark: Name
-    method: MethodName
-    factors: dict[str, Positive]
+    def _require_among_methods(self, where: str, method: str) -> None:
+        if method not in self.methods:
+            allowed = ", ".join(self.methods)
+            raise ValueError(f"{where}: {method!r} is not among 'methods'; allowed: {allowed}")
 
 
 class Study(Strict):

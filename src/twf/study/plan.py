@@ -1,33 +1,19 @@
-"""The runs and tables that a study stands for.
+"""What a study stands for: its runs, its tables and its searches. `twf.study.expansion` makes them.
 
-Snakemake, DVC's stages, the command line, the tables and the tests all ask `expand`; nothing else
-lists methods or cells. No torch here: planning starts at once.
+No torch here: planning starts at once.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from itertools import product
 from typing import Any
 
 from pydantic import SerializeAsAny, model_validator
 
-from twf.errors import UserError, lookup
-from twf.study.grids import Best, load_best_hyperparameters, points
+from twf.errors import lookup
 from twf.study.methods import METHODS
-from twf.study.params import (
-    Augmentation,
-    Experiment,
-    LrDecay,
-    Network,
-    Params,
-    Precision,
-    Protocol,
-    Search,
-    Variant,
-)
+from twf.study.params import Augmentation, LrDecay, Network, Params, Precision, Protocol
 from twf.study.types import Fidelity, Hyperparameters, Strict
 
 
@@ -139,8 +125,8 @@ class Table(Strict):
     @property
     def buffers(self) -> list[int | None]:
         """The buffers of its rehearsal methods, in order; None is without one."""
-        found = {cell.buffer for cell in self.cells if METHODS[cell.method].rehearsal}
-        return sorted(found, key=lambda buffer: buffer or 0)
+        buffers = {cell.buffer for cell in self.cells if METHODS[cell.method].rehearsal}
+        return sorted(buffers, key=lambda buffer: buffer or 0)
 
     @property
     def rows(self) -> dict[tuple[str, str | None], str]:
@@ -169,7 +155,6 @@ class SearchCell(Strict):
     buffer: int | None
     protocol: Protocol
     as_set: SerializeAsAny[Hyperparameters]  # those of params.yaml
-    factors: dict[str, list[int | float]]  # those tried, where the search is for factors
     named: list[str]  # the hyperparameters that it searches for
     trials: list[Trial]
 
@@ -178,9 +163,10 @@ class SearchCell(Strict):
         """What tells it from the others that are searched on its benchmark, in a word."""
         return _name(self.method, self.buffer, self.protocol)
 
-    def searches_as(self, other: SearchCell) -> bool:
-        """Whether another search is for the same cell, so that a study would have two answers."""
-        return (self.benchmark, self.name) == (other.benchmark, other.name)
+    @property
+    def runs(self) -> list[str]:
+        """The runs of its trials."""
+        return [run for trial in self.trials for run in trial.runs.values()]
 
 
 class Plan(Strict):
@@ -218,19 +204,17 @@ class Plan(Strict):
 
     def runs_of(self, table: Table) -> list[str]:
         """The runs that a table is made of: its cells', and trials that say if a cell is tuned."""
-        found = [run for cell in table.cells for run in cell.runs.values()]
+        runs = [run for cell in table.cells for run in cell.runs.values()]
         own = {(table.benchmark, cell.method, cell.buffer) for cell in table.cells}
-        found += _trial_runs(
-            cell
-            for cell in self.search
-            if METHODS[cell.method].not_printed
-            and (cell.benchmark, cell.method, cell.buffer) in own
-        )
-        return list(dict.fromkeys(found))
+        for cell in self.search:
+            known = (cell.benchmark, cell.method, cell.buffer) in own
+            if known and METHODS[cell.method].not_printed:
+                runs += cell.runs
+        return list(dict.fromkeys(runs))
 
     def runs_of_searches(self) -> list[str]:
         """The runs of all trials."""
-        return _trial_runs(self.search)
+        return list(dict.fromkeys(run for cell in self.search for run in cell.runs))
 
     def only(self, experiment: str) -> Plan:
         """The part of the plan that makes one experiment's tables and searches.
@@ -244,7 +228,7 @@ class Plan(Strict):
         tables = {k: t for k, t in self.tables.items() if t.experiment == experiment}
         search = [cell for cell in self.search if cell.experiment == experiment]
         needed = {run for table in tables.values() for run in self.runs_of(table)}
-        needed |= set(_trial_runs(search))
+        needed |= {run for cell in search for run in cell.runs}
         runs = {name: run for name, run in self.runs.items() if name in needed}
         changes = {"experiment": experiment, "runs": runs, "tables": tables, "search": search}
         return self.model_copy(update=changes)
@@ -254,244 +238,3 @@ def needed_data(params: Params, plan: Plan) -> list[str]:
     """The data sets that a plan's runs and the training of its sources need, in order."""
     trained_on = {params.sources[name].trained_on for name in plan.sources}
     return sorted({*plan.data, *(data for data in trained_on if data is not None)})
-
-
-def _trial_runs(cells: Iterable[SearchCell]) -> list[str]:
-    runs = [run for cell in cells for trial in cell.trials for run in trial.runs.values()]
-    return list(dict.fromkeys(runs))
-
-
-def expand(params: Params, study_name: str) -> Plan:
-    """Expand a study to its runs, tables and searches.
-
-    A run serves each cell that needs exactly its parameters, under both protocols and in any
-    experiment; it is probed where one of them asks for it. Its identifier says benchmark, method,
-    buffer (0 where a rehearsal method has none), source where it is not the benchmark's own,
-    variant where that changes something, `trial-` and a hash of the hyperparameters in a search,
-    `task-il` where no earlier cell has the same run under Class-IL, and seed.
-    """
-    study = params.named_study(study_name)
-    searched = load_best_hyperparameters(study.best_hyperparameters, study_name)
-    runs: dict[str, Run] = {}
-    known: dict[str, str] = {}  # parameters -> identifier
-    tables: dict[str, Table] = {}
-    search: list[SearchCell] = []
-    probed: set[str] = set()
-
-    def run_for(run: Run) -> str:
-        identifier = known.setdefault(run.parameters, run.id)
-        other = runs.setdefault(identifier, run)
-        if other.parameters != run.parameters:
-            of, before = run.values, other.values
-            differ = [key for key in of if of[key] != before.get(key)] or ["what only one has"]
-            raise UserError(
-                f"studies.{study_name}: two different runs are both called {identifier}, and "
-                f"differ in {', '.join(differ)}; give variants of different experiments different "
-                "names, or put one experiment into another study"
-            )
-        return identifier
-
-    def runs_for(run: Run, seeds: list[int]) -> dict[int, str]:
-        return {seed: run_for(_with_seed(run, seed)) for seed in seeds}
-
-    for experiment_name, experiment in study.experiments.items():
-        seeds = experiment.seeds or study.seeds
-        for name in experiment.benchmarks:
-            cells = []
-            sizes = experiment.buffers or params.benchmark(name, study_name).buffers
-            rows = _rows(experiment, sizes)
-            for (method, variant, buffer), protocol in product(rows, experiment.protocols):
-                place: dict[str, Any] = {"method": method, "buffer": buffer, "protocol": protocol}
-                run = _run(params, study_name, experiment, name, variant, searched, **place)
-                if experiment.search is not None:
-                    trials = [
-                        Trial(
-                            hyperparameters=values,
-                            runs=runs_for(_trial(run, values, experiment.search), seeds),
-                        )
-                        for values in points(experiment.search, method, run.hyperparameters)
-                    ]
-                    cell = SearchCell(
-                        experiment=experiment_name,
-                        benchmark=name,
-                        as_set=run.hyperparameters,
-                        factors=experiment.search.factors,
-                        named=list(
-                            experiment.search.factors or experiment.search.grids.get(method, {})
-                        ),
-                        trials=trials,
-                        **place,
-                    )
-                    before = [each for each in search if each.searches_as(cell)]
-                    if before:
-                        raise UserError(
-                            f"studies.{study_name}.experiments: {before[0].experiment} and "
-                            f"{experiment_name} both search for the hyperparameters of {cell.name} "
-                            f"on {name}: leave it to one, or make another study of the other"
-                        )
-                    search.append(cell)
-                    continue
-                made = runs_for(run, seeds)
-                as_it_is = _run(params, study_name, experiment, name, None, searched, **place)
-                unchanged = run.parameters == as_it_is.parameters
-                chosen = searched.chosen((name, method, buffer, protocol))
-                chosen -= set(_variant(experiment, variant).hyperparameters)
-                retuned = run.hyperparameters != as_it_is.hyperparameters
-                place |= {"unchanged": unchanged, "retuned": retuned, "searched": sorted(chosen)}
-                cells.append(Cell(variant=variant, runs=made, **place))
-                if experiment.probes:
-                    probed.update(made.values())
-            if cells:
-                table = Table(
-                    name=f"{experiment_name}.{name}",
-                    title=f"{experiment.title}: {params.benchmarks[name].title}",
-                    experiment=experiment_name,
-                    benchmark=name,
-                    source=experiment.source or params.benchmark(name, study_name).source,
-                    paper_source=experiment.source or params.benchmarks[name].source,
-                    reduced=name in study.scale,
-                    cells=cells,
-                    variants={key: variant.title for key, variant in experiment.variants.items()},
-                    baseline=experiment.baseline,
-                    forgetting=params.switches(study_name)["F8"],
-                )
-                tables[table.name] = table
-    _require_one_run(study_name, tables.values())
-    runs = {i: _with_probes(params, r) if i in probed else r for i, r in runs.items()}
-    return Plan(
-        params=params,
-        study=study_name,
-        title=study.title,
-        note=study.note,
-        runs=runs,
-        tables=tables,
-        search=search,
-    )
-
-
-def _require_one_run(study: str, tables: Iterable[Table]) -> None:
-    """Raise `UserError` where two cells of one name have different runs of a seed.
-
-    A variant that changes nothing is the method as it is too.
-    """
-    made: dict[tuple[Any, ...], tuple[str, str]] = {}
-    for table in tables:
-        of_table = (table.benchmark, table.paper_source)
-        for cell in table.cells:
-            for variant in {cell.variant, None} if cell.unchanged else {cell.variant}:
-                for seed, run in cell.runs.items():
-                    place = (*of_table, cell.method, variant, cell.buffer, cell.protocol, seed)
-                    before, other = made.setdefault(place, (table.experiment, run))
-                    if other != run:
-                        raise UserError(
-                            f"studies.{study}.experiments: {cell.name} on {table.benchmark} is "
-                            f"{other} in {before} and {run} in {table.experiment}, so that a mean "
-                            "would mix them: name a variant for what differs, or make another "
-                            "study of one experiment"
-                        )
-
-
-def _with_seed(run: Run, seed: int) -> Run:
-    """The same run with a seed, which ends its identifier."""
-    return run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
-
-
-def _with_probes(params: Params, run: Run) -> Run:
-    """The same run, followed by probes, for which it needs the source's images."""
-    return run.model_copy(update={"probes": True} | _source_data(params, run.source, "a probe"))
-
-
-def _trial(run: Run, values: Hyperparameters, search: Search) -> Run:
-    """The same run with a search's hyperparameters, which see no test image."""
-    text = json.dumps(values.model_dump(), sort_keys=True)
-    trial = f"trial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    identifier = f"{run.id.removesuffix('.task-il')}.{trial}"
-    changes = {"id": identifier, "hyperparameters": values, "held_out": search.held_out}
-    return run.model_copy(update=changes)
-
-
-def _source_data(params: Params, source: str, who: str) -> dict[str, Any]:
-    """What a run that needs the source's images has to know of them."""
-    data = params.sources[source].data
-    if data is None:
-        raise UserError(
-            f"{who} needs the images of {source}, which has published weights and no data; leave "
-            "it out, or give the experiment another source"
-        )
-    return {"source_data": data, "source_augmentation": params.datasets[data].augmentation}
-
-
-def _rows(experiment: Experiment, sizes: list[int]) -> list[tuple[str, str | None, int | None]]:
-    """Method, variant and buffer of each row and column of an experiment's table."""
-    rows: list[tuple[str, str | None, int | None]] = []
-    for method in experiment.methods:
-        for variant in experiment.variants or [None]:
-            changed = _variant(experiment, variant)
-            if changed.methods is not None and method not in changed.methods:
-                continue
-            buffers: list[int | None] = [None] if changed.without_buffer else []
-            buffers = [*buffers, *sizes] if METHODS[method].rehearsal else [None]
-            rows += [(method, variant, buffer) for buffer in buffers]
-    return rows
-
-
-def _variant(experiment: Experiment, name: str | None) -> Variant:
-    return Variant(title="") if name is None else experiment.variants[name]
-
-
-def _run(
-    params: Params,
-    study: str,
-    experiment: Experiment,
-    benchmark_name: str,
-    variant_name: str | None,
-    searched: Best,
-    *,
-    method: str,
-    buffer: int | None,
-    protocol: Protocol,
-) -> Run:
-    """The run that one cell needs, its seed still to be set."""
-    benchmark = params.benchmark(benchmark_name, study)
-    source = experiment.source or benchmark.source
-    variant = _variant(experiment, variant_name)
-    fidelity = params.switches(study) | variant.fidelity
-    hyperparameters = benchmark.hyperparameters(method, buffer, protocol, fidelity)
-    best = searched.of((benchmark_name, method, buffer, protocol), hyperparameters)
-    parts = [benchmark_name, method]
-    if METHODS[method].rehearsal:
-        parts.append(str(buffer or 0))
-    if source != benchmark.source:
-        parts.append(f"from-{source}")
-    if variant.changes:
-        parts.append(str(variant_name))
-    if protocol == "task-il":  # where no earlier cell has this run: see `expand`
-        parts.append(protocol)
-    data = params.datasets[benchmark.data]
-    source_data: dict[str, Any] = {"source_data": None, "source_augmentation": None}
-    if METHODS[method].source_data:
-        source_data = _source_data(params, source, method)
-    return Run(
-        id=".".join(parts),
-        study=study,
-        benchmark=benchmark_name,
-        data=benchmark.data,
-        classes=data.classes,
-        tasks=benchmark.tasks,
-        source=source,
-        network=params.sources[source].network,
-        augmentation=data.augmentation,
-        method=method,
-        buffer=buffer,
-        pretrained=variant.pretrained,
-        probes=False,
-        **source_data,
-        fidelity={switch: fidelity[switch] for switch in METHODS[method].switches},
-        hyperparameters=(best or hyperparameters).changed(variant.hyperparameters),
-        epochs=benchmark.epochs,
-        batch_size=benchmark.batch_size,
-        lr_decay=benchmark.lr_decay,
-        precision=params.named_study(study).precision,
-        held_out=None,
-        seed=0,
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,58 +49,45 @@ class Product(NamedTuple):
         return "done" if self.made == self.plan else "stale"
 
     @property
-    def changes(self) -> list[str]:
-        """Why it is stale, as `lr: 0.05 -> 0.03`; nothing where it is not."""
-        if self.made is None or self.made == self.plan:
-            return []
-        return changes(self.made, self.plan) if self.made else ["it does not say what made it"]
-
-    @property
     def why(self) -> str:
-        """The changes as words."""
-        return shortened(self.changes)
+        """Why it is stale, as `lr: 0.05 -> 0.03`; empty where it is not."""
+        if self.made is None or self.made == self.plan:
+            return ""
+        if not self.made:
+            return "it does not say what made it"
+        return shortened(changes(self.made, self.plan))
 
 
 class Products:
     """The data sets and networks of `params.yaml`, and the plans of runs; each file is read once.
 
     What a user's own file holds is part of a plan by its hash. Where that file is not there, it
-    counts as the one that the product was made from.
+    counts as the one that the product was made from, or where that is not there either, as the one
+    that is `recorded` in what was made from the product.
     """
 
     def __init__(self, params: Params) -> None:
         self.params = params
-        self._of_data = cache(made_data)
-        self._of_network = cache(made_network)
+        self._made_data = cache(made_data)
+        self._made_network = cache(made_network)
 
-    def data(self, name: str) -> Product:
+    def data(self, name: str, recorded: Mapping[str, Any] | None = None) -> Product:
         """The prepared file of a data set."""
-        made = self._of_data(name)
-        return Product(
-            files.data_file(name), files.data_plan(name), self.data_plan(name, made or {}), made
-        )
+        made = self._made_data(name)
+        known = made if made is not None else recorded or {}
+        plan = data_plan(self.params.datasets[name], known)
+        return Product(files.data_file(name), files.data_plan(name), plan, made)
 
-    def network(self, name: str) -> Product:
+    def network(self, name: str, recorded: Mapping[str, Any] | None = None) -> Product:
         """The checkpoint of a source."""
-        made = self._of_network(name)
-        plan = self.network_plan(name, made or {})
-        return Product(files.checkpoint_file(name), files.checkpoint_plan(name), plan, made)
-
-    def data_plan(self, name: str, known: Mapping[str, Any]) -> Values:
-        """The plan of a data set; `known` is what a product says of it."""
-        made = self._of_data(name)
-        return data_plan(self.params.datasets[name], known if made is None else made)
-
-    def network_plan(self, name: str, known: Mapping[str, Any]) -> Values:
-        """The plan of a source's network; `known` is what a product says of it."""
-        made = self._of_network(name)
-        known = known if made is None else made
+        made = self._made_network(name)
+        known = made if made is not None else recorded or {}
         source = self.params.named_source(name)
         plan: Values = {"network": source.network.model_dump(), "data": source.data}
         if source.data is not None and source.pretraining is not None:
-            dataset = self.params.datasets[source.data]
-            plan["dataset"] = self.data_plan(source.data, known.get("dataset", {}))
-            plan["dataset"]["augmentation"] = dataset.augmentation.model_dump()
+            augmentation = self.params.datasets[source.data].augmentation.model_dump()
+            images = self.data(source.data, known.get("dataset")).plan
+            plan["dataset"] = images | {"augmentation": augmentation}
             plan["pretraining"] = source.pretraining.model_dump()
         if source.weights is not None:
             plan["weights"] = source.weights
@@ -108,16 +95,16 @@ class Products:
                 plan[WEIGHTS_SHA256] = _content(Path(source.weights), known.get(WEIGHTS_SHA256))
         if IMPORTED in known and {k: v for k, v in known.items() if k != IMPORTED} == plan:
             plan[IMPORTED] = known[IMPORTED]
-        return plan
+        return Product(files.checkpoint_file(name), files.checkpoint_plan(name), plan, made)
 
-    def run_plan(self, run: Run, known: Mapping[str, Any]) -> Values:
-        """The plan of a run; `known` is what its record says."""
-        data = known.get("data", {})
+    def run_plan(self, run: Run, recorded: Mapping[str, Any]) -> Values:
+        """The plan of a run, whose record has the plan `recorded`."""
+        data = recorded.get("data", {})
         needed = dict.fromkeys(filter(None, (run.data, run.source_data)))
         plan: Values = {
             "parameters": run.values,
-            "data": {name: self.data_plan(name, data.get(name, {})) for name in needed},
-            "network": self.network_plan(run.source, known.get("network", {})),
+            "data": {name: self.data(name, data.get(name)).plan for name in needed},
+            "network": self.network(run.source, recorded.get("network")).plan,
         }
         if self.params.named_study(run.study).follow_code:
             plan["code"] = code_hash(LOOP, method_module(run.method))
@@ -125,7 +112,7 @@ class Products:
 
 
 def data_plan(dataset: Dataset, known: Mapping[str, Any]) -> Values:
-    """What decides the images of a data set."""
+    """What decides the images of a data set; `known` is what a product says of it."""
     plan = dataset.made_of
     if dataset.reader == "archive":
         plan[FILE_SHA256] = _content(Path(dataset.file), known.get(FILE_SHA256))
@@ -138,22 +125,23 @@ def study_values(params: Params, plan: Plan) -> Values:
     What is made of a study's records reads this in place of the file that a user may be editing.
     """
     study = params.studies[plan.study]
-    benchmarks = {name for each in study.experiments.values() for name in each.benchmarks}
-    benchmarks |= study.scale.keys()
+    experiments = study.experiments.values()
+    benchmarks = {name for each in experiments for name in each.benchmarks} | study.scale.keys()
     sources = {params.benchmarks[name].source for name in benchmarks}
-    sources |= {each.source for each in study.experiments.values() if each.source}
-    sources |= {scale.source for scale in study.scale.values()} | set(plan.sources)
+    sources |= {each.source for each in experiments if each.source}
+    sources |= {scale.source for scale in study.scale.values()}
     datasets = {params.benchmarks[name].data for name in benchmarks}
     datasets |= {data for name in sources if (data := params.sources[name].data)}
-    kept = {
+    values = params.model_dump(mode="json", exclude_unset=True, exclude={"gpu_slots", "tracking"})
+    values["study"] = plan.study
+    for key, names in {
         "benchmarks": benchmarks,
         "sources": sources,
         "datasets": datasets,
         "studies": {plan.study},
-    }
-    values = params.model_dump(mode="json", exclude_unset=True, exclude={"gpu_slots", "tracking"})
-    pruned = {key: {n: of for n, of in values[key].items() if n in kept[key]} for key in kept}
-    return values | pruned | {"study": plan.study}
+    }.items():
+        values[key] = {name: entry for name, entry in values[key].items() if name in names}
+    return values
 
 
 def study_digest(params: Params, plan: Plan, records: Mapping[str, str | None]) -> str | None:
@@ -210,16 +198,16 @@ def planned_dataset(plan: Values) -> Dataset:
 def made_data(name: str) -> Values | None:
     """The plan that a prepared data set carries; None without one, empty where it does not say."""
     path = files.data_file(name)
-    return _said(path, lambda metadata: json.loads(metadata[MADE_OF]))
+    return _carried(path, lambda metadata: json.loads(metadata[MADE_OF]))
 
 
 def made_network(name: str) -> Values | None:
     """The plan that a checkpoint carries; None without one, empty where it does not say."""
     path = files.checkpoint_file(name)
-    return _said(path, lambda metadata: json.loads(metadata["about"])["plan"])
+    return _carried(path, lambda metadata: json.loads(metadata["about"])["plan"])
 
 
-def _said(path: Path, plan_of: Any) -> Values | None:
+def _carried(path: Path, plan_of: Callable[[dict[str, str]], Any]) -> Values | None:
     if not path.exists():
         return None
     try:
@@ -241,17 +229,17 @@ def named(kind: str, plan_file: Path) -> Path:
     """A plan's file, or an error that says where there is none."""
     if plan_file.exists():
         return plan_file
-    there = {path.stem: path for path in plan_file.parent.glob("*.json")}
+    plans = {path.stem: path for path in plan_file.parent.glob("*.json")}
     listed = f"`twf plan {plan_file.parent.name}` lists them" if kind == "run" else ""
-    return lookup(kind, there, plan_file.stem, str(plan_file.parent), listed)
+    return lookup(kind, plans, plan_file.stem, str(plan_file.parent), listed)
 
 
 def changes(
-    made: Mapping[str, Any], plan: Mapping[str, Any], said_alone: bool = False
+    made: Mapping[str, Any], plan: Mapping[str, Any], common_only: bool = False
 ) -> list[str]:
-    """What differs, as `lr: 0.05 -> 0.03`; with `said_alone`, of what both say."""
+    """What differs, as `lr: 0.05 -> 0.03`; with `common_only`, of the keys that both have."""
     old, new = _flat(made), _flat(plan)
-    keys = [key for key in new if key in old] if said_alone else old | new
+    keys = [key for key in new if key in old] if common_only else old | new
     return [
         _change(key, old.get(key), new.get(key), plan)
         for key in keys
@@ -266,35 +254,31 @@ def shortened(words: list[str]) -> str:
 
 
 def _change(key: str, old: Any, new: Any, plan: Mapping[str, Any]) -> str:
-    *_, last = key.split(".")
+    *groups, last = key.split(".")
     if key == "code":
         return f"code of {plan['parameters']['method']}"
-    if last == FILE_SHA256:
-        return "another file of the data"
-    if last == WEIGHTS_SHA256:
-        return "another file of the weights"
-    if last == IMPORTED:
-        return "another network was imported"
-    parts = [part for part in key.split(".") if part not in _GROUPS]
-    return f"{'.'.join(parts)}: {_text(old)} -> {_text(new)}"
+    if last in _HASHES:
+        return _HASHES[last]
+    where = ".".join([*(group for group in groups if group not in _GROUPS), last])
+    old, new = ("none" if value is None else value for value in (old, new))
+    return f"{where}: {old} -> {new}"
 
 
 _GROUPS = ("parameters", "hyperparameters", "pretraining")  # where a key's own name is enough
+_HASHES = {
+    FILE_SHA256: "another file of the data",
+    WEIGHTS_SHA256: "another file of the weights",
+    IMPORTED: "another network was imported",
+}
 
 
-def _flat(values: Mapping[str, Any], place: str = "") -> Values:
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Values:
     """Nested values by their keys, which dots join."""
     flat: Values = {}
     for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{place}{key}.")
-        else:
-            flat[f"{place}{key}"] = value
+        inner = isinstance(value, Mapping)
+        flat |= _flat(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
     return flat
-
-
-def _text(value: Any) -> str:
-    return "none" if value is None else str(value)
 
 
 def _content(file: Path, known: str | None) -> str | None:

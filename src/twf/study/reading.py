@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from twf.errors import UserError, explain, invalid_file
-from twf.study import consistency
+from twf.errors import UserError, explain, invalid_file, near_miss
 from twf.study.params import Params
+from twf.study.switches import SWITCHES
 
 
 def load(path: Path) -> Params:
@@ -50,22 +50,60 @@ def plain_values(text: str, path: Path) -> Any:
 
 
 def check(values: Any, path: str = "params.yaml") -> Params:
-    """Make `Params` of plain values, or raise a `UserError` that lists the problems.
-
-    Names that must exist are looked at once every value is of its kind.
-    """
+    """Make `Params` of plain values, or raise a `UserError` that lists the problems."""
     try:
         params = Params.model_validate(values)
     except ValidationError as error:
         # a data set's path has the reader that it was checked against
         raise invalid_file(path, explain(error, tag=2, under="datasets")) from None
-    problems = consistency.problems(params)
-    if problems:
+    if problems := _problems(params):
         raise invalid_file(path, problems)
     return params
 
 
-def schema() -> str:
-    """The JSON schema of `params.yaml`, for editors."""
-    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return json.dumps(dialect | Params.model_json_schema(), indent=2) + "\n"
+def _problems(params: Params) -> list[str]:
+    """A line for each name that does not exist, and for classes that do not divide."""
+    problems = []
+    for where, name, names in _references(params):
+        if name not in names:
+            near = f"{name!r}{near_miss(name, names)}"
+            problems.append(f"{where}: {near} does not exist; allowed: {', '.join(names)}")
+    problems += [
+        f"fidelity: say 'paper' or 'published' for {switch}"
+        for switch in SWITCHES
+        if switch not in params.fidelity
+    ]
+    for name, benchmark in params.benchmarks.items():
+        dataset = params.datasets.get(benchmark.data)
+        if dataset and dataset.classes % benchmark.tasks:
+            allowed = [n for n in range(2, dataset.classes + 1) if dataset.classes % n == 0]
+            problems.append(
+                f"benchmarks.{name}.tasks: {benchmark.tasks} does not divide the "
+                f"{dataset.classes} classes of {benchmark.data}; allowed: "
+                f"{', '.join(map(str, allowed))}"
+            )
+    for name in params.studies.keys() & {"data", "checkpoints"}:
+        problems.append(f"studies.{name}: another name, as plans/{name}/ is taken")
+    return problems
+
+
+def _references(params: Params) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Where a name stands, the name, and what it must be among."""
+    yield "study", params.study, params.studies
+    for name, source in params.sources.items():
+        if source.data is not None:
+            yield f"sources.{name}.data", source.data, params.datasets
+    for name, benchmark in params.benchmarks.items():
+        yield f"benchmarks.{name}.data", benchmark.data, params.datasets
+        yield f"benchmarks.{name}.source", benchmark.source, params.sources
+    for study_name, study in params.studies.items():
+        for name, scale in study.scale.items():
+            where = f"studies.{study_name}.scale"
+            yield where, name, params.benchmarks
+            yield f"{where}.{name}.source", scale.source, params.sources
+        for name, experiment in study.experiments.items():
+            where = f"studies.{study_name}.experiments.{name}"
+            for benchmark_name in experiment.benchmarks:
+                yield f"{where}.benchmarks", benchmark_name, params.benchmarks
+            if experiment.source is not None:
+                yield f"{where}.source", experiment.source, params.sources

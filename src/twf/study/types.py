@@ -38,12 +38,12 @@ class Hyperparameters(Strict):
 
     lr: Positive
 
-    def changed(self, values: Mapping[str, int | float]) -> Self:
-        """The same with some values replaced. Raises `UserError` where one cannot be."""
+    def changed(self, values: Mapping[str, int | float], where: str = "hyperparameters") -> Self:
+        """The same with values that stand at `where`. Raises `UserError` where they cannot be."""
         try:
             return type(self)(**{**self.model_dump(), **values})
         except ValidationError as error:
-            raise UserError("; ".join(explain(error))) from None
+            raise UserError(f"{where}: {'; '.join(explain(error))}") from None
 
     @property
     def text(self) -> str:

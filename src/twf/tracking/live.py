@@ -98,16 +98,12 @@ def _begin(settings: Tracking, row: Row, mode: Literal["online", "offline"]) -> 
     # W&B's own process takes these from the environment. Without the mode it sends word of itself
     # offline too. `wandb.setup` takes them as well, but never returns where the process does not
     # start (W&B 0.31).
-    ours = {"WANDB_MODE": mode, "WANDB_X_SERVICE_WAIT": str(PATIENCE)}
-    with patch.dict(os.environ, ours):
+    with patch.dict(os.environ, WANDB_MODE=mode, WANDB_X_SERVICE_WAIT=str(PATIENCE)):
         for name in [name for name in os.environ if name.startswith("WANDB_")]:
             if not variable(name) or name.removeprefix("WANDB_") in IDENTITY:
                 del os.environ[name]
         run = wandb.init(
             mode=mode,
-            project=view.project(settings, row["study"]),
-            entity=settings.entity,
-            **view.about(row),
             dir=folder().absolute().parent,
             settings=wandb.Settings(
                 silent=True,
@@ -118,6 +114,7 @@ def _begin(settings: Tracking, row: Row, mode: Literal["online", "offline"]) -> 
                 finish_timeout=PATIENCE,
                 finish_timeout_raises=True,
             ),
+            **view.about(row, settings),
         )
     run.define_metric("phase")
     for name in ("accuracy", *PROBED):

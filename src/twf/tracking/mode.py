@@ -17,18 +17,12 @@ from twf.study.params import Tracking
 SWITCH = "TWF_TRACKING"  # the variable that overrides `tracking.mode` of params.yaml
 
 Mode = Literal["online", "offline", "off"]
-MODES: dict[str, Mode | None] = {
-    "auto": None,
-    "online": "online",
-    "offline": "offline",
-    "off": "off",
-}
+MODES: dict[str, Mode] = {"online": "online", "offline": "offline", "off": "off"}
 OF_WANDB: dict[str, Mode] = {  # W&B's modes, old names among them
     **dict.fromkeys(("online", "run", "shared"), "online"),
     **dict.fromkeys(("offline", "dryrun"), "offline"),
     "disabled": "off",
 }
-TRUE = ("1", "ON", "TRUE", "YES")
 KEY = re.compile(r"([^-]*-)?[\w-]{40,}|[\w-]+\.[\w-]+\.[\w-]+")  # what W&B takes for a key
 
 
@@ -63,8 +57,8 @@ def folder() -> Path:
 
 def usable_key() -> str:
     """Where a key for W&B's server is, of a form that W&B takes; empty if there is none."""
-    if variable("WANDB_API_KEY"):
-        return "WANDB_API_KEY" if KEY.fullmatch(variable("WANDB_API_KEY")) else ""
+    if key := variable("WANDB_API_KEY"):
+        return "WANDB_API_KEY" if KEY.fullmatch(key) else ""
     server = variable("WANDB_BASE_URL") or _setting("base_url")[0] or "https://api.wandb.ai"
     with contextlib.suppress(OSError, netrc.NetrcParseError, UnicodeDecodeError):
         entry = netrc.netrc(_netrc()).authenticators(urlsplit(server).netloc)
@@ -76,16 +70,17 @@ def usable_key() -> str:
 def _asked(settings: Tracking) -> tuple[Mode | None, str]:
     """The mode that a user asks for, and where; None where that is left to the rule."""
     switch = variable(SWITCH)
-    if switch not in ("", *MODES):
-        raise UserError(f"{SWITCH} is {switch!r}; allowed, without quotes: {', '.join(MODES)}")
-    if switch not in ("", "auto"):
+    if switch in MODES:
         return MODES[switch], SWITCH
-    if variable("WANDB_DISABLED").upper() in TRUE:
+    if switch not in ("", "auto"):
+        allowed = ", ".join(["auto", *MODES])
+        raise UserError(f"{SWITCH} is {switch!r}; allowed, without quotes: {allowed}")
+    if variable("WANDB_DISABLED").lower() in ("1", "on", "true", "yes"):
         return "off", "WANDB_DISABLED"
     for name, where in ((variable("WANDB_MODE"), "WANDB_MODE"), _setting("mode")):
         if name:
             return lookup("mode of Weights & Biases", OF_WANDB, name, where), where
-    mode = MODES[settings.mode] if switch == "" else None
+    mode = None if switch else MODES.get(settings.mode)
     return mode, "tracking.mode of params.yaml" if mode else ""
 
 
@@ -114,10 +109,7 @@ def _configured() -> str:
     for name in sorted(os.environ):  # W&B sets the service's itself, in processes that use it
         if name.startswith("WANDB_") and name != "WANDB_SERVICE" and variable(name):
             return name
-    for file in _settings_files():
-        if file.exists():
-            return str(file)
     with contextlib.suppress(OSError):
         if b"wandb" in _netrc().read_bytes():
             return str(_netrc())
-    return ""
+    return next((str(file) for file in _settings_files() if file.exists()), "")

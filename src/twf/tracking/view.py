@@ -6,53 +6,36 @@ missing, and `history` and the accuracies hold what there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
 from twf.learning.evaluation import metrics
-from twf.learning.evaluation.metrics import Matrix
 from twf.results import record
 from twf.study.methods import METHODS
-from twf.study.params import PROTOCOLS, Protocol, Tracking
+from twf.study.params import PROTOCOLS, Tracking
 
 Row = Mapping[str, Any]
 
-METRICS: dict[str, Callable[[Matrix], float | None]] = {
-    "faa": metrics.final_average_accuracy,
-    "ff": metrics.forgetting,
-    "ff-paper": metrics.forgetting_paper,
-    "learning-accuracy": metrics.learning_accuracy,
-    "average-incremental-accuracy": metrics.average_incremental_accuracy,
-    "backward-transfer": metrics.backward_transfer,
-}
 
+def about(row: Row, settings: Tracking) -> dict[str, Any]:
+    """What `wandb.init` takes to describe a run: a project per study, a group per cell.
 
-def project(settings: Tracking, study: str) -> str:
-    """A project per study: `twf-demo`."""
-    return f"{settings.project}-{study}"
-
-
-def identity(row: Row) -> str:
-    """The same for the same run with the same parameters, on every machine and at any time."""
-    return f"{row['study']}.{row['run']}.{row['digest'][:8]}"
-
-
-def about(row: Row) -> dict[str, Any]:
-    """What `wandb.init` takes to describe a run."""
+    The identifier is the same for the same run with the same parameters, on every machine and at
+    any time.
+    """
     provenance = record.provenance(dict(row))
-    parameters = provenance.pop("parameters")
-    tags = [row["benchmark"], row["method"], f"from-{row['source']}"]
-    if row["buffer"] is not None:
-        tags.append(f"buffer-{row['buffer']}")
     columns = {name: row[name] for name in ("study", "digest", "device", "host")}
     return {
-        "id": identity(row),
+        "project": f"{settings.project}-{row['study']}",
+        "entity": settings.entity,
+        "id": f"{row['study']}.{row['run']}.{row['digest'][:8]}",
         "name": row["run"],
         "group": row["run"].removesuffix(f".s{row['seed']}"),
-        "job_type": "train" if parameters["held_out"] is None else "search",
-        "tags": tags,
-        "config": parameters | columns | provenance | {"started": row["started"].isoformat()},
+        "config": provenance.pop("parameters")
+        | columns
+        | provenance
+        | {"started": row["started"].isoformat()},
     }
 
 
@@ -77,7 +60,7 @@ def _epoch(entry: Row) -> dict[str, float]:
 def _phase(row: Row, phase: int) -> dict[str, float]:
     values: dict[str, float] = {"phase": phase}
     for protocol in PROTOCOLS:
-        accuracies = accuracy(row, protocol)[phase]
+        accuracies = row[f"accuracy_{protocol.replace('-', '_')}"][phase]
         at_once = METHODS[row["method"]].at_once  # it has seen all tasks after its only phase
         seen = accuracies if at_once else accuracies[: phase + 1]
         values[f"accuracy/{protocol}/seen"] = sum(seen) / len(seen)
@@ -89,20 +72,10 @@ def _phase(row: Row, phase: int) -> dict[str, float]:
 
 
 def summary(row: Row) -> dict[str, float | str | None]:
-    """The outcome of a record: final metrics of a finished run, the reason of others."""
-    names = ("status", "reason", "seconds", "peak_memory_mib")
-    outcome: dict[str, float | str | None] = {name: row[name] for name in names}
-    if row["status"] != "finished":
-        return outcome
-    for protocol in PROTOCOLS:
-        matrix = accuracy(row, protocol)
-        initial = row[f"initial_{protocol.replace('-', '_')}"]
-        outcome |= {f"{name}/{protocol}": metric(matrix) for name, metric in METRICS.items()}
-        outcome[f"forward-transfer/{protocol}"] = metrics.forward_transfer(matrix, initial)
+    """The outcome of a record: final accuracy and forgetting, or why there are none."""
+    outcome: dict[str, float | str | None] = {k: row[k] for k in ("status", "reason", "seconds")}
+    for protocol in PROTOCOLS if row["status"] == "finished" else ():
+        matrix = row[f"accuracy_{protocol.replace('-', '_')}"]
+        outcome[f"faa/{protocol}"] = metrics.final_average_accuracy(matrix)
+        outcome[f"ff/{protocol}"] = metrics.forgetting(matrix)
     return outcome
-
-
-def accuracy(row: Row, protocol: Protocol) -> Matrix:
-    """`[phase][task]`, in per cent."""
-    matrix: Matrix = row[f"accuracy_{protocol.replace('-', '_')}"]
-    return matrix

@@ -6,8 +6,6 @@ import ast
 import json
 import keyword
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +53,7 @@ def new(name: str, like: str, title: str | None = None) -> list[Path]:
     for path, text in texts.items():
         with files.atomic(path) as partial:
             partial.write_text(text, encoding="utf-8")
-    # from the types with the new method, which this process imported without it
-    subprocess.run([sys.executable, "-m", "twf", "schema"], check=True)
-    return [*texts, files.SCHEMA]
+    return list(texts)
 
 
 def _check(name: str, title: str) -> None:

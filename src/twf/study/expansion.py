@@ -1,0 +1,295 @@
+"""From `params.yaml` to the runs, tables and searches of a study.
+
+Snakemake, DVC's stages, the command line, the tables and the tests all ask `expand`; nothing else
+lists methods or cells.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from twf.errors import UserError
+from twf.study.grids import Best, load_best_hyperparameters, points
+from twf.study.methods import METHODS
+from twf.study.params import Benchmark, Experiment, Params, Protocol, Study, Variant
+from twf.study.plan import Cell, Plan, Run, SearchCell, Table, Trial
+
+
+def expand(params: Params, study_name: str) -> Plan:
+    """Expand a study to its runs, tables and searches.
+
+    A run serves each cell that needs exactly its parameters, under both protocols and in any
+    experiment; it is probed where one of them asks for it. Its identifier says benchmark, method,
+    buffer (0 where a rehearsal method has none), source where it is not the benchmark's own,
+    variant where that changes something, `trial-` and a hash of the hyperparameters in a search,
+    `task-il` where no earlier cell has the same run under Class-IL, and seed.
+    """
+    study = params.named_study(study_name)
+    best = load_best_hyperparameters(study.best_hyperparameters, study_name)
+    runs = _Runs(study_name)
+    tables: dict[str, Table] = {}
+    search: list[SearchCell] = []
+    probed: set[str] = set()
+    for experiment_name, experiment in study.experiments.items():
+        for benchmark_name in experiment.benchmarks:
+            grid = _Grid(params, study_name, experiment_name, benchmark_name, best, runs)
+            if experiment.search is not None:
+                search += grid.searched_cells()
+                continue
+            table = grid.table()
+            tables[table.name] = table
+            if experiment.probes:
+                probed.update(run for cell in table.cells for run in cell.runs.values())
+    _require_one_run_each(study_name, tables.values())
+    _require_one_search_each(study_name, search)
+    for name in probed:
+        run = runs.by_name[name]
+        changes = {"probes": True} | _source_data(params, run.source, "a probe")
+        runs.by_name[name] = run.model_copy(update=changes)
+    return Plan(
+        params=params,
+        study=study_name,
+        title=study.title,
+        note=study.note,
+        runs=runs.by_name,
+        tables=tables,
+        search=search,
+    )
+
+
+class _Runs:
+    """The runs of a study so far, each once."""
+
+    def __init__(self, study: str) -> None:
+        self.study = study
+        self.by_name: dict[str, Run] = {}
+        self._names: dict[str, str] = {}  # by parameters
+
+    def name_of(self, run: Run) -> str:
+        """The identifier of the run with these parameters: that of the first cell that needs it."""
+        name = self._names.setdefault(run.parameters, run.id)
+        other = self.by_name.setdefault(name, run)
+        if other.parameters != run.parameters:
+            old, new = other.values, run.values
+            raise UserError(
+                f"studies.{self.study}: two different runs are both called {name}, and differ in "
+                f"{', '.join(key for key in new if new[key] != old[key])}; give variants of "
+                "different experiments different names, or put one experiment into another study"
+            )
+        return name
+
+
+class _Position(NamedTuple):
+    """Where a number stands in a table, but for its variant."""
+
+    method: str
+    buffer: int | None
+    protocol: Protocol
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """An experiment on one of its benchmarks."""
+
+    params: Params
+    study_name: str
+    experiment_name: str
+    benchmark_name: str
+    best: Best
+    runs: _Runs
+
+    @property
+    def study(self) -> Study:
+        return self.params.named_study(self.study_name)
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.study.experiments[self.experiment_name]
+
+    @property
+    def benchmark(self) -> Benchmark:
+        return self.params.benchmark(self.benchmark_name, self.study_name)
+
+    @property
+    def path(self) -> str:
+        return f"studies.{self.study_name}.experiments.{self.experiment_name}"
+
+    def table(self) -> Table:
+        own = self.params.benchmarks[self.benchmark_name]
+        return Table(
+            name=f"{self.experiment_name}.{self.benchmark_name}",
+            title=f"{self.experiment.title}: {own.title}",
+            experiment=self.experiment_name,
+            benchmark=self.benchmark_name,
+            source=self.experiment.source or self.benchmark.source,
+            paper_source=self.experiment.source or own.source,
+            reduced=self.benchmark_name in self.study.scale,
+            cells=[self._cell(position, variant) for position, variant in self._positions()],
+            variants={key: variant.title for key, variant in self.experiment.variants.items()},
+            baseline=self.experiment.baseline,
+            forgetting=self.params.switches(self.study_name)["F8"],
+        )
+
+    def searched_cells(self) -> list[SearchCell]:
+        return [self._searched_cell(position) for position, _ in self._positions()]
+
+    def _positions(self) -> Iterator[tuple[_Position, str | None]]:
+        """The position and the variant of each cell, in order."""
+        sizes = self.experiment.buffers or self.benchmark.buffers
+        for method in self.experiment.methods:
+            for name in self.experiment.variants or [None]:
+                variant = self._variant(name)
+                if method not in (variant.methods or self.experiment.methods):
+                    continue
+                buffers: list[int | None] = [None] if variant.without_buffer else []
+                for buffer in [*buffers, *sizes] if METHODS[method].rehearsal else [None]:
+                    for protocol in self.experiment.protocols:
+                        yield _Position(method, buffer, protocol), name
+
+    def _variant(self, name: str | None) -> Variant:
+        return Variant(title="") if name is None else self.experiment.variants[name]
+
+    def _cell(self, position: _Position, name: str | None) -> Cell:
+        run, as_set = self._run(position, name), self._run(position, None)
+        searched = self.best.get((self.benchmark_name, *position), {}).keys()
+        return Cell(
+            **position._asdict(),
+            variant=name,
+            unchanged=run.parameters == as_set.parameters,
+            retuned=run.hyperparameters != as_set.hyperparameters,
+            searched=sorted(searched - self._variant(name).hyperparameters.keys()),
+            runs=self._by_seed(run),
+        )
+
+    def _searched_cell(self, position: _Position) -> SearchCell:
+        search, run = self.experiment.search, self._run(position, None)
+        assert search is not None  # who calls this has looked
+        trials = []
+        where = f"{self.path}.search.grids.{position.method}"
+        for values in points(search, position.method, run.hyperparameters, where):
+            text = json.dumps(values.model_dump(), sort_keys=True)
+            trial = f"trial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+            changes = {
+                "id": f"{run.id.removesuffix('.task-il')}.{trial}",
+                "hyperparameters": values,
+                "held_out": search.held_out,
+            }
+            runs = self._by_seed(run.model_copy(update=changes))
+            trials.append(Trial(hyperparameters=values, runs=runs))
+        return SearchCell(
+            **position._asdict(),
+            experiment=self.experiment_name,
+            benchmark=self.benchmark_name,
+            as_set=run.hyperparameters,
+            named=list(search.grids[position.method]),
+            trials=trials,
+        )
+
+    def _by_seed(self, run: Run) -> dict[int, str]:
+        """The identifier of a run with each of the experiment's seeds."""
+        return {
+            seed: self.runs.name_of(
+                run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
+            )
+            for seed in self.experiment.seeds or self.study.seeds
+        }
+
+    def _run(self, position: _Position, name: str | None) -> Run:
+        """The run that one cell needs, its seed still to be set."""
+        params, benchmark, method = self.params, self.benchmark, METHODS[position.method]
+        variant = self._variant(name)
+        source = self.experiment.source or benchmark.source
+        fidelity = params.switches(self.study_name) | variant.fidelity
+        searched = self.best.get((self.benchmark_name, *position), {})
+        hyperparameters = (
+            benchmark.hyperparameters(*position)
+            .changed(searched, str(self.study.best_hyperparameters))
+            .changed(variant.hyperparameters, f"{self.path}.variants.{name}.hyperparameters")
+        )
+        parts = [self.benchmark_name, position.method]
+        if method.rehearsal:
+            parts.append(str(position.buffer or 0))
+        if source != benchmark.source:
+            parts.append(f"from-{source}")
+        if variant.changes:
+            parts.append(str(name))
+        if position.protocol == "task-il":  # where no earlier cell has this run: see `expand`
+            parts.append(position.protocol)
+        data = params.datasets[benchmark.data]
+        source_data: dict[str, Any] = {"source_data": None, "source_augmentation": None}
+        if method.source_data:
+            source_data = _source_data(params, source, position.method)
+        return Run(
+            id=".".join(parts),
+            study=self.study_name,
+            benchmark=self.benchmark_name,
+            data=benchmark.data,
+            classes=data.classes,
+            tasks=benchmark.tasks,
+            source=source,
+            network=params.sources[source].network,
+            augmentation=data.augmentation,
+            method=position.method,
+            buffer=position.buffer,
+            pretrained=variant.pretrained,
+            probes=False,
+            **source_data,
+            fidelity={switch: fidelity[switch] for switch in method.switches},
+            hyperparameters=hyperparameters,
+            epochs=benchmark.epochs,
+            batch_size=benchmark.batch_size,
+            lr_decay=benchmark.lr_decay,
+            precision=self.study.precision,
+            held_out=None,
+            seed=0,
+        )
+
+
+def _source_data(params: Params, source: str, who: str) -> dict[str, Any]:
+    """What a run that needs the source's images has to know of them."""
+    data = params.sources[source].data
+    if data is None:
+        raise UserError(
+            f"{who} needs the images of {source}, which has published weights and no data; leave "
+            "it out, or give the experiment another source"
+        )
+    return {"source_data": data, "source_augmentation": params.datasets[data].augmentation}
+
+
+def _require_one_run_each(study: str, tables: Iterable[Table]) -> None:
+    """Raise `UserError` where a number has different runs in two tables: a mean would mix them.
+
+    A variant that changes nothing is the method as it is too.
+    """
+    first: dict[tuple[Any, ...], tuple[str, str]] = {}
+    for table in tables:
+        for cell in table.cells:
+            for variant in {cell.variant, None} if cell.unchanged else {cell.variant}:
+                position = _Position(cell.method, cell.buffer, cell.protocol)
+                number = table.benchmark, table.paper_source, variant, position
+                for seed, run in cell.runs.items():
+                    before, other = first.setdefault((*number, seed), (table.experiment, run))
+                    if other != run:
+                        raise UserError(
+                            f"studies.{study}.experiments: {cell.name} on {table.benchmark} is "
+                            f"{other} in {before} and {run} in {table.experiment}, so that a mean "
+                            "would mix them: name a variant for what differs, or make another "
+                            "study of one experiment"
+                        )
+
+
+def _require_one_search_each(study: str, search: Iterable[SearchCell]) -> None:
+    """Raise `UserError` where two experiments search for the hyperparameters of one cell."""
+    first: dict[tuple[str, str], str] = {}
+    for cell in search:
+        before = first.setdefault((cell.benchmark, cell.name), cell.experiment)
+        if before != cell.experiment:
+            raise UserError(
+                f"studies.{study}.experiments: {before} and {cell.experiment} both search for the "
+                f"hyperparameters of {cell.name} on {cell.benchmark}: leave it to one, or make "
+                "another study of the other"
+            )
