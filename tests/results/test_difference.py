@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
+from twf import study
 from twf.errors import UserError
+from twf.files import PARAMS
 from twf.results import difference
+from twf.study import reading
 
 VARIANTS = {
     "all": {"title": "All"},
@@ -18,7 +22,9 @@ def test_two_methods_are_compared_by_welch_and_variants_by_seed(make_plan, recor
     base = {"er": 50.0, "derpp": 60.0}
     values = {run.id: base[run.method] + run.seed for run in plan.runs.values()}
     first, *rest = difference.lines(recorded(plan, values), "derpp", "er")
-    assert "derpp minus er, split-cifar10, buffer 500, Class-IL: +10.00 points" in first
+    assert (
+        "derpp minus er, split-cifar10 from cifar100, buffer 500, Class-IL: +10.00 points" in first
+    )
     assert "Welch's, 3 seeds" in first and "seeds: [0, 1, 2, 3, 4]" in rest[-1]
 
     plan = make_plan([0, 1, 2, 3, 4], methods=["er"], variants=VARIANTS, buffers=[500])
@@ -26,6 +32,21 @@ def test_two_methods_are_compared_by_welch_and_variants_by_seed(make_plan, recor
     found = list(difference.lines(recorded(plan, values), "er.high", "er.all"))
     assert "+3.00 points (95 % interval +3.00 to +3.00, paired by seed, 5 seeds)" in found[0]
     assert not any("for 5 seeds" in line for line in found)
+
+
+def test_runs_from_another_source_are_not_averaged_in(make_plan, recorded):
+    make_plan([0], methods=["er", "derpp"], protocols=["class-il"], buffers=[500])
+    values = yaml.safe_load(PARAMS.read_text())
+    experiments = values["studies"]["small"]["experiments"]
+    experiments["other"] = experiments["main"] | {"methods": ["derpp"], "source": "svhn"}
+    PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
+    plan = study.expand(reading.load(PARAMS), "small")
+    levels = {"er": 50.0, "derpp": 60.0}
+    accuracies = {
+        run.id: 20.0 if run.source == "svhn" else levels[run.method] for run in plan.runs.values()
+    }
+    (line, *_) = difference.lines(recorded(plan, accuracies), "derpp", "er")
+    assert "+10.00 points" in line
 
 
 def test_what_does_not_count_is_named_with_its_remedy(make_plan, recorded):

@@ -30,7 +30,9 @@ def new_method(
 
     for path in method.new(name, like, title):
         print(path)
-    print(f"next: change the loss in {method.LOSSES / name.replace('-', '_')}.py")
+    print(f"next: change the loss in {method.LOSSES / name.replace('-', '_')}.py; then")
+    print(f"  snakemake --cores all results/demo/tables/{name}.split-digits.md")
+    print(f"  twf compare demo {name} {like}      # {name} minus {like}, with an interval")
 
 
 @app.command(rich_help_panel=PROJECT)

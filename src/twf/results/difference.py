@@ -17,7 +17,7 @@ SEEDS = 5  # with fewer, an interval is wider than most effects
 
 
 def lines(results: Results, new: str, baseline: str) -> Iterator[str]:
-    """A line for each benchmark, buffer and protocol that have both: `new` minus `baseline`.
+    """A line for each benchmark, source, buffer and protocol of both: `new` minus `baseline`.
 
     Each is named `METHOD`, or `METHOD.VARIANT`. Only runs as planned count, the code of a method
     included where the study follows it; the lines say how to make the others. Raises `UserError`
@@ -28,7 +28,7 @@ def lines(results: Results, new: str, baseline: str) -> Iterator[str]:
     known = dict.fromkeys(names)
     for name in (new, baseline):
         lookup("method or variant", known, name, f"the tables of {results.plan.study}")
-    place = ["benchmark", "buffer", "protocol"]
+    place = ["benchmark", "source", "buffer", "protocol"]
     ours, theirs = rows[names == new], rows[names == baseline]
     places = ours[place].drop_duplicates().merge(theirs[place].drop_duplicates())
     if places.empty:
@@ -50,7 +50,7 @@ def lines(results: Results, new: str, baseline: str) -> Iterator[str]:
 def _line(new: str, baseline: str, where: pd.Series, arms: list[pd.DataFrame]) -> str:
     finished = [arm[arm["status"] == "finished"].set_index("seed")["faa"] for arm in arms]
     buffer = f", buffer {where['buffer']}" if where["buffer"] else ""
-    title = f"{new} minus {baseline}, {where['benchmark']}{buffer}"
+    title = f"{new} minus {baseline}, {where['benchmark']} from {where['source']}{buffer}"
     title += f", {PROTOCOL_TITLES[where['protocol']]}"
     if not all(len(values) for values in finished):
         return f"{title}: no finished run of both"

