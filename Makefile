@@ -19,9 +19,9 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 setup: .venv/installed ## Make the environment in .venv
 .venv/installed: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; own = "%d.%d" % sys.version_info[:2]; own in sys.argv[1:] or sys.exit("Python %s found; this needs one of %s: make PYTHON=python%s" % (own, ", ".join(sys.argv[1:]), sys.argv[-1]))' $(PYTHONS)
+	@"$(PYTHON)" -c 'import sys; own = "%d.%d" % sys.version_info[:2]; own in sys.argv[1:] or sys.exit("Python %s found; this needs one of %s: make PYTHON=python%s" % (own, ", ".join(sys.argv[1:]), sys.argv[-1]))' $(PYTHONS)
 	@echo "Installing into .venv, the first time for minutes: PyTorch alone is some GB on Linux"
-	test -x $(BIN)/uv || { $(PYTHON) -m venv --clear .venv && $(BIN)/python -m pip install --quiet --no-user uv; }
+	test -x $(BIN)/uv || { "$(PYTHON)" -m venv --clear .venv && $(BIN)/python -m pip install --quiet --no-user uv; }
 	$(INSTALL) --compile-bytecode --editable '.[pipeline,report,remotes,dev]'
 	@touch $@
 
