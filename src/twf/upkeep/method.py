@@ -160,7 +160,8 @@ def _with_experiment(text: str, name: str, like: str, title: str) -> str:
         return text
     both = json.dumps(f"{title} beside {METHODS[like].title}", ensure_ascii=False)
     experiment = _EXPERIMENT.format(name=name, like=like, title=both)
-    lines.insert(first.line, textwrap.indent(experiment, indent))
+    # below the first, which stays the main one of report and metrics
+    lines.insert(_last_line(experiments[0][1]) + 1, textwrap.indent(experiment, indent))
     return "".join(lines)
 
 
