@@ -100,19 +100,16 @@ def _share(findings: Findings, shown: Figure) -> Drawing:
     drawing = Drawing(figsize=(7.2, 3.8), layout="constrained")
     axes: Axes = drawing.add_subplot()
     for setting, marker in zip(shown.settings, style.MARKERS, strict=False):
-        for question, look in zip(shown.questions, LOOKS, strict=True):
+        for number, question in enumerate(shown.questions):  # under either stream loss, in turn
             points = findings.shares(question, setting)
-            label = (
-                findings.asked.settings[setting].title if question == shown.questions[0] else None
-            )
             axes.plot(
                 100 * points["share"],
                 points["gain"],
                 marker=marker,
-                color=look["color"],
-                fillstyle="full" if question == shown.questions[0] else "none",
+                color=LOOKS[number % 2]["color"],
+                fillstyle="none" if number % 2 else "full",
                 linestyle="",
-                label=label,
+                label=None if number else findings.asked.settings[setting].title,
             )
     axes.axhline(0, color=style.GREY, linewidth=0.8)
     axes.set_xlabel("share of the distance in TwF's loss, per cent (filled: F6 published)")
