@@ -107,18 +107,18 @@ def test_jobs_of_a_killed_snakemake_save_and_the_next_goes_on(
 
 @pytest.mark.parametrize("tell", [os.kill, os.killpg], ids=["Snakemake alone", "all"])
 def test_an_interruption_saves_and_says_how_to_go_on(
-    project: Path, as_made: AsMade, tell: Callable[[int, int], None]
+    undone: Path, as_made: AsMade, tell: Callable[[int, int], None]
 ) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
-    snakemake = going_on(project)
+    snakemake = going_on(undone)
     tell(snakemake.pid, signal.SIGINT)
     status, said = ended(snakemake)
     assert status != 0 and "the same command goes on from there" in said
     assert "RuleException" not in said and "WorkflowError" not in said
-    assert "stopped and saved" in (project / LOG).read_text()
-    call(project, *MAKE)
-    assert "resumed" in (project / LOG).read_text()
-    as_made(project)
+    assert "stopped and saved" in (undone / LOG).read_text()
+    call(undone, *MAKE)
+    assert "resumed" in (undone / LOG).read_text()
+    as_made(undone)
 
 
 def test_after_dvc_was_killed_snakemake_goes_on_and_the_next_dvc_finds_it_done(
