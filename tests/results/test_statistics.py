@@ -122,20 +122,21 @@ def test_means_below_zero_are_those_of_holms_procedure(planned: int):
     """As its paper has it: p values in order, until one is not significant."""
     generator = np.random.default_rng(0)
     for samples in generator.normal(size=(50, 6, 3)) - np.arange(6)[:, None]:
-        found = statistics.least(sums(samples), planned)
+        found = statistics.below_zero(sums(samples), planned)
         p_values = stats.ttest_1samp(samples, 0.0, axis=-1, alternative="less").pvalue
         expected = [False] * 6
         for step, i in enumerate(np.argsort(p_values)):
             if p_values[i] >= 0.025 / (planned - step):
                 break
             expected[i] = True
-        assert found.below == expected
-        assert any(found.below) == (found.high < 0)  # it names where it does not hold, no other
+        assert found == expected
+        high = statistics.least(sums(samples), planned).high
+        assert any(found) == (high < 0)  # it names where it does not hold, no other
 
 
 def test_differences_without_spread_are_below_zero_or_not():
     samples = np.array([[0.0, 0.0], [1.0, 1.0], [-1.0, -1.0]])
-    assert statistics.least(sums(samples), planned=3).below == [False, False, True]
+    assert statistics.below_zero(sums(samples), planned=3) == [False, False, True]
 
 
 @pytest.mark.parametrize("counts", [(3, 3), (3, 8), (2, 5)])

@@ -130,16 +130,12 @@ def total(parts: Sequence[NDArray[np.float64]]) -> Sum:
 
 
 class Least(NamedTuple):
-    """The least of several true means: estimate, both ends of its 95 % interval, and its df.
-
-    `below` says which means are found to be below 0, by Holm's procedure.
-    """
+    """The least of several true means: estimate, both ends of its 95 % interval, and its df."""
 
     mean: float
     low: float
     high: float
     df: float
-    below: list[bool]
 
 
 def least(sums: Sequence[Sum], planned: int) -> Least:
@@ -155,16 +151,23 @@ def least(sums: Sequence[Sum], planned: int) -> Least:
       `planned` (Bonferroni). It is below 0 where the first step of Holm's procedure (Scandinavian
       Journal of Statistics, 1979) rejects.
     """
-    from statsmodels.stats.multitest import multipletests  # takes a second
-
     mean, error, df = (np.array(column) for column in zip(*sums, strict=True))
     tail = (1 - LEVEL) / 2
     lows = mean - stats.t.isf(tail, df) * error
     high = (mean + stats.t.isf(tail / planned, df) * error).min()
+    return Least(float(mean.min()), float(lows.min()), float(high), float(df[lows.argmin()]))
+
+
+def below_zero(sums: Sequence[Sum], planned: int) -> list[bool]:
+    """Which of several true means are found to be below 0, by all steps of Holm's procedure.
+
+    So some mean is found where the upper end of `least` is below 0, and none elsewhere.
+    """
+    from statsmodels.stats.multitest import multipletests  # to import takes a second
+
+    mean, error, df = (np.array(column) for column in zip(*sums, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 is no evidence
         chance = np.where(error == 0, (mean >= 0) * 1.0, stats.t.cdf(mean / error, df))
     family = np.append(chance, np.ones(planned - len(sums)))
-    below = multipletests(family, tail, method="holm")[0][: len(sums)]
-    return Least(
-        float(mean.min()), float(lows.min()), float(high), float(df[lows.argmin()]), below.tolist()
-    )
+    below = multipletests(family, (1 - LEVEL) / 2, method="holm")[0]
+    return below[: len(sums)].tolist()

@@ -241,7 +241,8 @@ def evaluate(
     if not names and least.low > 0 and len(done) == len(planned):
         row |= _beside_control(claim, values, diverged)
     elif not names and least.high < 0 and whole:
-        against = (_in_words(group) for group in compress(groups, least.below))
+        below = statistics.below_zero(_means(groups, values, seeds), len(family))
+        against = (_in_words(group) for group in compress(groups, below))
         row |= {"verdict": "does not hold", "note": f"contradicted by {'; '.join(against)}"}
     elif not missing:
         size = _printed_value(family, printed)
