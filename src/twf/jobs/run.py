@@ -96,6 +96,7 @@ def execute(
             )
             measured = {"seconds": keeper.seconds, "peak_memory_mib": peak_memory_mib(device)}
             row = before | vars(outcome) | {"status": outcome.status} | measured
+            keeper.wait()  # the last task's end is saved before the record is there
             record.write(path, row)
             tracker.finish(row)
         keeper.forget()  # last: what is killed before it goes on from the last task's end
