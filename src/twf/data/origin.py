@@ -6,7 +6,6 @@ The registry has those of the official archives; here are those of the demo's da
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from twf.data import registry
 from twf.study import params
@@ -55,12 +54,6 @@ def of_dataset(dataset: params.Dataset) -> Origin:
     if dataset.reader == "archive":
         return Origin(f"Images of the user's own: {dataset.file}")
     return _INCLUDED[dataset.reader]
-
-
-def of_weights(file: str) -> Origin:
-    """The origin of published weights, by the file that params.yaml names."""
-    name = registry.of_file(Path(file))
-    return Origin(f"Weights of the user's own: {file}") if name is None else _in_registry(name)
 
 
 def _in_registry(name: str) -> Origin:

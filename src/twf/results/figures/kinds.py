@@ -59,13 +59,6 @@ def _of_methods(plan: Plan, table: Table) -> bool:
     return not table.variants
 
 
-def _of_fidelity(plan: Plan, table: Table) -> bool:
-    """Whether variants differ in a switch between paper and published code."""
-    runs = [plan.runs[run] for cell in table.cells for run in cell.runs.values()]
-    switched = {(run.method, str(run.fidelity)) for run in runs}
-    return len(switched) > len({run.method for run in runs})
-
-
 def _of_pairs(plan: Plan, table: Table) -> bool:
     """Whether cells are subtracted from each other, and that is not drawn as something else."""
     elsewhere = _of_shares(plan, table) or _of_probes(plan, table)
