@@ -77,7 +77,7 @@ def test_a_miniature_run_and_its_report_have_no_key(
     for words, code in {
         "data fetch svhn": 2,
         f"run tiny {RUN}": 0,
-        "collect tiny --partial": 0,
+        "report tiny --partial": 0,
         "report tiny": 0,
         "run tiny split-target.er.99.s0": 2,
         "doctor": 0,

@@ -265,13 +265,11 @@ def test_networks_speak_for_themselves_or_are_said_to_be_missing(plan, collect):
         return row
 
     results = collect(plan)
-    assert network()["File"] == (
-        "no checkpoints/cifar100.safetensors: `twf pretrain train cifar100`"
-    )
     path = checkpoint_file("cifar100")
+    assert network()["SHA-256"] == f"no {path}"
     path.parent.mkdir()
     path.write_bytes(b"torn")
-    assert network()["File"].startswith("cannot be read")
+    assert network()["Recipe"] == "not recorded"
     about = {"test_accuracy": 77.25, "seconds": 7200.0, "pretraining": {"epochs": 200}}
     metadata = {"about": json.dumps(about | {"weights": "mine.pth"})}
     save_file({"classifier.weight": np.zeros((100, 4), np.float32)}, path, metadata=metadata)
@@ -280,7 +278,7 @@ def test_networks_speak_for_themselves_or_are_said_to_be_missing(plan, collect):
         "Accuracy": "77.25 %",
         "Recipe": "mine.pth epochs=200",
         "Hours": "2.000",
-        "File": f"SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}",
+        "SHA-256": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
 
 

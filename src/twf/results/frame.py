@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -28,7 +27,6 @@ from twf.study.params import PROTOCOLS, Protocol
 from twf.study.products import Products
 
 STATUSES = ("finished", "diverged", "stale", "unreadable", "missing")
-AS_SET = "as set"  # the variant of a method as params.yaml has it, for a notebook
 
 # By column of `Results.scores`: a function of the accuracy matrix and of what was before training.
 SCORES: dict[str, Callable[..., float | None]] = {
@@ -211,24 +209,3 @@ def _row(products: Products, run: Run, row: dict[str, Any] | None) -> dict[str, 
         | {"on_gpu": on_gpu, "precision": precision}
         | {"ended": state in ("finished", "diverged")}  # trained as planned: its hours count
     )
-
-
-def served(plan: Plan) -> pd.DataFrame:
-    """The `variant` of each run, and each `protocol` that it serves: `run`, `variant`, `protocol`.
-
-    The variant is `AS_SET`, an experiment's name for what it changes, or `trial-...` in a search.
-    """
-    cells = [cell for table in plan.tables.values() for cell in table.cells]
-    ordered = sorted(cells, key=lambda cell: not cell.unchanged)  # which name a run first
-    variants: dict[str, str] = {}
-    serves = []
-    for cell in ordered:
-        for run in cell.runs.values():
-            variants.setdefault(run, AS_SET if cell.unchanged else str(cell.variant))
-            serves.append((run, cell.protocol))
-    for searched in plan.search:
-        for run in chain(*(trial.runs.values() for trial in searched.trials)):
-            variants[run] = run.split(".")[-2]  # `trial-` and a hash
-            serves.append((run, searched.protocol))
-    frame = pd.DataFrame(sorted(set(serves)), columns=["run", "protocol"])
-    return frame.assign(variant=frame["run"].map(variants))

@@ -10,14 +10,12 @@ from collections import defaultdict
 from typing import Any
 
 import pandas as pd
-from safetensors import SafetensorError, safe_open
 
 from twf import files
-from twf.data import origin
 from twf.results import search, show
 from twf.results.frame import STATUSES, Results, key_of
 from twf.results.show import PROTOCOL_TITLES, Section, TextRow
-from twf.study import Plan, needed_data
+from twf.study import Plan
 from twf.study.methods import METHODS
 from twf.study.params import Params
 from twf.study.switches import SWITCHES
@@ -63,13 +61,8 @@ def sections(params: Params, results: Results) -> list[Section]:
             "it; no claim on such a method is decided.",
         ),
         Section(
-            "Data",
-            _data(params, results.plan),
-            "`twf data show NAME` has the citation of an archive.",
-        ),
-        Section(
             "Pretrained networks",
-            _networks(params, results.plan),
+            _networks(results.plan),
             "As their files say; accuracy is on the source's test images. The paper names the "
             "number of epochs alone; the rest is ours.",
         ),
@@ -135,30 +128,12 @@ def hyperparameters(results: Results) -> list[TextRow]:
     ]
 
 
-def _data(params: Params, plan: Plan) -> list[TextRow]:
-    """The data sets of a study's runs, and those that its sources were trained on."""
-    origins = {n: origin.of_dataset(params.datasets[n]) for n in needed_data(params, plan)}
-    return [
-        {"Data set": name, "What": each.title, "Licence": each.licence or NOT_RECORDED}
-        for name, each in origins.items()
-    ]
-
-
-def _networks(params: Params, plan: Plan) -> list[TextRow]:
+def _networks(plan: Plan) -> list[TextRow]:
     """The networks that runs start from, as their files say; no tensor is read."""
     rows = []
     for name in plan.sources:
         path = files.checkpoint_file(name)
-        about: dict[str, Any] = {}
-        state = f"no {path}: `twf pretrain train {name}`"
-        try:
-            with safe_open(path, framework="numpy") as opened:
-                about = json.loads((opened.metadata() or {})["about"])
-            state = f"SHA-256 {files.sha256(path)}"
-        except FileNotFoundError:
-            pass
-        except (SafetensorError, OSError, KeyError, ValueError):
-            state = f"cannot be read: `twf pretrain train {name}`"
+        about = json.loads(files.header(path).get("__metadata__", {}).get("about", "{}"))
         accuracy, seconds = about.get("test_accuracy"), about.get("seconds")
         recipe = [f"{key}={value}" for key, value in (about.get("pretraining") or {}).items()]
         rows.append(
@@ -167,7 +142,7 @@ def _networks(params: Params, plan: Plan) -> list[TextRow]:
                 "Accuracy": "not measured" if accuracy is None else f"{accuracy:.2f} %",
                 "Recipe": " ".join(filter(None, [about.get("weights"), *recipe])) or NOT_RECORDED,
                 "Hours": NOT_RECORDED if seconds is None else f"{seconds / 3600:.3f}",
-                "File": state,
+                "SHA-256": files.sha256(path) if path.exists() else f"no {path}",
             }
         )
     return rows

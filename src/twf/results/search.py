@@ -119,18 +119,17 @@ def text_rows(tried: pd.DataFrame) -> list[TextRow]:
 
 
 def write(results: Results) -> pd.DataFrame:
-    """Write every trial as CSV, and the best as Markdown and as input of another study.
+    """Write every trial as CSV, and the best as input of another study.
 
     Returns the frame of `trials`.
 
     That input waits until the search is complete: fewer records than it was made from, as beside
     another checkpoint, must not change what the other study takes.
     """
-    table, page, study = search_files(results.plan.study)
+    table, study = search_files(results.plan.study)
     tried = trials(results)
     with atomic(table) as partial:
         tried.assign(buffer=show.null_buffer(tried)).to_csv(partial, index=False)
-    show.write_page(page, NOTE, [show.Section("", text_rows(tried))])
     cells = list(tried.groupby(_CELL, sort=False))
     if left := sum(not ended(of_cell) for _, of_cell in cells):
         print(f"{study} is not written: {left} of {len(cells)} cells have trials to do")

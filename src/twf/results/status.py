@@ -147,7 +147,7 @@ def require_done(plan: Plan) -> str:
         raise UserError(
             f"{len(left)} of {len(runs)} runs of study {study} have no record, or a stale one, "
             f"for example {left[0]}; `twf plan {study}` lists them, `snakemake --cores all "
-            f"{files.runs_file(study)}` makes them, --partial does without"
+            f"{files.runs_file(study)}` makes them, and `twf report {study} --partial` does without"
         )
     return made
 

@@ -29,7 +29,7 @@ PLAIN: Any = {  # the same bytes each time
 
 def drawn(findings: Findings) -> dict[str, bytes]:
     """Each figure that `questions.yaml` names, as SVG."""
-    kinds = {"scale": _scale, "leads": _leads, "share": _share}
+    kinds = {"scale": _scale, "share": _share}
     with matplotlib.rc_context(PLAIN):
         return {
             name: _svg(kinds[shown.kind](findings, shown))
@@ -70,28 +70,6 @@ def _scale(findings: Findings, shown: Figure) -> Drawing:
     titles = [setting.title.replace("Split CIFAR-10, ", "") for setting in settings]
     axes.set_xticks(range(len(settings)), [title.replace(", ", ",\n") for title in titles])
     axes.set_ylabel("points of Class-IL accuracy")
-    return drawing
-
-
-def _leads(findings: Findings, shown: Figure) -> Drawing:
-    """A panel per setting: differences with intervals, and the paper's as a diamond."""
-    drawing = Drawing(figsize=(7.2, 2.8), layout="constrained")
-    panels = drawing.subplots(1, len(shown.settings), sharey=True, squeeze=False)[0]
-    for axes, at in zip(panels, shown.settings, strict=True):
-        setting = findings.asked.settings[at]
-        for y, question in enumerate(reversed(shown.questions)):
-            row = findings.estimate(question, at)
-            if row is not None:
-                axes.plot([row["low"], row["high"]], [y, y], color=style.BLUE)
-                axes.plot([row["mean"]], [y], marker="o", color=style.BLUE)
-            paper = findings.paper(findings.asked.questions[question], setting)
-            if paper is not None:
-                axes.plot([paper], [y], marker="D", color=style.VERMILION, fillstyle="none")
-        axes.axvline(0, color=style.GREY, linewidth=0.8)
-        axes.set_title(setting.title, fontsize=10)
-        axes.set_xlabel("points (circle: ours, diamond: the paper)")
-    titles = [findings.asked.questions[question].title for question in reversed(shown.questions)]
-    panels[0].set_yticks(range(len(titles)), titles)
     return drawing
 
 

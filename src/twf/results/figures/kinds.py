@@ -94,13 +94,6 @@ KINDS = {
         spread="whiskers",
         interval=tables.rule,
     ),
-    "matrix": Kind(
-        "Accuracy on each task after training each, per cent, first protocol and smallest buffer",
-        _of_methods,
-        frames.matrix,
-        charts.matrix,
-        note="Right of the white line are tasks still to come.",
-    ),
     "initialization": Kind(
         "CKA with the network before training, and k-NN accuracy on the source",
         _of_probes,
