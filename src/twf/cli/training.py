@@ -41,9 +41,6 @@ app.add_typer(pretrain_app, name="pretrain", rich_help_panel=NODES)
 def plan(
     study: DefaultStudyArgument = None,
     params: ParamsFile = files.PARAMS,
-    experiment: Annotated[
-        str | None, typer.Option(help="One experiment of the study, and what it needs.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     todo: Annotated[
         bool, typer.Option("--todo", help="The records of the runs that are not done, no more.")
@@ -78,8 +75,6 @@ def plan(
 
     loaded = reading.load(params)
     planned = expand(loaded, study or loaded.study)
-    if experiment is not None:
-        planned = planned.only(experiment)
     if write:
         plans.write(loaded, planned.study)
         return

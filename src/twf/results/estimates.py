@@ -114,7 +114,7 @@ def write(results: Results, frame: pd.DataFrame) -> None:
 
 def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
     """The estimates of the cells of some tables: a row for each of `SCORES`."""
-    untuned, parts = search.untuned(results), []
+    untuned, parts = search.untuned(results.plan), []
     printed_numbers = printed().set_index(PLACE)[["printed_faa", "printed_ff"]]
     for table in tables:
         members = results.members[results.members["table"] == table.name]
@@ -255,7 +255,7 @@ def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
 
 def of_claims(results: Results) -> pd.DataFrame:
     """A row for each claim of the paper."""
-    values, untuned, numbers = values_of(results), search.untuned(results), printed_keys()
+    values, untuned, numbers = values_of(results), search.untuned(results.plan), printed_keys()
     diverged = {
         key_at(place): int((members["status"] == "diverged").sum())
         for place, members in results.by_place.groupby(PLACE, sort=False)

@@ -109,7 +109,7 @@ def unfinished(results: Results) -> list[TextRow]:
 
 def hyperparameters(results: Results) -> list[TextRow]:
     """The hyperparameters of each cell of the study's tables, and where each has them from."""
-    plan, untuned = results.plan, search.untuned(results)
+    plan, untuned = results.plan, search.untuned(results.plan)
     protocols: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for table in plan.tables.values():
         for cell in table.cells:

@@ -176,7 +176,6 @@ class Plan(Strict):
     study: str
     title: str
     note: str | None  # what a reader must know of its numbers
-    experiment: str | None = None  # the only one, where it is of one
     runs: dict[str, Run]
     tables: dict[str, Table]
     search: list[SearchCell]
@@ -203,35 +202,12 @@ class Plan(Strict):
         return lookup("table", self.tables, name, f"study {self.study}")
 
     def runs_of(self, table: Table) -> list[str]:
-        """The runs that a table is made of: its cells', and trials that say if a cell is tuned."""
-        runs = [run for cell in table.cells for run in cell.runs.values()]
-        own = {(table.benchmark, cell.method, cell.buffer) for cell in table.cells}
-        for cell in self.search:
-            known = (cell.benchmark, cell.method, cell.buffer) in own
-            if known and METHODS[cell.method].not_printed:
-                runs += cell.runs
-        return list(dict.fromkeys(runs))
+        """The runs that a table is made of."""
+        return list(dict.fromkeys(run for cell in table.cells for run in cell.runs.values()))
 
     def runs_of_searches(self) -> list[str]:
         """The runs of all trials."""
         return list(dict.fromkeys(run for cell in self.search for run in cell.runs))
-
-    def only(self, experiment: str) -> Plan:
-        """The part of the plan that makes one experiment's tables and searches.
-
-        Runs keep the identifiers and probes that the whole study gives them. Raises `UserError`
-        that names the experiments where there is no such one.
-        """
-        names = dict.fromkeys([t.experiment for t in self.tables.values()])
-        names |= dict.fromkeys(cell.experiment for cell in self.search)
-        lookup("experiment", names, experiment, f"study {self.study}")
-        tables = {k: t for k, t in self.tables.items() if t.experiment == experiment}
-        search = [cell for cell in self.search if cell.experiment == experiment]
-        needed = {run for table in tables.values() for run in self.runs_of(table)}
-        needed |= {run for cell in search for run in cell.runs}
-        runs = {name: run for name, run in self.runs.items() if name in needed}
-        changes = {"experiment": experiment, "runs": runs, "tables": tables, "search": search}
-        return self.model_copy(update=changes)
 
 
 def needed_data(params: Params, plan: Plan) -> list[str]:
