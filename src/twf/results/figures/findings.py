@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
@@ -19,22 +18,15 @@ LOOKS: tuple[dict[str, Any], ...] = (  # of the questions of a figure, in order
     {"color": style.BLUE, "marker": "o", "linestyle": "-"},
     {"color": style.VERMILION, "marker": "s", "linestyle": "--"},
 )
-PLAIN: Any = {  # the same bytes each time
-    "svg.hashsalt": "twf",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
 
 
-def drawn(findings: Findings) -> dict[str, bytes]:
+def drawn(findings: Findings) -> dict[str, str]:
     """Each figure that `questions.yaml` names, as SVG."""
     kinds = {"scale": _scale, "share": _share}
-    with matplotlib.rc_context(PLAIN):
-        return {
-            name: _svg(kinds[shown.kind](findings, shown))
-            for name, shown in findings.asked.figures.items()
-        }
+    return {
+        name: style.svg(partial(kinds[shown.kind], findings, shown))
+        for name, shown in findings.asked.figures.items()
+    }
 
 
 def _scale(findings: Findings, shown: Figure) -> Drawing:
@@ -92,12 +84,5 @@ def _share(findings: Findings, shown: Figure) -> Drawing:
     axes.axhline(0, color=style.GREY, linewidth=0.8)
     axes.set_xlabel("share of the distance in TwF's loss, per cent (filled: F6 published)")
     axes.set_ylabel("TwF minus {CL}, points")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(fontsize=8)
     return drawing
-
-
-def _svg(drawing: Drawing) -> bytes:
-    buffer = io.BytesIO()
-    metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    drawing.savefig(buffer, format="svg", metadata=metadata)
-    return buffer.getvalue()
