@@ -24,7 +24,7 @@ from project import PROJECT
 from twf import cli, files
 from twf.cli import variables
 from twf.cli.commands import app
-from twf.errors import GpuError, UserError
+from twf.errors import UserError
 from twf.gpus import visible
 from twf.results.record import read_run
 from twf.study import expand
@@ -413,16 +413,6 @@ def test_work_that_trains_nothing_imports_no_torch():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_mistake_is_not_tried_again_and_is_once_mended(twf, tiny_inputs):
-    """Snakemake repeats a failed job; the first attempt of a later call starts afresh."""
-    aside = Path(TARGET).rename("aside")
-    first = mistake(twf(f"run tiny {RUN} --attempt 1"))
-    assert TARGET in first
-    aside.rename(TARGET)
-    assert mistake(twf(f"run tiny {RUN} --attempt 2")).startswith(first.rstrip())
-    succeed(twf, f"run tiny {RUN} --attempt 1", f"run tiny {RUN} --attempt 2")
-
-
 def test_a_run_by_hand_writes_the_plans_first_and_a_plan_file_does_the_same_run(twf, tiny_inputs):
     """The second reads nothing of params.yaml."""
     path, record = files.run_plan("tiny", FINETUNE), files.record_file("tiny", FINETUNE)
@@ -436,25 +426,6 @@ def test_a_run_by_hand_writes_the_plans_first_and_a_plan_file_does_the_same_run(
     again = read_run(record).to_pylist()[0]
     same = ("digest", "accuracy_class_il", "accuracy_task_il", "provenance")
     assert {key: first[key] for key in same} == {key: again[key] for key in same}
-
-
-def test_a_call_beside_a_run_at_work_does_not_end_its_further_attempts(twf, tiny_inputs):
-    """Neither a call by hand, nor a job that finds one."""
-    lock = files.state_file("tiny", RUN).parent.with_name(f"{RUN}.lock")
-    with files.locked(lock, "this run"):
-        for attempt in (0, 1):
-            assert "another process" in mistake(twf(f"run tiny {RUN} --attempt {attempt}"))
-    succeed(twf, f"run tiny {RUN} --attempt 2")
-
-
-def test_what_a_gpu_refused_is_tried_again(twf, tiny_inputs, monkeypatch):
-    def crowded(*_):
-        raise GpuError("GPU-a has too little memory left")
-
-    with monkeypatch.context() as once:
-        once.setattr(cli.training, "device_for", crowded)
-        assert "GPU-a" in mistake(twf(f"run tiny {RUN} --attempt 1"))
-    succeed(twf, f"run tiny {RUN} --attempt 2")
 
 
 def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(monkeypatch):

@@ -15,11 +15,11 @@ import typer
 from twf import files
 from twf.cli.base import (
     NODES,
-    AttemptOption,
     DefaultStudyArgument,
     DeterministicOption,
     DeviceOption,
     ExecutionOption,
+    JobOption,
     ParamsFile,
     PlannedSourceArgument,
     SaveOption,
@@ -29,7 +29,7 @@ from twf.cli.base import (
     app,
 )
 from twf.engines import environment, plans, remote
-from twf.errors import BusyError, GpuError, UserError
+from twf.errors import UserError
 from twf.gpus.devices import device_for, watched
 from twf.study import expand, products, reading
 
@@ -110,21 +110,21 @@ def pretrain_train(
     execution: ExecutionOption = "plain",
     deterministic: DeterministicOption = False,
     gpu_slots: SlotsOption = None,
-    attempt: AttemptOption = 0,
+    job: JobOption = False,
 ) -> None:
     """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
 
     Needs the source's data (`twf data prepare`). Called again after an interruption, it resumes
     from its last saved state. Next: `twf run`.
     """
-    if attempt:
+    if job:
         environment.stop_with_parent()
     from twf.jobs.arithmetic import captured_if_possible
     from twf.jobs.pretraining import pretrain
 
     with (
         planned_network(params, source) as (name, planned, shared),
-        resumable("pretrain", name, attempt),
+        resumable(),
         watched(),
     ):
         on = device_for(device, threads, gpu_slots or shared, deterministic)
@@ -172,7 +172,7 @@ def run(
     execution: ExecutionOption = "plain",
     deterministic: DeterministicOption = False,
     gpu_slots: SlotsOption = None,
-    attempt: AttemptOption = 0,
+    job: JobOption = False,
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
 
@@ -185,7 +185,7 @@ def run(
     from its network, with today's code: results/again-STUDY/runs/RUN.parquet, and how the two
     differ.
     """
-    if attempt:
+    if job:
         environment.stop_with_parent()
     from twf.jobs.arithmetic import captured_if_possible
     from twf.jobs.run import execute
@@ -208,7 +208,7 @@ def run(
             raise UserError(f"which run of {study}? `twf plan {study}` lists them")
         planned, plan = products.planned_run(path)
         slots, tracking = plans.settings()
-    with resumable(planned.study, planned.id, attempt), watched():
+    with resumable(), watched():
         on = device_for(device, threads, gpu_slots or slots, deterministic)
         work = partial(execute, planned, plan, tracking, on, save_every)
         captured_if_possible(work, execution)
@@ -236,32 +236,12 @@ def planned_network(params: Path, source: str) -> Iterator[tuple[str, products.V
 
 
 @contextlib.contextmanager
-def resumable(group: str, name: str, attempt: int) -> Iterator[None]:
-    """Train one thing: a run of the study `group`, or a source's network where it is `pretrain`.
-
-    Says so where it was stopped and saved, and does not repeat what only a user can mend: Snakemake
-    tries a failed job again, whatever the reason; a later attempt ends with the message of the
-    first, which lies beside the saved state, where that was a mistake. The first attempt removes
-    that of an earlier call.
-    """
+def resumable() -> Iterator[None]:
+    """Train one thing; say so where it was stopped and saved."""
     from twf.jobs.resume import STATUS, Stopped
 
-    refused = files.state_file(group, name).with_name("refused.txt")
-    if attempt > 1 and refused.exists():
-        raise UserError(f"{refused.read_text(encoding='utf-8')} (not tried again)")
-    with files.writing(refused):
-        refused.unlink(missing_ok=True)
     try:
         yield
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
         raise typer.Exit(STATUS) from None
-    except (GpuError, BusyError):
-        raise
-    except UserError as error:
-        if not attempt:
-            raise
-        with contextlib.suppress(OSError):  # that a disk is full may be the mistake
-            refused.parent.mkdir(parents=True, exist_ok=True)
-            refused.write_text(str(error), encoding="utf-8")
-        raise
