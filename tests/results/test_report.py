@@ -87,7 +87,7 @@ def test_the_page_begins_with_its_message_and_says_what_the_records_do(page):
         "docs/fidelity.md",
     ):
         assert said in text, said
-    assert "Code or inputs differ" not in text
+    assert "Runs differ in" not in text
     assert [claim.name for claim in load() if claim.statement not in text] == []
     levels = [int(name[1]) for name in Elements(page).names if name in HEADINGS]
     assert levels[0] == 1
@@ -198,7 +198,7 @@ def test_seeds_of_other_networks_are_said(make_plan, recorded):
         run: {"provenance": json.dumps(was | {"inputs": {"checkpoint_sha256": sha}})}
         for run, sha in zip(plan.runs, ("aa", "bb"), strict=True)
     }
-    name = "Code or inputs differ in"
+    name = "Runs differ in"
     assert provenance.facts(recorded(plan, others))[name] == (
         "split-cifar10 from cifar100, checkpoint sha256"
     )

@@ -69,10 +69,7 @@ SCHEMA = pa.schema(
         ("rule", pa.string()),  # of the interval: `statistics.Rule`, or simulation
         ("paper", pa.float64()),  # its number; null where it prints none
         ("verdict", pa.string()),  # of a cell, one of AGREEMENT; of a claim, `claims.VERDICTS`
-        (
-            "note",
-            pa.string(),
-        ),  # what else has to be said: untuned, mixed precision, what is missing
+        ("note", pa.string()),  # what else has to be said: what is untuned, what is missing
     ]
 )
 
@@ -122,7 +119,8 @@ def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
         finished = members[members["status"] == "finished"].groupby("cell")
         first = groups[[*PLACE, "printed_variant"]].first()
         titles = [table.rows[row["method"], row["variant"] or None] for row in show.rows(first)]
-        notes = _notes(table, first, finished, untuned)
+        keys = map(key_at, first[PLACE].itertuples(index=False))
+        notes = [f"untuned: {untuned[key]}" if key in untuned else "" for key in keys]
         about = first.assign(
             table=table.name,
             title=titles,
@@ -146,21 +144,6 @@ def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
             parts.append(rows)
     frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return _whole(frame)
-
-
-def _notes(
-    table: Table, first: pd.DataFrame, finished: Any, untuned: Mapping[CellKey, str]
-) -> pd.Series:
-    """What has to be said of each cell."""
-    precisions = finished["precision"].agg(lambda values: sorted(set(values.dropna())))
-    notes = {}
-    for cell, place in first[PLACE].iterrows():
-        mixed = precisions.get(cell, [])
-        said = [f"precisions {', '.join(mixed)}"] if len(mixed) > 1 else []
-        if name := untuned.get(key_at(place)):
-            said.append(f"untuned: {name}")
-        notes[cell] = "; ".join(said)
-    return pd.Series(notes, dtype=object)
 
 
 def agreement(row: Mapping[str, Any], reduced: bool) -> str:
@@ -230,8 +213,6 @@ def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
             estimate = rule(*values)._asdict() if all(map(len, values)) and n else {"n": 0}
             # A variant that is not in Table 4 stands beside its method's own number
             beside = not table.variants or bool(arms[0]["printed_variant"].iloc[0])
-            precisions = {p for arm in arms for p in arm["precision"].dropna()}
-            mixed = f"precisions {', '.join(sorted(precisions))}"
             shown = over if table.baseline is None and not table.variants else one
             rows.append(
                 {
@@ -245,7 +226,6 @@ def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
                 | {"n_planned": len(cell.runs.keys() & other.runs.keys())}
                 | {"diverged": one["diverged"] + over["diverged"]}
                 | {"paper": one["paper"] - over["paper"] if beside else np.nan}
-                | {"note": mixed if len(precisions) > 1 else ""}
             )
     return pd.DataFrame(rows)
 

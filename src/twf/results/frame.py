@@ -126,7 +126,7 @@ class Results:
 
         `table`, `cell`, `PLACE` with the paper's source, `seed` and `run`; `unchanged` as in
         `study.Cell`; `printed_variant` is that of the paper's number beside it, null where there is
-        none. With `status`, `precision`, and the `SCORES`, null where the run has not finished.
+        none. With `status`, and the `SCORES`, null where the run has not finished.
         """
         rows = [
             {
@@ -144,7 +144,7 @@ class Results:
         ]
         names = ["table", "cell", *PLACE, "seed", "run", "unchanged", "printed_variant"]
         frame = pd.DataFrame(rows, columns=names).astype({"unchanged": bool})
-        frame = frame.join(self.runs[["status", "precision"]], on="run")
+        frame = frame.join(self.runs["status"], on="run")
         return frame.join(self.scores, on=["run", "protocol"])
 
     @cached_property

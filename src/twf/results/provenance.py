@@ -37,10 +37,10 @@ def facts(results: Results) -> dict[str, str]:
         or "—",
     }
     origins = _origins(results)
-    decisive = origins[origins["Of"].isin(["Method", "Input"])]
+    decisive = origins[origins["Of"].isin(["Method", "Input", "Precision"])]
     values = decisive.groupby("What")["Value"].nunique()
     differ = values.index[values > 1]
-    return lines | ({"Code or inputs differ in": "; ".join(differ)} if len(differ) else {})
+    return lines | ({"Runs differ in": "; ".join(differ)} if len(differ) else {})
 
 
 def sections(params: Params, results: Results) -> list[Section]:
@@ -157,7 +157,7 @@ def _origins(results: Results) -> pd.DataFrame:
         rows += [
             ("Code", f"twf {code['version']}", f"commit {code['commit'] or 'unknown'}"),
             ("Method", method, code.get("method_hash")),
-            ("Precision", "products and convolutions", row["precision"] or NOT_RECORDED),
+            ("Precision", "precision of products", row["precision"] or NOT_RECORDED),
             ("Execution", "steps", recorded.get("execution", NOT_RECORDED)),
         ]
         for name, value in recorded.get("inputs", {}).items():

@@ -32,8 +32,8 @@ TEXT = 40  # characters; a column with a longer text may have several lines
 GAINS = (
     "Gains are differences of final average accuracy in percentage points, with a 95 % interval: "
     "Welch's between methods, and Student's by seed between variants of a method, over the seeds "
-    "that both have finished (n=a/b: a of b). Intervals are not corrected for their number. †: of "
-    "runs that differ in precision; paper: the same difference of its numbers."
+    "that both have finished (n=a/b: a of b). Intervals are not corrected for their number; "
+    "paper: the same difference of its numbers."
 )
 CLAIMS = (
     "Each claim says that some differences between cells are positive, or means of them; “ours” is "

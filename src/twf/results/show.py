@@ -15,7 +15,6 @@ from twf.study.params import Protocol
 
 TextRow = dict[str, str]  # a row as text, by the heading of each column
 
-MIXED = "†"  # beside a mean of runs that differ in precision
 PROTOCOL_TITLES: dict[Protocol, str] = {"class-il": "Class-IL", "task-il": "Task-IL"}
 
 

@@ -144,9 +144,7 @@ def _remarks(row: dict[str, Any]) -> list[str]:
         said.append(f"n={row['n']}/{row['n_planned']}")
     if row["diverged"]:
         said.append(f"{row['diverged']} diverged")
-    if "precisions" in row["note"]:
-        said.append(show.MIXED)
-    if "untuned" in row["note"]:
+    if row["note"]:
         said.append("untuned")
     return said
 
@@ -171,8 +169,6 @@ def remarks(table: Table, faa: pd.DataFrame) -> list[str]:
         )
     if (faa["n"] < faa["n_planned"]).any():
         parts.append("n=a/b: a of b planned runs finished; —: none did.")
-    if faa["note"].str.contains("precisions").any():
-        parts.append(f"{show.MIXED}: its runs differ in precision.")
     names = sorted(set(faa["note"].str.extract(r"untuned: ([^;]+)")[0].dropna()))
     if names:
         parts.append(
@@ -235,8 +231,6 @@ def _gain(row: Any) -> Markup:
     parts = [show.estimate(row["mean"], row["low"], row["high"])]
     if 0 < row["n"] < row["n_planned"]:
         parts.append(f"n={row['n']}/{row['n_planned']}")
-    if row["note"]:
-        parts.append(show.MIXED)
     paper = "" if pd.isna(row["paper"]) else f"<br>paper {number(row['paper'], '+')}"
     return Markup(" ".join(parts) + paper)  # noqa: S704 - numbers
 
