@@ -197,15 +197,9 @@ def _row(products: Products, run: Run, row: dict[str, Any] | None) -> dict[str, 
     with_record = state not in ("unreadable", "missing")
     if with_record and status.is_stale(products, run, recorded):
         state = "stale"
-    on_gpu = "cuda" in said.get("versions", {})
-    precision = said.get("precision")
-    if precision == "tf32" and not on_gpu:  # a CPU has none
-        precision = "fp32"
     planned = run.model_dump(include={"benchmark", "source", "method", "seed"})
     return (
         recorded
         | planned
         | {"buffer": run.buffer or 0, "digest": run.digest, "status": state, "provenance": said}
-        | {"on_gpu": on_gpu, "precision": precision}
-        | {"ended": state in ("finished", "diverged")}  # trained as planned: its hours count
     )

@@ -29,7 +29,8 @@ def facts(results: Results) -> dict[str, str]:
     runs = results.runs
     counts = runs["status"].value_counts()
     states = [f"{counts[state]} {state}" for state in STATUSES if state in counts]
-    hours = runs[runs["ended"].astype(bool)].groupby("device")["seconds"].sum() / 3600
+    trained = runs[runs["status"].isin(["finished", "diverged"])]
+    hours = trained.groupby("device")["seconds"].sum() / 3600
     lines = {
         "Runs": f"{len(runs)} planned: {', '.join(states)}",
         "Seeds": ", ".join(map(str, sorted(set(runs["seed"])))),
@@ -153,11 +154,14 @@ def _origins(results: Results) -> pd.DataFrame:
     rows: list[tuple[str, str, Any]] = []
     for row in show.rows(results.runs[results.runs["provenance"].map(bool)]):
         recorded, method = row["provenance"], METHODS[row["method"]].title
+        precision = recorded.get("precision", NOT_RECORDED)
+        if precision == "tf32" and "cuda" not in recorded["versions"]:  # a CPU has none
+            precision = "fp32"
         code, where = recorded["code"], f"{row['benchmark']} from {row['source']}"
         rows += [
             ("Code", f"twf {code['version']}", f"commit {code['commit'] or 'unknown'}"),
             ("Method", method, code.get("method_hash")),
-            ("Precision", "precision of products", row["precision"] or NOT_RECORDED),
+            ("Precision", "precision of products", precision),
             ("Execution", "steps", recorded.get("execution", NOT_RECORDED)),
         ]
         for name, value in recorded.get("inputs", {}).items():
