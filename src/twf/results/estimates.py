@@ -149,7 +149,7 @@ def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
 def agreement(row: Mapping[str, Any], reduced: bool) -> str:
     """One of `AGREEMENT` for a cell's mean accuracy beside the paper's; empty without a number.
 
-    The paper prints no spread and no number of seeds, so the verdict rests on our seeds alone:
+    The paper prints no spread and no number of seeds, so the verdict rests on our seeds only:
     whether the interval of our mean lies within, above or below `MARGIN` points of the paper's
     number. The margin is wide enough for what the paper leaves out (its value may be one run's),
     and narrow enough that two cells, each equivalent to the paper's, keep the order of gains of 2.8

@@ -65,7 +65,7 @@ def sections(params: Params, results: Results) -> list[Section]:
             "Pretrained networks",
             _networks(results.plan),
             "As their files say; accuracy is on the source's test images. The paper names the "
-            "number of epochs alone; the rest is ours.",
+            "number of epochs only; the rest of the recipe is ours.",
         ),
         Section(
             "Code, inputs and software",

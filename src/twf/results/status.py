@@ -65,7 +65,7 @@ def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
 
 
 def recorded(products: Products, run: Run) -> Recorded:
-    """A run's record held to its plan: the record alone decides, whatever its time."""
+    """A run's record compared with its plan, whatever the file's time."""
     path = files.record_file(run.study, run.id)
     brief = record.brief(path)
     made = None if brief is None else brief["plan"]
@@ -91,7 +91,7 @@ def _code(method: str) -> str:
 def is_stale(products: Products, run: Run, row: Mapping[str, Any]) -> bool:
     """Whether a collected record is not as planned, as far as its row says.
 
-    One of an older version says its parameters alone, by their digest.
+    A record of an older version has only the digest of its parameters.
     """
     made = record.plan_of(record.provenance(row))
     plan = products.run_plan(run, made)
@@ -143,9 +143,9 @@ def require_done(plan: Plan) -> str:
 
 
 def show(status: dict[str, Any], runs: bool = True, every: bool = False) -> None:
-    """Print `status`; `runs` in a table, those that differ in their seed alone as one row.
+    """Print `status`; `runs` in a table, runs that differ only in their seed as one row.
 
-    What is done, and nothing is to be said of, is counted alone, unless `every` run is asked for.
+    Runs that are done without a remark are only counted, unless `every` run is asked for.
     """
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(f"[bold]{status['study']}[/bold]: {escape(status['title'])}")

@@ -1,4 +1,4 @@
-"""The frames as figures, under the same names: each draws its frame alone."""
+"""The drawing of each kind of figure, from its frame under the same name."""
 
 from __future__ import annotations
 

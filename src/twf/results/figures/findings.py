@@ -1,4 +1,4 @@
-"""The drawings of the findings, from estimates alone."""
+"""The drawings of the findings, from estimates."""
 
 from __future__ import annotations
 
