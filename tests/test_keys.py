@@ -39,7 +39,7 @@ def test_a_key_would_be_found(tmp_path: Path, where: str) -> None:
 
 @pytest.fixture
 def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """That of a user with keys for Weights & Biases, S3, a mirror and git, who tracks offline."""
+    """That of a user with keys for Weights & Biases, S3 and git, who tracks offline."""
     wandb.teardown()  # it forgets what it knew, WANDB_SERVICE too, which must not come back below
     (tmp_path / "home").mkdir()
     for name in os.environ:
@@ -47,7 +47,6 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
             monkeypatch.delenv(name)
     ours = {
         "HOME": str(tmp_path / "home"),
-        "TWF_MIRROR": f"https://someone:{KEY}@127.0.0.1:9/archives",
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "remote.origin.url",
         "GIT_CONFIG_VALUE_0": f"https://{KEY}@127.0.0.1:9/twf.git",
@@ -75,7 +74,6 @@ def test_a_miniature_run_and_its_report_have_no_key(
     subprocess.run(["git", *author, *commit], check=True)
     said = []
     for words, code in {
-        "data fetch svhn": 2,
         f"run tiny {RUN}": 0,
         "report tiny --partial": 0,
         "report tiny": 0,

@@ -239,11 +239,11 @@ def test_a_mistake_reaches_the_shell_without_a_traceback(tmp_path):
 
 @pytest.fixture
 def own_archive(tmp_path, monkeypatch) -> bytes:
-    """The content of `some.npz` of the archive `target`, which a registry and a mirror have."""
+    """The content of `some.npz` of the archive `target` of a registry."""
     content = b"some bytes"
-    mirror = tmp_path / "mirror"
-    mirror.mkdir()
-    (mirror / "some.npz").write_bytes(content)
+    (tmp_path / "some.npz").write_bytes(content)
+    checksum = f"md5:{hashlib.md5(content).hexdigest()}"
+    address = (tmp_path / "some.npz").as_uri()
     entry = {
         "title": "Our target",
         "kind": "images",
@@ -251,14 +251,13 @@ def own_archive(tmp_path, monkeypatch) -> bytes:
         "homepage": "https://lab.example",
         "licence": "to be cited",
         "citation": "Us, 2022",
-        "files": {"some.npz": {"size": 10, "md5": hashlib.md5(content).hexdigest()}},
+        "files": {"some.npz": {"size": 10, "checksum": checksum, "addresses": [address]}},
         "classes": 4,
         "images": {"train": 44, "test": 16},
         "size": 16,
     }
     (tmp_path / "own.yaml").write_text(yaml.safe_dump({"target": entry}))
     monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "own.yaml"))
-    monkeypatch.setenv("TWF_MIRROR", str(mirror))
     return content
 
 
@@ -281,12 +280,10 @@ def test_archives_are_fetched_by_name_or_for_a_study(twf, tiny_project, own_arch
     assert "present" in listed()
     if "--study" in words:
         shutil.rmtree(files.archive_folder("target"))
-        receipt = files.receipt_file("target")
-        receipt.parent.mkdir()
-        receipt.write_text('{"imported": "mine.npz", "prepared": "params.yaml"}')
+        files.data_file("target").parent.mkdir()
+        files.data_file("target").touch()
         succeed(twf, words)
-        assert list(receipt.parent.iterdir()) == [receipt]
-        assert "imported" in listed()
+        assert "missing" in listed(), "what is prepared needs no archive"
 
 
 def test_an_archive_is_shown_with_licence_citation_and_checksum(twf, tiny_project, own_archive):

@@ -375,18 +375,10 @@ def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
         assert f'Provided resources: gpu=Resource("gpu", {count})' in call(fresh, *words, *more)
 
 
-def test_the_papers_study_with_five_seeds_is_planned_in_seconds(
-    fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In processor time, as others may be at work. The archives have the right size, no more."""
+def test_the_papers_study_with_five_seeds_is_planned_in_seconds(fresh: Path) -> None:
+    """In processor time, as others may be at work."""
     shutil.copy(PROJECT / "params.yaml", fresh)
     change_params(fresh, lambda values: values["studies"]["paper"].update(seeds=[*range(5)]))
-    for name, entry in registry.load().items():
-        (tmp_path / "mirror" / name).mkdir(parents=True)
-        for file_name, file in entry.files.items():
-            with (tmp_path / "mirror" / name / file_name).open("wb") as sparse:
-                sparse.truncate(file.size)
-    monkeypatch.setenv("TWF_MIRROR", str(tmp_path / "mirror"))
     before = os.times()
     runs = jobs(fresh)["run"]
     after = os.times()
@@ -416,8 +408,8 @@ def test_an_archive_is_fetched_once_kept_pushed_and_pulled(
     (archive,) = official.write_archives("cifar10", tmp_path, arrays)
     entry = registry.images_entry("cifar10").model_dump()
     entry["images"] = {split: len(arrays[f"y_{split}"]) for split in ("train", "test")}
-    md5 = hashlib.md5(archive.read_bytes()).hexdigest()
-    entry["files"] = {archive.name: {"md5": md5, "addresses": [archive.as_uri()]}}
+    checksum = f"md5:{hashlib.md5(archive.read_bytes()).hexdigest()}"
+    entry["files"] = {archive.name: {"checksum": checksum, "addresses": [archive.as_uri()]}}
     own = {"cifar10": entry | {"fingerprints": {}}}
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
     monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "own.yaml"))

@@ -80,26 +80,26 @@ class Run(Strict):
         return hashlib.sha256(self.parameters.encode()).hexdigest()
 
 
-class Cell(Strict):
-    """A cell of a table: one row and column under one protocol, and its runs by seed."""
-
+class _Position(Strict):
     method: str
-    variant: str | None
-    unchanged: bool  # it is the method as params.yaml has it: the variant, if any, changes nothing
-    retuned: bool  # the variant changes hyperparameters
-    searched: list[str]  # those of its hyperparameters that a search has chosen
+    variant: str | None = None
     buffer: int | None
     protocol: Protocol
-    runs: dict[int, str]
 
     @property
     def name(self) -> str:
-        """What tells it from the others of its table, in a word."""
-        return _name(self.method, self.variant, self.buffer, self.protocol)
+        """What tells it from the others on its benchmark, in a word."""
+        parts = self.method, self.variant, self.buffer, self.protocol
+        return ".".join(str(part) for part in parts if part is not None)
 
 
-def _name(*parts: str | int | None) -> str:
-    return ".".join(str(part) for part in parts if part is not None)
+class Cell(_Position):
+    """A cell of a table: one row and column under one protocol, and its runs by seed."""
+
+    unchanged: bool  # it is the method as params.yaml has it: the variant, if any, changes nothing
+    retuned: bool  # the variant changes hyperparameters
+    searched: list[str]  # those of its hyperparameters that a search has chosen
+    runs: dict[int, str]
 
 
 class Table(Strict):
@@ -146,27 +146,13 @@ class Trial(Strict):
     runs: dict[int, str]
 
 
-class SearchCell(Strict):
+class SearchCell(_Position):
     """A cell whose hyperparameters are searched for."""
 
-    experiment: str
     benchmark: str
-    method: str
-    buffer: int | None
-    protocol: Protocol
     as_set: SerializeAsAny[Hyperparameters]  # those of params.yaml
     named: list[str]  # the hyperparameters that it searches for
     trials: list[Trial]
-
-    @property
-    def name(self) -> str:
-        """What tells it from the others that are searched on its benchmark, in a word."""
-        return _name(self.method, self.buffer, self.protocol)
-
-    @property
-    def runs(self) -> list[str]:
-        """The runs of its trials."""
-        return [run for trial in self.trials for run in trial.runs.values()]
 
 
 class Plan(Strict):
@@ -207,7 +193,8 @@ class Plan(Strict):
 
     def runs_of_searches(self) -> list[str]:
         """The runs of all trials."""
-        return list(dict.fromkeys(run for cell in self.search for run in cell.runs))
+        trials = (trial for cell in self.search for trial in cell.trials)
+        return list(dict.fromkeys(run for trial in trials for run in trial.runs.values()))
 
 
 def needed_data(params: Params, plan: Plan) -> list[str]:
