@@ -57,7 +57,6 @@ def begin(pack: Path, until: float) -> None:
         target = TREE / source
         target.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
-    shutil.copyfile(PACK / "commit.json", TREE / "commit.json")
     if wheels := sorted(map(str, PACK.glob("wheels/*.whl"))):
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
         subprocess.run([*pip, "--no-compile", "--upgrade", "--target", SITE, *wheels], check=True)
@@ -91,6 +90,7 @@ def start(words: list[Any], log: Any) -> subprocess.Popen[bytes]:
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
         "PYTHONUNBUFFERED": "1",
         "TWF_TRACKING": "off",
+        "TWF_COMMIT": settings()["commit"],
         "TWF_GPU_SLOTS": "16",  # as many beside each other as there are workers
         "CUDA_MPS_PIPE_DIRECTORY": str(HERE / "mps"),
         "CUDA_MPS_LOG_DIRECTORY": str(HERE / "mps-log"),

@@ -20,7 +20,6 @@ from project import PROJECT
 from twf.checkout import refuse_other_code
 from twf.engines.environment import refuse_unfit_folder, replace_home
 from twf.errors import UserError
-from twf.upkeep import doctor
 
 
 @pytest.fixture
@@ -204,16 +203,3 @@ def test_neither_snakemake_nor_benchmarks_run_another_checkouts_code(
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True)
     assert done.returncode != 0
     assert "has code of its own" in " ".join((done.stdout + done.stderr).split())
-
-
-def test_doctor_says_that_records_will_name_no_commit_and_how_git_comes_to_trust_a_folder(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (check,) = doctor.code()
-    assert check.state == "warning"
-    assert "not a git repository" in check.said and "git clone" in check.remedy
-    subprocess.run(["git", "init", "--quiet"], check=True)
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    (check,) = doctor.code()
-    assert check.state == "warning" and f"safe.directory {here}" in check.remedy

@@ -6,7 +6,6 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -119,7 +118,6 @@ def pretrain_train(
     """
     if job:
         environment.stop_with_parent()
-    from twf.jobs.arithmetic import captured_if_possible
     from twf.jobs.pretraining import pretrain
 
     with (
@@ -128,7 +126,7 @@ def pretrain_train(
         watched(),
     ):
         on = device_for(device, threads, gpu_slots or shared, deterministic)
-        captured_if_possible(partial(pretrain, name, planned, on, save_every), execution)
+        pretrain(name, planned, on, save_every, execution)
 
 
 @pretrain_app.command("import")
@@ -187,7 +185,6 @@ def run(
     """
     if job:
         environment.stop_with_parent()
-    from twf.jobs.arithmetic import captured_if_possible
     from twf.jobs.run import execute
 
     held, recorded = None, None
@@ -210,8 +207,7 @@ def run(
         slots, tracking = plans.settings()
     with resumable(), watched():
         on = device_for(device, threads, gpu_slots or slots, deterministic)
-        work = partial(execute, planned, plan, tracking, on, save_every)
-        captured_if_possible(work, execution)
+        execute(planned, plan, tracking, on, save_every, execution)
     del held  # the plans, until here
     if recorded is not None:
         print(*records.compared(recorded, records.made(planned)), sep="\n")
