@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,14 +21,19 @@ KEY = KEYS["WANDB_API_KEY"]
 
 @pytest.fixture
 def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """That of a user with keys for Weights & Biases, S3 and a mirror, who tracks offline."""
+    """That of a user with keys for Weights & Biases, S3 and git, who tracks offline."""
     wandb.teardown()  # it forgets what it knew, WANDB_SERVICE too, which must not come back below
     (tmp_path / "home").mkdir()
     for name in os.environ:
         if name.startswith(("WANDB_", "AWS_", "TWF_")):
             monkeypatch.delenv(name)
-    mirror = f"https://someone:{KEY}@127.0.0.1:9/archives"
-    for name, value in (KEYS | {"HOME": str(tmp_path / "home"), "TWF_MIRROR": mirror}).items():
+    ours = {
+        "HOME": str(tmp_path / "home"),
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "remote.origin.url",
+        "GIT_CONFIG_VALUE_0": f"https://{KEY}@127.0.0.1:9/twf.git",
+    }
+    for name, value in (KEYS | ours).items():
         monkeypatch.setenv(name, value)
     yield
     wandb.teardown()
@@ -41,13 +47,13 @@ def test_a_miniature_run_and_its_report_have_no_key(
     """Of what is right, and of what fails: a record is torn, and a run is not there."""
     monkeypatch.setenv("TWF_TRACKING", "offline")
     publish_nothing()
+    subprocess.run(["git", "init", "--quiet"], check=True)
     torn = files.record_file("tiny", "split-target.joint.s0")
     torn.parent.mkdir(parents=True)
     torn.write_bytes(b"PAR1")
     for words, code in {
-        "data fetch svhn": 2,
         "run tiny split-target.er.16.s0": 0,
-        "collect tiny --partial": 0,
+        "report tiny --partial": 0,
         "report tiny": 0,
         "run tiny split-target.er.99.s0": 2,
         "doctor": 0,

@@ -56,7 +56,6 @@ def begin(pack: Path, until: float) -> None:
     for source in filter(Path.exists, map(Path, TRAVELS)):
         (TREE / source).parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, TREE / source)
-    shutil.copyfile(PACK / "commit.json", TREE / "commit.json")
     if wheels := sorted(map(str, PACK.glob("wheels/*.whl"))):
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
         subprocess.run([*pip, "--no-compile", "--upgrade", "--target", SITE, *wheels], check=True)
@@ -67,12 +66,19 @@ def begin(pack: Path, until: float) -> None:
         start([sys.executable, Path(__file__).resolve(), "steps"], log)
 
 
+def settings() -> dict[str, Any]:
+    """What there is to do."""
+    values: dict[str, Any] = json.loads((PACK / "driver.json").read_text(encoding="utf-8"))
+    return values
+
+
 def start(words: list[Any], log: Any) -> subprocess.Popen[bytes]:
     """A process in `TREE`, with our packages before this machine's, and all that it starts."""
     ours = {
         "PYTHONPATH": os.pathsep.join(map(str, (SITE, TREE / "src", TREE))),
         "PYTHONUNBUFFERED": "1",
         "TWF_TRACKING": "off",
+        "TWF_COMMIT": settings()["commit"],
         "TWF_GPU_SLOTS": "16",  # as many beside each other as there are workers
         "CUDA_MPS_PIPE_DIRECTORY": str(HERE / "mps"),
         "CUDA_MPS_LOG_DIRECTORY": str(HERE / "mps-log"),
@@ -136,42 +142,42 @@ def complete(name: str) -> bool:
     return bool(pieces) and len(pieces) == int(pieces[0].name.rpartition("-of-")[2])
 
 
-def prepare(settings: dict[str, Any]) -> None:
+def prepare() -> None:
     """The data, each set when its last piece has come."""
-    for name in settings["data"]:
+    for name in settings()["data"]:
         if wait_for(lambda name=name: complete(name)):  # type: ignore[misc]
             arrays = HERE / f"{name}.npz"
             words = ("-m", "benchmarks.gpu.shards", PACK / "shards", name, arrays)
             do(f"join-{name}", "python", *words, limit=120)
-            bring = (word.format(name=name, arrays=arrays) for word in settings["bring"])
+            bring = (word.format(name=name, arrays=arrays) for word in settings()["bring"])
             twf(f"data-{name}", "data", *bring, limit=120)
 
 
-def measure(settings: dict[str, Any]) -> None:
-    """Facts, and steps beside the published code's, while nothing else has the GPU."""
-    for name, (limit, *words) in settings["measure"].items():
+def measure(what: str) -> None:
+    """What has the GPU alone, as steps beside the published code's; or has company."""
+    for name, (limit, *words) in settings()[what].items():
         if name == "steps" and (HERE / "published").exists():
             words += ["--reference", str(HERE / "published")]
         do(name, *words, limit=limit)
 
 
-def train(settings: dict[str, Any]) -> None:
+def train() -> None:
     """The source's network, and the runs, some beside each other, the first first."""
-    words = ("pretrain", "train", settings["source"], "--execution", settings["execution"])
+    words = ("pretrain", "train", settings()["source"], "--execution", settings()["execution"])
     twf("pretrain", *words, limit=300)
     say(f"runs: {'with' if mps(settings['mps']) else 'without'} MPS")
-    for study in dict.fromkeys(name.partition("/")[0] for name in settings["runs"]):
+    for study in dict.fromkeys(name.partition("/")[0] for name in settings()["runs"]):
         twf(f"plan-{study}", "plan", study, "--write", limit=60)
 
     def work(name: str) -> None:
         run = ("run", f"plans/{name}.json", "--save-every", "100000", "--execution")
         stem = f"run-{name.rpartition('/')[2]}"
         # where a run fails, once more in the plain way
-        if left() > MARGIN and not twf(stem, *run, settings["execution"], limit=left()):
+        if left() > MARGIN and not twf(stem, *run, settings()["execution"], limit=left()):
             twf(f"{stem}-again", *run, "plain", limit=left() - MARGIN)
 
-    with ThreadPoolExecutor(settings["jobs"]) as workers:
-        list(workers.map(work, settings["runs"]))
+    with ThreadPoolExecutor(settings()["jobs"]) as workers:
+        list(workers.map(work, settings()["runs"]))
 
 
 def mps(server: list[str]) -> bool:
@@ -197,18 +203,17 @@ def end_mps(server: list[str]) -> None:
 
 def steps() -> None:
     """What prepares beside what measures; then the runs, and what may have company."""
-    settings: dict[str, Any] = json.loads((PACK / "driver.json").read_text(encoding="utf-8"))
-    side = threading.Thread(target=prepare, args=[settings])
+    side = threading.Thread(target=prepare)
     side.start()
     try:
-        measure(settings)
+        measure("alone")
         side.join()
-        beside = threading.Thread(target=lambda: measure({"measure": settings["beside"]}))
+        beside = threading.Thread(target=measure, args=["beside"])
         beside.start()
-        train(settings)
+        train()
         beside.join()
     finally:
-        end_mps(settings["mps"])
+        end_mps(settings()["mps"])
         say("end")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -14,9 +15,9 @@ import typer
 from benchmarks import command
 from benchmarks.gpu import shards
 from twf import files
+from twf.checkout import commit
 from twf.data import archive
 from twf.errors import UserError
-from twf.jobs.provenance import commit, pack_commit
 from twf.study import reading
 
 HERE = Path(__file__).parent
@@ -48,9 +49,8 @@ def main(
         shutil.rmtree(PACK)
     base = PACK / "base"
     base.mkdir(parents=True)
-    pack_commit(Path(), made_of)
-    Path("commit.json").rename(base / "commit.json")
-    shutil.copyfile(settings, base / "driver.json")
+    values = json.loads(settings.read_text(encoding="utf-8")) | {"commit": made_of}
+    (base / "driver.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
     if published is not None:
         if not (published / "models").is_dir():
             raise UserError(f"--published {published} is no checkout of the published code")

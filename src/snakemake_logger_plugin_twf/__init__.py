@@ -30,22 +30,12 @@ RUN, PRETRAIN = "run", "pretrain"  # the rules whose jobs take the time
 WHY = ": "  # in a job's message, before what is not as planned
 # Of no use to who waits: Snakemake says them in every call, or again and again.
 NOISE = (
-    "Using workflow specific profile",
-    "Assuming unrestricted",
-    "Using shell",
-    "Conda environments: ignored",
-    "Select jobs to execute",
-    "Provided cores",
-    "Rules claiming",
+    *("Using workflow specific profile", "Assuming unrestricted", "Using shell", "Provided cores"),
+    *("Conda environments: ignored", "Select jobs to execute", "Rules claiming"),
 )
 INTERRUPTED = "Terminating processes on user request"
 STOPPED = "stopping: what trains saves its state, and the same command goes on from there"
-HIDDEN = {
-    LogEvent.WORKFLOW_STARTED,
-    LogEvent.JOB_STARTED,
-    LogEvent.PROGRESS,
-    LogEvent.SHELLCMD,
-}
+HIDDEN = {LogEvent.WORKFLOW_STARTED, LogEvent.JOB_STARTED, LogEvent.PROGRESS, LogEvent.SHELLCMD}
 
 
 class LogHandler(LogHandlerBase):
@@ -113,15 +103,13 @@ class LogHandler(LogHandlerBase):
     def _end(self, number: int) -> None:
         now = time.monotonic()
         began, job = self.begun.pop(number, (now, {"rule_name": "", "rule_msg": f"job {number}"}))
-        rule = job["rule_name"]
-        self.ended[rule] += 1
-        text = _name(job)
-        took = duration(now - began)
-        if rule == RUN:
-            done, of = self.ended[RUN], self.to_do[RUN]
-            text = f"[{done}/{of}] {text}{_result(job['log'])}"
-            seconds = (now - self.first_run) / done * (of - done)
-            took += f"; about {duration(seconds)} left" if done < of else ""
+        self.ended[job["rule_name"]] += 1
+        text, took = _name(job), duration(now - began)
+        if job["rule_name"] == RUN:
+            done, total = self.ended[RUN], self.to_do[RUN]
+            text = f"[{done}/{total}] {text}{_result(job['log'])}"
+            seconds = (now - self.first_run) / done * (total - done)
+            took += f"; about {duration(seconds)} left" if done < total else ""
         self._say(f"{text} ({took})")
 
 

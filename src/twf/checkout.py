@@ -1,18 +1,23 @@
-"""Whose code runs: that of the folder that is worked in, or another checkout's."""
+"""Whose code runs: that of the folder that is worked in or another checkout's; of which commit."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import twf
-from twf.errors import UserError
+from twf.errors import UserError, warn
 
 OWN_ENVIRONMENT = (
     "`rm -rf .venv; make setup` there makes its own environment; leave the active one "
     "(`deactivate`) and take that: . .venv/bin/activate. With conda: `conda env create --name NAME "
     "--file workflow/envs/environment.yml` there, and `conda activate NAME`"
 )
+# what can change a number, in a checkout: code, parameters, and the packages it runs with
+DECIDE = ("src", "params.yaml", "pyproject.toml", "constraints.txt")
+ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"}
+COMMIT = "TWF_COMMIT"  # the variable that names the commit of a copy that went without its git
 
 
 def other_code(folder: Path) -> tuple[Path, str] | None:
@@ -35,3 +40,33 @@ def refuse_other_code(*folders: Path) -> None:
         if (found := other_code(folder)) is not None:
             used, remedy = found
             raise UserError(f"{folder} has code of its own, and this is {used}: {remedy}")
+
+
+def commit() -> str | None:
+    """The commit of the checkout this code lies in, with `+` where what decides differs from it.
+
+    Where git knows nothing of this code, what `TWF_COMMIT` says, or None.
+    """
+
+    def git(folder: str | Path, *words: str) -> str:
+        command = ["git", "-C", str(folder), *words]
+        # a hook or another repository's GIT_DIR is not about this folder
+        own = {key: value for key, value in os.environ.items() if key not in ELSEWHERE}
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, encoding="utf-8", env=own
+        ).stdout.strip()
+
+    package = Path(twf.__file__).parent
+    try:
+        # a wheel may lie in a folder that the git of another project ignores
+        git(package, "ls-files", "--error-unmatch", "__init__.py")
+        top = git(package, "rev-parse", "--show-toplevel")
+        changed = git(top, "status", "--porcelain", "--", *DECIDE)
+        return git(top, "rev-parse", "HEAD") + ("+" if changed else "")
+    except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        if "dubious ownership" in str(getattr(error, "stderr", "")):
+            warn(
+                "git refuses this folder, as it is another user's, so that records name no commit: "
+                f"git config --global --add safe.directory {package.parents[1]}"
+            )
+        return os.environ.get(COMMIT)  # without one, version and hash remain

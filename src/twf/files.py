@@ -19,7 +19,7 @@ PARAMS = Path("params.yaml")
 PRINTED = Path("results/printed.csv")
 COSTS = Path("results/costs.csv")  # what recorded runs took
 FINDINGS_FROM = [*sorted(map(str, Path("results/evidence").glob("*.*"))), str(PRINTED)]
-FINDINGS = [f"docs/{name}" for name in ("estimates.csv", "corners.svg", "gains.svg", "share.svg")]
+FINDINGS = [f"docs/{name}" for name in ("estimates.csv", "corners.svg", "share.svg")]
 ARCHIVES = Path("archives")
 
 # Patterns, so that the Snakefile's rules (with wildcards) and the commands (with names) agree.
@@ -42,9 +42,8 @@ CHECKPOINT_PLAN = "plans/checkpoints/{source}.json"
 RUN_PLAN = "plans/{study}/{run}.json"
 STUDY_PLAN = "plans/{study}.json"
 TABLES = "results/{study}/tables"
-SEARCH = (  # every trial, the best of each cell, to read and as input of another study
+SEARCH = (  # every trial, and the best of each cell as input of another study
     "results/{study}/tables/trials.csv",
-    "results/{study}/tables/best-hyperparameters.md",
     "results/{study}/tables/best-hyperparameters.yaml",
 )
 STATE = "states/{study}/{run}/state.safetensors"  # of an unfinished run; no output of a rule

@@ -112,6 +112,7 @@ def test_a_step_at_its_end_is_told_before_it_is_killed(tmp_path, monkeypatch):
     for name in ("HERE", "TREE", "OUT"):
         monkeypatch.setattr(driver, name, tmp_path)
     monkeypatch.setattr(driver, "left", lambda: 60.0)
+    monkeypatch.setattr(driver, "settings", lambda: {"commit": COMMIT})
     assert not driver.python("unending", "-c", UNENDING, limit=4.0)
     assert (tmp_path / "saved").exists()
 
@@ -133,7 +134,7 @@ def test_what_is_cut_into_shards_is_joined_to_the_same_bits(tmp_path):
 
 def test_a_pack_names_its_commit_and_refuses_changes_without_one(checkout, monkeypatch):
     packed()
-    assert json.loads((pack.PACK / "base/commit.json").read_text())["commit"] == COMMIT
+    assert json.loads((pack.PACK / "base/driver.json").read_text())["commit"] == COMMIT
     monkeypatch.setattr(pack, "commit", lambda: COMMIT + "+")
     with pytest.raises(UserError, match="commit first"):
         packed()

@@ -24,7 +24,7 @@ from project import PROJECT
 from twf import cli, files
 from twf.cli import variables
 from twf.cli.commands import app
-from twf.errors import GpuError, UserError
+from twf.errors import UserError
 from twf.gpus import visible
 from twf.results.record import read_run
 from twf.study import expand
@@ -239,11 +239,11 @@ def test_a_mistake_reaches_the_shell_without_a_traceback(tmp_path):
 
 @pytest.fixture
 def own_archive(tmp_path, monkeypatch) -> bytes:
-    """The content of `some.npz` of the archive `target`, which a registry and a mirror have."""
+    """The content of `some.npz` of the archive `target` of a registry."""
     content = b"some bytes"
-    mirror = tmp_path / "mirror"
-    mirror.mkdir()
-    (mirror / "some.npz").write_bytes(content)
+    (tmp_path / "some.npz").write_bytes(content)
+    checksum = f"md5:{hashlib.md5(content).hexdigest()}"
+    address = (tmp_path / "some.npz").as_uri()
     entry = {
         "title": "Our target",
         "kind": "images",
@@ -251,14 +251,13 @@ def own_archive(tmp_path, monkeypatch) -> bytes:
         "homepage": "https://lab.example",
         "licence": "to be cited",
         "citation": "Us, 2022",
-        "files": {"some.npz": {"size": 10, "md5": hashlib.md5(content).hexdigest()}},
+        "files": {"some.npz": {"size": 10, "checksum": checksum, "addresses": [address]}},
         "classes": 4,
         "images": {"train": 44, "test": 16},
         "size": 16,
     }
     (tmp_path / "own.yaml").write_text(yaml.safe_dump({"target": entry}))
     monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "own.yaml"))
-    monkeypatch.setenv("TWF_MIRROR", str(mirror))
     return content
 
 
@@ -281,12 +280,10 @@ def test_archives_are_fetched_by_name_or_for_a_study(twf, tiny_project, own_arch
     assert "present" in listed()
     if "--study" in words:
         shutil.rmtree(files.archive_folder("target"))
-        receipt = files.receipt_file("target")
-        receipt.parent.mkdir()
-        receipt.write_text('{"imported": "mine.npz", "prepared": "params.yaml"}')
+        files.data_file("target").parent.mkdir()
+        files.data_file("target").touch()
         succeed(twf, words)
-        assert list(receipt.parent.iterdir()) == [receipt]
-        assert "imported" in listed()
+        assert "missing" in listed(), "what is prepared needs no archive"
 
 
 def test_an_archive_is_shown_with_licence_citation_and_checksum(twf, tiny_project, own_archive):
@@ -367,22 +364,16 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     assert all(said in twf("plan").out for said in ("1 done, 1 stale", "stale, lr: 0.05 -> 0.06"))
 
 
-def test_one_experiment_is_planned_and_its_table_made_of_its_own_records(twf, tiny_inputs):
+def test_a_table_is_made_of_its_own_records(twf, tiny_inputs):
     def add(values: dict) -> None:
         experiments = values["studies"]["tiny"]["experiments"]
         experiments["one"] = experiments["main"] | {"methods": ["finetune", "er"]}
 
     change_params(add)
-    target = str(files.table_file("tiny", "one.split-target", "md"))
-    said = twf("plan tiny --experiment one").out
-    assert "2 runs (2 to do)" in said and f"snakemake --cores all {target}" in said
-    records = [str(files.record_file("tiny", run)) for run in (FINETUNE, RUN)]
-    assert twf("plan tiny --experiment one --todo").out.split() == records
-    assert "'two'" in mistake(twf("plan tiny --experiment two"))
-
+    table = files.table_file("tiny", "one.split-target", "md")
     publish_nothing()
     succeed(twf, f"run tiny {RUN}", "table tiny one.split-target")
-    (er,) = [line for line in Path(target).read_text().splitlines() if line.startswith("| ER ")]
+    (er,) = [line for line in table.read_text().splitlines() if line.startswith("| ER ")]
     assert re.search(r"\d\.\d\d", er)
     assert not files.runs_file("tiny").exists()
     tear(files.record_file("tiny", RUN))
@@ -419,16 +410,6 @@ def test_work_that_trains_nothing_imports_no_torch():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_mistake_is_not_tried_again_and_is_once_mended(twf, tiny_inputs):
-    """Snakemake repeats a failed job; the first attempt of a later call starts afresh."""
-    aside = Path(TARGET).rename("aside")
-    first = mistake(twf(f"run tiny {RUN} --attempt 1"))
-    assert TARGET in first
-    aside.rename(TARGET)
-    assert mistake(twf(f"run tiny {RUN} --attempt 2")).startswith(first.rstrip())
-    succeed(twf, f"run tiny {RUN} --attempt 1", f"run tiny {RUN} --attempt 2")
-
-
 def test_a_run_by_hand_writes_the_plans_first_and_a_plan_file_does_the_same_run(twf, tiny_inputs):
     """The second reads nothing of params.yaml."""
     path, record = files.run_plan("tiny", FINETUNE), files.record_file("tiny", FINETUNE)
@@ -442,25 +423,6 @@ def test_a_run_by_hand_writes_the_plans_first_and_a_plan_file_does_the_same_run(
     again = read_run(record).to_pylist()[0]
     same = ("digest", "accuracy_class_il", "accuracy_task_il", "provenance")
     assert {key: first[key] for key in same} == {key: again[key] for key in same}
-
-
-def test_a_call_beside_a_run_at_work_does_not_end_its_further_attempts(twf, tiny_inputs):
-    """Neither a call by hand, nor a job that finds one."""
-    lock = files.state_file("tiny", RUN).parent.with_name(f"{RUN}.lock")
-    with files.locked(lock, "this run"):
-        for attempt in (0, 1):
-            assert "another process" in mistake(twf(f"run tiny {RUN} --attempt {attempt}"))
-    succeed(twf, f"run tiny {RUN} --attempt 2")
-
-
-def test_what_a_gpu_refused_is_tried_again(twf, tiny_inputs, monkeypatch):
-    def crowded(*_):
-        raise GpuError("GPU-a has too little memory left")
-
-    with monkeypatch.context() as once:
-        once.setattr(cli.training, "device_for", crowded)
-        assert "GPU-a" in mistake(twf(f"run tiny {RUN} --attempt 1"))
-    succeed(twf, f"run tiny {RUN} --attempt 2")
 
 
 def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(monkeypatch):

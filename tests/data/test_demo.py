@@ -92,7 +92,8 @@ def test_digits_keep_their_pixels_and_labels_and_are_split_class_by_class():
 )
 def test_images_unlike_their_entry_are_refused(tmp_path, monkeypatch, named, dataset):
     if dataset.size == 32:
-        monkeypatch.setattr(textures, "read", lambda _: read("textures"))
+        smaller = read("textures")
+        monkeypatch.setattr(textures, "read", lambda _: smaller)
     with pytest.raises(UserError, match=named):
         prepare("mine", dataset, tmp_path / "mine.safetensors")
     assert not (tmp_path / "mine.safetensors").exists()

@@ -18,10 +18,10 @@ from project import PROJECT
 
 from twf import files
 from twf.data import folders, registry, store
-from twf.data.fetch import fetch, status
+from twf.data.fetch import fetch
 from twf.data.prepare import import_data, prepare
 from twf.errors import UserError
-from twf.study import params, reading
+from twf.study import params, products, reading
 
 DATASETS = reading.load(PROJECT / "params.yaml").datasets
 Describe = Callable[..., params.OfficialData]
@@ -54,7 +54,7 @@ def describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Describe:
             "fingerprints": {s: canonical.fingerprint(*split) for s, split in splits.items()},
             "files": {
                 path.name: {
-                    "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                    "checksum": f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",
                     "addresses": [path.as_uri()],
                 }
                 for path in archives
@@ -93,7 +93,6 @@ def test_archive_arrays_and_folders_give_the_same_file(describe, name):
     official.write_folders(Path("mine"), arrays)
     for mine in ("mine.npz", "mine"):
         files.data_file(name).unlink()
-        files.receipt_file(name).unlink()
         import_data(name, dataset, Path(mine))
         assert files.data_file(name).read_bytes() == content
 
@@ -108,30 +107,29 @@ def add_hidden_files(tree: Path) -> None:
         (path.parent / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
 
 
-@pytest.mark.parametrize("layout", [*official.FILES, "folders"])
-def test_what_a_mac_adds_to_an_archive_is_passed_over(describe, layout):
-    name = "cub200" if layout == "folders" else layout
-    arrays = official.some_arrays(name)
+def test_an_archive_of_class_folders_that_a_mac_packed_is_read(describe):
+    arrays = official.some_arrays("cub200")
 
     def pack(tree: Path) -> None:
-        if layout == "folders":
-            shutil.rmtree(tree)
-            official.write_folders(tree / "birds", arrays)
+        shutil.rmtree(tree)
+        official.write_folders(tree / "birds", arrays)
         add_hidden_files(tree)
 
-    changes = {"format": "folders"} if layout == "folders" else {}
-    prepared(name, describe(name, pack=pack, **changes))  # which compares fingerprints
-    assert store.load(files.data_file(name)).classes == arrays["class_names"].tolist()
+    prepared("cub200", describe("cub200", pack=pack, format="folders"))  # compares fingerprints
+    assert store.load(CUB).classes == arrays["class_names"].tolist()
 
 
-def test_a_damaged_file_in_an_archive_is_named_with_the_archive(describe):
+@pytest.mark.parametrize("name", official.FILES)
+def test_an_archive_with_another_content_is_named(describe, name):
     def pack(tree: Path) -> None:
-        (tree / "CUB_200_2011" / "classes.txt").write_text("0 zero\n")
+        for path in [path for path in tree.rglob("*") if path.is_file()][::2]:
+            path.unlink()
 
-    dataset = describe("cub200", pack=pack)
-    with pytest.raises(UserError, match=r"^packed.tgz in archives/cub200: CUB.*/classes\.txt "):
-        prepared("cub200", dataset)
-    assert not CUB.exists() and not list(files.ARCHIVES.glob(".extracted/*"))
+    dataset = describe(name, pack=pack)
+    with pytest.raises(UserError, match=f"^archives/.*{name}"):
+        prepared(name, dataset)
+    assert not files.data_file(name).exists()
+    assert [path.name for path in files.ARCHIVES.iterdir()] == [name], "nothing unpacked is left"
 
 
 def test_an_archive_that_was_changed_or_has_other_images_is_refused(describe):
@@ -150,21 +148,14 @@ def test_an_archive_that_was_changed_or_has_other_images_is_refused(describe):
 
 def test_what_is_imported_is_said_and_the_archive_is_then_not_needed(describe, capsys):
     dataset = describe("cub200")
+    with pytest.raises(UserError, match="`twf data import`"):
+        prepare("cub200", dataset, CUB)
     np.savez("mine.npz", **official.some_arrays("cub200"))
     import_data("cub200", dataset, Path("mine.npz"))
     message = capsys.readouterr().out
     for part in ("mine.npz", "18 training", "6 test", "Small cub200", "32 pixels: test and train"):
         assert part in message
-    assert status("cub200", registry.entry("cub200")) == "imported"
-    content = CUB.read_bytes()
-    prepare("cub200", dataset, CUB)  # of which no archive is there
-    with pytest.raises(UserError, match=rf"{CUB} was imported from mine.npz.*size: 32 -> 64"):
-        prepare("cub200", dataset.model_copy(update={"size": 64}), CUB)
-    assert CUB.read_bytes() == content
-    CUB.unlink()
-    assert status("cub200", registry.entry("cub200")) == "missing"
-    with pytest.raises(UserError, match="`twf data import`"):
-        prepare("cub200", dataset, CUB)
+    assert products.made_data("cub200") == dataset.made_of
 
 
 CHANGES: dict[str, Callable[[official.Arrays], object]] = {  # what is named
@@ -193,10 +184,9 @@ def test_other_data_are_refused_and_what_was_there_stays(describe, named):
 # Class folders
 
 
-def test_val_will_do_for_test_and_hidden_files_are_passed_over(tmp_path):
+def test_val_will_do_for_test_and_hidden_folders_are_passed_over(tmp_path):
     arrays = official.some_arrays("cub200")
     official.write_folders(tmp_path / "birds", arrays, test="val")
-    add_hidden_files(tmp_path / "birds")
     (tmp_path / "birds/train/.ipynb_checkpoints").mkdir()
     data = folders.read(tmp_path, 32)
     assert (len(data.train.labels), len(data.test.labels)) == (18, 6)

@@ -298,8 +298,8 @@ def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
 ) -> None:
     """Two GPUs that are not there, for a target that needs none."""
     change_params(fresh, lambda values: values.update(gpu_slots=3))
-    gpus = "visible.gpus = lambda: [visible.Gpu(i, 'A GPU') for i in 'ab']"
-    (tmp_path / "sitecustomize.py").write_text(f"from twf.gpus import visible\n{gpus}\n")
+    gpus = "from twf.gpus import visible\nvisible.gpus = lambda: ['a', 'b']\n"
+    (tmp_path / "sitecustomize.py").write_text(gpus)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     words = ("snakemake", "data/digits.safetensors", "--cores", "1")
     for more, count in (((), 6), (("--resources", "gpu=2"), 2)):
@@ -340,8 +340,8 @@ def test_an_archive_is_fetched_once_kept_pushed_and_pulled(
     (archive,) = official.write_archives("cifar10", tmp_path, arrays)
     entry = registry.images_entry("cifar10").model_dump()
     entry["images"] = {split: len(arrays[f"y_{split}"]) for split in ("train", "test")}
-    md5 = hashlib.md5(archive.read_bytes()).hexdigest()
-    entry["files"] = {archive.name: {"md5": md5, "addresses": [archive.as_uri()]}}
+    checksum = f"md5:{hashlib.md5(archive.read_bytes()).hexdigest()}"
+    entry["files"] = {archive.name: {"checksum": checksum, "addresses": [archive.as_uri()]}}
     own = {"cifar10": entry | {"fingerprints": {}}}
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
     monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "own.yaml"))

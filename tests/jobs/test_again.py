@@ -60,7 +60,7 @@ def test_another_seed_and_other_code_are_named_with_both_numbers(table):
     change(table, code={"method_hash": "of other code"}, versions={"torch": "2.0"})
     numbers, made = repeat(table, seed=3)[-2:]
     assert "now" in numbers and "in the record" in numbers
-    assert "seed 0 -> 3" in made and "code of er" in made and "torch 2.0 -> " in made
+    assert "seed: 0 -> 3" in made and "code of er" in made and "torch: 2.0 -> " in made
     assert files.record_file("again-tiny", RUN.replace(".s0", ".s3")).exists()
 
 
@@ -68,7 +68,7 @@ def test_an_older_records_network_is_known_by_its_files_hash(table):
     (table.parent / "networks").mkdir()
     network = again.read_row(table, RUN)["provenance"]["inputs"]["network_sha256"]
     change(table, inputs={"network_sha256": None, "checkpoint_sha256": "f" * 64})
-    with pytest.raises(UserError, match="f{64}.*not in git"):
+    with pytest.raises(UserError, match="f{64}.*pretrain import"):
         repeat(table)
     hashes = f"file,network_sha256,checkpoint_sha256\nit,{network},{'f' * 64}\n"
     (table.parent / "networks" / "hashes.csv").write_text(hashes)

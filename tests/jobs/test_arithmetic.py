@@ -8,8 +8,7 @@ from made import execute
 
 from twf.errors import UserError
 from twf.gpus import cpu
-from twf.jobs.arithmetic import captured_if_possible, set_arithmetic
-from twf.learning.step import CaptureError
+from twf.jobs.arithmetic import set_arithmetic
 
 CPU = torch.device("cpu")
 
@@ -24,19 +23,3 @@ def test_compiled_steps_in_bfloat16_are_refused_where_they_were_wrong(
     assert set_arithmetic("fp32", "compiled", CPU) == "fp32"
     monkeypatch.setattr(cpu, "multiplies_bfloat16", lambda: True)
     assert set_arithmetic("bf16", "compiled", CPU) == "bf16"
-
-
-@pytest.mark.parametrize(
-    ("execution", "then"), [("captured", "plain"), ("compiled-captured", "compiled")]
-)
-def test_what_cannot_be_captured_is_done_without_a_graph_and_says_so(capsys, execution, then):
-    tried = []
-
-    def work(execution: str) -> None:
-        tried.append(execution)
-        if execution.endswith("captured"):
-            raise CaptureError("not permitted")
-
-    captured_if_possible(work, execution)
-    assert tried == [execution, then]
-    assert f"(not permitted): starting over with --execution {then}" in capsys.readouterr().err

@@ -63,23 +63,10 @@ NAMES: dict[str, Callable[[Tensors], Tensors]] = {
     "published ResNet-18": renamed(lambda name: name.replace("classifier", "linear")),
     "published ResNet-50": renamed(lambda name: name.replace(".shortcut.", ".downsample.")),
     "aliases": with_aliases,
-    **{
-        prefix: renamed(f"{prefix}{{}}".format)
-        for prefix in (
-            "module.",
-            "net.",
-            "_orig_mod.",
-            "module._orig_mod.",
-            "_orig_mod.module.net.",
-        )
-    },
+    "prefixes": renamed("_orig_mod.module.net.{}".format),
     "a compiled part": renamed(lambda name: name.replace("layer1.", "layer1._orig_mod.")),
-    "no counts": lambda tensors: {
+    "no counts": lambda tensors: {  # PyTorch before 0.4.1 did not save them
         name: tensor for name, tensor in tensors.items() if "num_batches" not in name
-    },
-    "half precision": lambda tensors: {
-        name: tensor.half() if tensor.is_floating_point() else tensor
-        for name, tensor in tensors.items()
     },
 }
 
@@ -89,21 +76,17 @@ NAMES: dict[str, Callable[[Tensors], Tensors]] = {
     [
         *((SMALL, name, "pth") for name in NAMES),
         *((WIDE, name, "pth") for name in ("torchvision", "published ResNet-50", "aliases")),
-        *((SMALL, name, "safetensors") for name in ("ours", "module._orig_mod.")),
+        (SMALL, "prefixes", "safetensors"),
     ],
     ids=str,
 )
 def test_known_names_become_ours(tmp_path: Path, shape: Network, names: str, kind: str) -> None:
-    ours = network(shape)
-    if names == "half precision":
-        ours.load_state_dict({k: v.half() for k, v in ours.state_dict().items()})
+    expected = network(shape).state_dict()
     file = tmp_path / f"weights.{kind}"
-    (torch.save if kind == "pth" else save_file)(NAMES[names](ours.state_dict()), file)
-    read = read_network(file, shape, classes=None)
-    expected = ours.state_dict()
-    assert read.state_dict().keys() == expected.keys()
-    for name, tensor in read.state_dict().items():
-        assert torch.equal(tensor, expected[name]) and tensor.dtype == expected[name].dtype
+    (torch.save if kind == "pth" else save_file)(NAMES[names](expected), file)
+    read = read_network(file, shape, classes=None).state_dict()
+    assert read.keys() == expected.keys()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in read.items())
 
 
 WRAPPINGS: dict[str, Callable[[Tensors], Any]] = {
@@ -149,7 +132,7 @@ def test_a_file_that_would_run_code_is_refused_with_what_to_save_instead(file: P
 
 
 @pytest.mark.parametrize("kind", ["pth", "safetensors"])
-@pytest.mark.parametrize("kept", [0, 0.5, 0.99, "a folder", "<html>404</html>"])
+@pytest.mark.parametrize("kept", [0, 0.99, "a folder", "<html>404</html>"])
 def test_what_is_torn_or_no_file_of_weights_is_named(file: Path, kind: str, kept: Any) -> None:
     file = file.with_suffix(f".{kind}")
     (torch.save if kind == "pth" else save_file)(network().state_dict(), file)
@@ -164,59 +147,50 @@ def test_what_is_torn_or_no_file_of_weights_is_named(file: Path, kind: str, kept
     refusal(file)
 
 
-@pytest.mark.parametrize("content", [torch.zeros(3), [torch.zeros(3)], {}, {"epoch": 3}], ids=str)
+def itself() -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    content["model"] = content
+    return content
+
+
+@pytest.mark.parametrize("content", [torch.zeros(3), [torch.zeros(3)], {}, {"epoch": 3}, itself()])
 def test_a_file_without_tensors_by_name_is_named(file: Path, content: Any) -> None:
     torch.save(content, file)
     refusal(file)
 
 
-def filled(name: str, value: float, at: int = 0) -> Callable[[Tensors], object]:
+def filled(name: str, value: float) -> Callable[[Tensors], object]:
     """Put a value into a tensor, which is copied first."""
 
     def change(tensors: Tensors) -> None:
         tensors[name] = tensors[name].clone()
-        tensors[name].view(-1)[at] = value
+        tensors[name].view(-1)[-1] = value
 
     return change
 
 
 # How each kind of mistake is named, and how weights come to have it.
 WRONG: list[tuple[str, Callable[[Tensors], object]]] = [
-    (r"resnet18 of width 4 with 3 .*:\n  missing: bn1.bias$", lambda t: t.pop("bn1.bias")),
-    (r"unexpected: more.weight$", lambda t: t.update({"more.weight": torch.zeros(2)})),
+    (r"resnet18 of width 4 with 3 .*:\n.*[Mm]issing.*bn1.bias", lambda t: t.pop("bn1.bias")),
+    (r"[Uu]nexpected.*more.weight", lambda t: t.update({"more.weight": torch.zeros(2)})),
+    (r"conv1.weight: .*8, 3, 3, 3", lambda t: t.update({"conv1.weight": torch.zeros(8, 3, 3, 3)})),
+    (r"[Mm]issing.*classifier.weight", lambda t: t.pop("classifier.weight")),
     (
-        r"conv1.weight \[8, 3, 3, 3\] .*\[4, 3, 3, 3\]$",
-        lambda t: t.update({"conv1.weight": torch.zeros(8, 3, 3, 3)}),
-    ),
-    (
-        r"missing: conv1.weight, bn1.weight, bn1.bias, bn1.running_mean and 9\d more$",
-        lambda t: [t.pop(name) for name in list(t) if not name.startswith("classifier.")],
-    ),
-    (
-        r"none of classifier.weight, linear.weight, fc.weight, but (conv1.weight|bn1.bias), ",
-        lambda t: t.pop("classifier.weight"),
-    ),
-    (r"two different .*classifier.bias", lambda t: t.update({"fc.bias": torch.ones(3)})),
-    (
-        r"unexpected: backbone.(conv1.weight|bn1.bias), ",
+        r"[Uu]nexpected.*backbone.conv1.weight.*\[...\]$",
         lambda t: [t.update({f"backbone.{n}": t.pop(n)}) for n in list(t) if n[:2] != "cl"],
     ),
-    *[
-        (rf"not finite: {name}$", filled(name, value, at=-1))
-        for name in ("conv1.weight", "bn1.running_mean", "layer4.1.bn2.running_var")
-        for value in (float("nan"), float("inf"))
-    ],
-    (r"negative variance: bn1.running_var$", filled("bn1.running_var", -1e-6)),
+    (r"no training gives: layer4.1.bn2.bias", filled("layer4.1.bn2.bias", float("nan"))),
+    (r"no training gives: conv1.weight", filled("conv1.weight", float("inf"))),
+    (r"no training gives: bn1.running_var", filled("bn1.running_var", -1e-6)),
 ]
 
 
 @pytest.mark.parametrize(("message", "change"), WRONG)
-@pytest.mark.parametrize("kind", ["pth", "safetensors"])
+@pytest.mark.parametrize("classes", [3, None])
 def test_weights_that_do_not_fit_are_refused_by_tensor(
-    file: Path, message: str, change: Callable[[Tensors], object], kind: str
+    file: Path, message: str, change: Callable[[Tensors], object], classes: int | None
 ) -> None:
-    file = file.with_suffix(f".{kind}")
     tensors = dict(network().state_dict())
     change(tensors)
-    (torch.save if kind == "pth" else save_file)(tensors, file)
-    assert re.search(message, refusal(file, SMALL, 3), re.MULTILINE)
+    torch.save(tensors, file)
+    assert re.search(message, refusal(file, SMALL, classes), re.MULTILINE)

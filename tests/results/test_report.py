@@ -87,7 +87,7 @@ def test_the_page_begins_with_its_message_and_says_what_the_records_do(page):
         "docs/fidelity.md",
     ):
         assert said in text, said
-    assert "Code or inputs differ" not in text
+    assert "Runs differ in" not in text
     assert [claim.name for claim in load() if claim.statement not in text] == []
     levels = [int(name[1]) for name in Elements(page).names if name in HEADINGS]
     assert levels[0] == 1
@@ -198,7 +198,7 @@ def test_seeds_of_other_networks_are_said(make_plan, recorded):
         run: {"provenance": json.dumps(was | {"inputs": {"checkpoint_sha256": sha}})}
         for run, sha in zip(plan.runs, ("aa", "bb"), strict=True)
     }
-    name = "Code or inputs differ in"
+    name = "Runs differ in"
     assert provenance.facts(recorded(plan, others))[name] == (
         "split-cifar10 from cifar100, checkpoint sha256"
     )
@@ -265,13 +265,11 @@ def test_networks_speak_for_themselves_or_are_said_to_be_missing(plan, collect):
         return row
 
     results = collect(plan)
-    assert network()["File"] == (
-        "no checkpoints/cifar100.safetensors: `twf pretrain train cifar100`"
-    )
     path = checkpoint_file("cifar100")
+    assert network()["SHA-256"] == f"no {path}"
     path.parent.mkdir()
     path.write_bytes(b"torn")
-    assert network()["File"].startswith("cannot be read")
+    assert network()["Recipe"] == "not recorded"
     about = {"test_accuracy": 77.25, "seconds": 7200.0, "pretraining": {"epochs": 200}}
     metadata = {"about": json.dumps(about | {"weights": "mine.pth"})}
     save_file({"classifier.weight": np.zeros((100, 4), np.float32)}, path, metadata=metadata)
@@ -280,7 +278,7 @@ def test_networks_speak_for_themselves_or_are_said_to_be_missing(plan, collect):
         "Accuracy": "77.25 %",
         "Recipe": "mine.pth epochs=200",
         "Hours": "2.000",
-        "File": f"SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}",
+        "SHA-256": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,7 +14,7 @@ from twf.files import (
     search_files,
 )
 from twf.results import search
-from twf.study import Plan, expand, reading
+from twf.study import expand, reading
 from twf.study import grids as searching
 
 SEARCH = {"held_out": 0.1, "grids": {"er": {"lr": [0.01, 0.1]}, "derpp": {"alpha": [0.2, 0.4]}}}
@@ -75,18 +73,17 @@ def test_a_trial_that_diverged_once_is_not_the_best(plan, recorded):
 
 def test_the_best_are_input_of_another_study(plan, recorded):
     levels = [[70.0, 70.0], [60.0, 50.0]]
-    search.write(recorded(plan, of_trials(plan, er=levels, derpp=levels)))
-    _, page, study = search_files(plan.study)
-    found = searching.load_best_hyperparameters(str(study), "another")
-    assert found == {  # what was searched for alone
+    runs = recorded(plan, of_trials(plan, er=levels, derpp=levels))
+    search.write(runs)
+    _, study = search_files(plan.study)
+    assert searching.load_best_hyperparameters(
+        str(study), "another"
+    ) == {  # what was searched for alone
         ("split-cifar10", "er", 500, "class-il"): {"lr": 0.01},
         ("split-cifar10", "derpp", 500, "class-il"): {"alpha": 0.2},
     }
-    first, second = page.read_text().replace("\\", "").splitlines()[4:6]  # as params.yaml has them
-    assert first == (
-        "| split-cifar10 | ER | 500 | Class-IL | 2 | lr=0.01 | 70.00 | lr=0.1 | 55.00 |"
-    )
-    assert second.startswith("| split-cifar10 | DER++ | 500 | Class-IL | 2 |")
+    first, _ = search.text_rows(search.trials(runs))  # of the report
+    assert list(first.values())[3:] == ["Class-IL", "2", "lr=0.01", "70.00", "lr=0.1", "55.00"]
 
 
 def test_a_cell_whose_trials_all_diverged_is_said_to_have_nothing(plan, recorded, capsys):
@@ -94,7 +91,7 @@ def test_a_cell_whose_trials_all_diverged_is_said_to_have_nothing(plan, recorded
     records |= {run: {"status": "diverged"} for run in records if ".er." in run}
     search.write(recorded(plan, records))
     assert "has nothing for er.500.class-il: each of its trials" in capsys.readouterr().out
-    study = search_files(plan.study)[2]
+    study = search_files(plan.study)[1]
     assert {key[1] for key in searching.load_best_hyperparameters(str(study), "x")} == {"derpp"}
     search.write(recorded(plan, {key: {"status": "diverged"} for key in plan.runs}))
     with pytest.raises(UserError, match="all trials of its search diverged"):
@@ -102,60 +99,25 @@ def test_a_cell_whose_trials_all_diverged_is_said_to_have_nothing(plan, recorded
 
 
 def test_an_incomplete_search_leaves_what_another_study_takes(plan, recorded):
-    study = search_files(plan.study)[2]
+    study = search_files(plan.study)[1]
     study.parent.mkdir(parents=True)
     study.write_text("[]")
     search.write(recorded(plan, of_trials(plan, er=[[70.0, 70.0], [60.0, 50.0]])))
     assert best_of(plan, "er") and study.read_text() == "[]"
 
 
-@pytest.fixture
-def make_anchor(make_plan) -> Callable[..., Plan]:
-    """A study with a cell of DER++ with EWC of strength 1, and its search or another's."""
-
-    def make(best: str | None = None, **search: Any) -> Plan:
-        one = {"methods": ["derpp-ewc"], "buffers": [500], "protocols": ["class-il"]}
-        one |= {"benchmarks": ["split-cifar100"], "title": "Anchor"}
-        make_plan([0], **one)
-        values = yaml.safe_load(PARAMS.read_text())
-        of = values["studies"]["small"]
-        if best:
-            of["best_hyperparameters"] = best
-        if search:
-            of["experiments"]["search"] = one | {"search": {"held_out": 0.1} | search}
-        PARAMS.write_text(yaml.safe_dump(values))
-        return expand(reading.load(PARAMS), "small")
-
-    return make
-
-
-def test_the_anchor_is_untuned_until_its_search_has_chosen_it(make_anchor, recorded, collect):
-    plan = make_anchor(grids={"derpp-ewc": {"lambda_ewc": [1.0, 100.0]}})
-    assert list(search.untuned(collect(plan)).values()) == ["lambda_ewc of DER++ with EWC"]
-    trials = plan.search[0].trials
-    for trial, level in zip(trials, (70.0, 60.0), strict=True):
-        assert search.untuned(collect(plan))  # while a trial is missing
-        runs = recorded(plan, dict.fromkeys(trial.runs.values(), level))
-    assert not search.untuned(runs)
-    runs = recorded(plan, dict.fromkeys(trials[1].runs.values(), 80.0))
-    assert search.untuned(runs), "its search has found another value"
-
-
-def test_a_search_for_something_else_leaves_the_anchor_untuned(make_anchor, recorded):
-    plan = make_anchor(grids={"derpp-ewc": {"lr": [0.05, 0.1]}})
-    levels = {"derpp-ewc": [[60.0], [70.0]]}
-    assert search.untuned(recorded(plan, of_trials(plan, **levels)))
-
-
 @pytest.mark.parametrize("tuned", [True, False])
-def test_the_anchor_may_be_tuned_by_another_study(make_anchor, collect, tuned):
+def test_the_anchor_is_tuned_by_another_study_that_searched_for_it(make_plan, tuned):
+    one = {"methods": ["derpp-ewc"], "buffers": [500], "protocols": ["class-il"]}
+    make_plan([0], **one, benchmarks=["split-cifar100"])
     cell = {"benchmark": "split-cifar100", "method": "derpp-ewc", "buffer": 500}
-    cell |= {"protocol": "class-il", "hyperparameters": {"lr": 0.1}}
-    if tuned:
-        cell["hyperparameters"] |= {"lambda_ewc": 10.0}
-    make_anchor()
+    best = {"lr": 0.1} | ({"lambda_ewc": 10.0} if tuned else {})
+    cell |= {"protocol": "class-il", "hyperparameters": best}
     Path("best.yaml").write_text(yaml.safe_dump([cell]))
-    assert bool(search.untuned(collect(make_anchor(best="best.yaml")))) != tuned
+    values = yaml.safe_load(PARAMS.read_text())
+    values["studies"]["small"]["best_hyperparameters"] = "best.yaml"
+    PARAMS.write_text(yaml.safe_dump(values))
+    assert bool(search.untuned(expand(reading.load(PARAMS), "small"))) != tuned
 
 
 def test_two_searches_of_one_cell_are_refused_by_name(make_plan):

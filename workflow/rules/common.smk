@@ -61,7 +61,7 @@ def or_end(function, *words):
 def default_study():
     """The study of `rule all`."""
     if config.keys() - {"study"}:
-        sys.exit(f"error: --config takes study=NAME alone; else change {files.PARAMS}")
+        sys.exit(f"error: --config takes only study=NAME; for all else change {files.PARAMS}")
     return config.get("study", PARAMS.study)
 
 

@@ -11,7 +11,7 @@ rule collect:
         "twf collect {wildcards.study} --params {input.plan} > {log} 2>&1"
 
 
-# One of the tables of the report, of its own runs alone, while the study is not done.
+# One of the tables of the report, from its own runs only, before the study is done.
 rule table:
     input:
         lambda w: records_of(w, lambda of: of.runs_of(of.named_table(w.table))),
@@ -26,7 +26,7 @@ rule table:
         "twf table {wildcards.study} {wildcards.table} --params {input.plan} > {log} 2>&1"
 
 
-# What the searches of the report found, of their trials alone: another study may wait for it.
+# The best trials of the searches, from these trials only: another study may wait for them.
 rule search:
     input:
         lambda w: records_of(w, lambda of: of.runs_of_searches()),

@@ -12,7 +12,6 @@ rule pretrain:
         ENVIRONMENT
     resources:
         gpu=GPU,
-        attempt=lambda wildcards, attempt: attempt,
     params:
         why=why,
     message:
@@ -20,7 +19,7 @@ rule pretrain:
     shell:
         # exec: a shell would end on SIGTERM without waiting for the command
         "exec twf pretrain train {input.plan}"
-        " --threads {threads} --attempt {resources.attempt} > {log} 2>&1"
+        " --threads {threads} --job > {log} 2>&1"
 
 
 rule run:
@@ -37,11 +36,10 @@ rule run:
         ENVIRONMENT
     resources:
         gpu=GPU,
-        attempt=lambda wildcards, attempt: attempt,
     params:
         why=why,
     message:
         "run {wildcards.run} of study {wildcards.study}{params.why}"
     shell:
         "exec twf run {input.plan}"
-        " --threads {threads} --attempt {resources.attempt} > {log} 2>&1"
+        " --threads {threads} --job > {log} 2>&1"

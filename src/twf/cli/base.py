@@ -68,10 +68,7 @@ SlotsOption = Annotated[
         min=1, envvar="TWF_GPU_SLOTS", help="Jobs that share a GPU; gpu_slots where not given."
     ),
 ]
-AttemptOption = Annotated[
-    # Snakemake's, which would try a user's mistake again; 0 by hand
-    int, typer.Option(min=0, hidden=True)
-]
+JobOption = Annotated[bool, typer.Option("--job", hidden=True)]  # of Snakemake: it ends with it
 SourceArgument = Annotated[
     str, typer.Argument(help="A source of params.yaml, for example cifar100.")
 ]

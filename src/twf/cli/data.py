@@ -70,22 +70,21 @@ def data_fetch(
     ] = None,
     study: Annotated[
         str | None,
-        typer.Option(help="A study of params.yaml: all that it needs and you have not imported."),
+        typer.Option(help="A study of params.yaml: all that it needs and is not prepared."),
     ] = None,
     params: ParamsFile = files.PARAMS,
 ) -> None:
     """Fetch official archives, and check them: archives/NAME. Next: `twf data prepare`.
 
     Called again, it keeps what is complete. Where jobs run without network, call it on the login
-    node. `TWF_MIRROR` names a folder or an address to ask first.
+    node.
     """
     from twf.data import registry
-    from twf.data.fetch import fetch, imported
+    from twf.data.fetch import fetch
 
     wanted, loaded = list(names or []), reading.load(params)
     if study is not None:
-        needed = registry.needed(loaded, expand(loaded, study))
-        wanted += [name for name in needed if imported(name) is None]
+        wanted += registry.needed(loaded, expand(loaded, study))
     elif not wanted:
         raise UserError("say which archives, or --study STUDY; `twf data list` names them")
     entries = {name: registry.entry(name) for name in wanted}

@@ -10,21 +10,21 @@ from twf import files
 from twf.cli.base import PROJECT, DefaultStudyArgument, ParamsFile, app
 from twf.study import reading
 
-new_app = typer.Typer(no_args_is_help=True, help="What is one's own, made from what is there.")
+new_app = typer.Typer(no_args_is_help=True, help="Your own method, begun as a copy of another.")
 app.add_typer(new_app, name="new", rich_help_panel=PROJECT)
 
 
 @new_app.command("method")
 def new_method(
     name: Annotated[str, typer.Argument(help="Its name: small letters, digits, hyphens.")],
-    like: Annotated[str, typer.Option(help="The method that it is a copy of at first.")],
+    like: Annotated[str, typer.Option(help="The method that it is copied from.")],
     title: Annotated[
         str | None, typer.Option(help="What tables and figures call it. Default: its name.")
     ] = None,
 ) -> None:
-    """Make a method of one's own: loss, hyperparameters, values, and an experiment of the demo.
+    """Make your own method: its loss, hyperparameters, values, and an experiment of the demo.
 
-    It trains as the one it is like, until its loss is changed. Next: docs/add-a-method.md.
+    It trains as the copied method does until you change its loss. Next: docs/add-a-method.md.
     """
     from twf.upkeep import method
 

@@ -61,23 +61,14 @@ def compare(
 
 
 @app.command(rich_help_panel=NODES)
-def collect(
-    study: StudyArgument,
-    params: ParamsFile = files.PARAMS,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Those that are there, while the study runs.")
-    ] = False,
-) -> None:
+def collect(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     """Put all records of a study into results/STUDY/runs.parquet. Next: `twf report`.
 
-    Without `--partial`, each must be there, and as planned.
+    Each must be there, and as planned; `twf report STUDY --partial` collects those that are there.
     """
     from twf.results import record, status
 
     planned = plan_of(params, study)
-    if partial:
-        _collect_partial(planned)
-        return
     made_by = status.require_done(planned)
     paths = [files.record_file(study, run) for run in planned.runs]
     record.collect(paths, files.runs_file(study), made_by)

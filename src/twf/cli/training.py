@@ -6,7 +6,6 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,11 +14,11 @@ import typer
 from twf import files
 from twf.cli.base import (
     NODES,
-    AttemptOption,
     DefaultStudyArgument,
     DeterministicOption,
     DeviceOption,
     ExecutionOption,
+    JobOption,
     ParamsFile,
     PlannedSourceArgument,
     SaveOption,
@@ -29,7 +28,7 @@ from twf.cli.base import (
     app,
 )
 from twf.engines import environment, plans, remote
-from twf.errors import BusyError, GpuError, UserError
+from twf.errors import UserError
 from twf.gpus.devices import device_for, watched
 from twf.study import expand, products, reading
 
@@ -41,9 +40,6 @@ app.add_typer(pretrain_app, name="pretrain", rich_help_panel=NODES)
 def plan(
     study: DefaultStudyArgument = None,
     params: ParamsFile = files.PARAMS,
-    experiment: Annotated[
-        str | None, typer.Option(help="One experiment of the study, and what it needs.")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     todo: Annotated[
         bool, typer.Option("--todo", help="The records of the runs that are not done, no more.")
@@ -78,8 +74,6 @@ def plan(
 
     loaded = reading.load(params)
     planned = expand(loaded, study or loaded.study)
-    if experiment is not None:
-        planned = planned.only(experiment)
     if write:
         plans.write(loaded, planned.study)
         return
@@ -115,25 +109,24 @@ def pretrain_train(
     execution: ExecutionOption = "plain",
     deterministic: DeterministicOption = False,
     gpu_slots: SlotsOption = None,
-    attempt: AttemptOption = 0,
+    job: JobOption = False,
 ) -> None:
     """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
 
     Needs the source's data (`twf data prepare`). Called again after an interruption, it resumes
     from its last saved state. Next: `twf run`.
     """
-    if attempt:
+    if job:
         environment.stop_with_parent()
-    from twf.jobs.arithmetic import captured_if_possible
     from twf.jobs.pretraining import pretrain
 
     with (
         planned_network(params, source) as (name, planned, shared),
-        resumable("pretrain", name, attempt),
+        resumable(),
         watched(),
     ):
         on = device_for(device, threads, gpu_slots or shared, deterministic)
-        captured_if_possible(partial(pretrain, name, planned, on, save_every), execution)
+        pretrain(name, planned, on, save_every, execution)
 
 
 @pretrain_app.command("import")
@@ -177,7 +170,7 @@ def run(
     execution: ExecutionOption = "plain",
     deterministic: DeterministicOption = False,
     gpu_slots: SlotsOption = None,
-    attempt: AttemptOption = 0,
+    job: JobOption = False,
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
 
@@ -190,9 +183,8 @@ def run(
     from its network, with today's code: results/again-STUDY/runs/RUN.parquet, and how the two
     differ.
     """
-    if attempt:
+    if job:
         environment.stop_with_parent()
-    from twf.jobs.arithmetic import captured_if_possible
     from twf.jobs.run import execute
 
     held, recorded = None, None
@@ -213,10 +205,9 @@ def run(
             raise UserError(f"which run of {study}? `twf plan {study}` lists them")
         planned, plan = products.planned_run(path)
         slots, tracking = plans.settings()
-    with resumable(planned.study, planned.id, attempt), watched():
+    with resumable(), watched():
         on = device_for(device, threads, gpu_slots or slots, deterministic)
-        work = partial(execute, planned, plan, tracking, on, save_every)
-        captured_if_possible(work, execution)
+        execute(planned, plan, tracking, on, save_every, execution)
     del held  # the plans, until here
     if recorded is not None:
         print(*records.compared(recorded, records.made(planned)), sep="\n")
@@ -241,32 +232,12 @@ def planned_network(params: Path, source: str) -> Iterator[tuple[str, products.V
 
 
 @contextlib.contextmanager
-def resumable(group: str, name: str, attempt: int) -> Iterator[None]:
-    """Train one thing: a run of the study `group`, or a source's network where it is `pretrain`.
-
-    Says so where it was stopped and saved, and does not repeat what only a user can mend: Snakemake
-    tries a failed job again, whatever the reason; a later attempt ends with the message of the
-    first, which lies beside the saved state, where that was a mistake. The first attempt removes
-    that of an earlier call.
-    """
+def resumable() -> Iterator[None]:
+    """Train one thing; say so where it was stopped and saved."""
     from twf.jobs.resume import STATUS, Stopped
 
-    refused = files.state_file(group, name).with_name("refused.txt")
-    if attempt > 1 and refused.exists():
-        raise UserError(f"{refused.read_text(encoding='utf-8')} (not tried again)")
-    with files.writing(refused):
-        refused.unlink(missing_ok=True)
     try:
         yield
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
         raise typer.Exit(STATUS) from None
-    except (GpuError, BusyError):
-        raise
-    except UserError as error:
-        if not attempt:
-            raise
-        with contextlib.suppress(OSError):  # that a disk is full may be the mistake
-            refused.parent.mkdir(parents=True, exist_ok=True)
-            refused.write_text(str(error), encoding="utf-8")
-        raise

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twf.data.checks import BrokenFileError, as_images, as_labels, reading
+from twf.data.checks import BrokenFileError, reading
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError, few
 
@@ -22,9 +22,15 @@ KEYS = ("x_train", "y_train", "x_test", "y_test")
 def read_npz(file: Path, classes: int) -> DataArrays:
     """The archive's arrays, checked. Raises `UserError` that names file and key, and why."""
     try:
-        arrays = _arrays(file)
-        train, test = (_split(file, arrays, split, classes) for split in ("train", "test"))
-        return DataArrays(train, test, _class_names(file, arrays.get("class_names"), classes))
+        with reading(file, "plain arrays"), np.load(file, allow_pickle=False) as archive:  # noqa: TID251
+            if missing := [key for key in KEYS if key not in archive]:
+                problem = f"has no {', '.join(missing)}, but {few(list(archive)) or 'nothing'}"
+                raise BrokenFileError(file, problem)
+            train, test = (_split(file, archive, split, classes) for split in ("train", "test"))
+            names = archive["class_names"] if "class_names" in archive else np.arange(classes)
+            if names.shape != (classes,):
+                raise BrokenFileError(file, f"has {names.size} class_names, expected {classes}")
+            return DataArrays(train, test, [str(name) for name in names])
     except BrokenFileError as error:
         raise UserError(
             f"{error}; needed is a NumPy archive with {', '.join(KEYS)}: images uint8 [N, H, W, "
@@ -33,28 +39,20 @@ def read_npz(file: Path, classes: int) -> DataArrays:
         ) from None
 
 
-def _arrays(file: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of `KEYS`, and `class_names` where the file has it, not yet checked."""
-    with reading(file, "plain arrays"), np.load(file, allow_pickle=False) as archive:  # noqa: TID251
-        if missing := [key for key in KEYS if key not in archive]:
-            problem = f"has no {', '.join(missing)}, but {few(list(archive)) or 'nothing'}"
-            raise BrokenFileError(file, problem)
-        arrays = {}
-        for key in (*KEYS, *{"class_names"}.intersection(archive)):
-            with reading(file, f"plain arrays, at {key}"):
-                arrays[key] = archive[key]
-    return arrays
+def _split(file: Path, archive: Any, split: str, classes: int) -> Split:
+    images, labels = archive[f"x_{split}"], archive[f"y_{split}"]
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
+        raise BrokenFileError(
+            file, f"has x_{split} as {_kind(images)}, expected uint8 [N, H, W, 3]"
+        )
+    if labels.dtype.kind not in "iu" or labels.size != len(images):
+        problem = f"has y_{split} as {_kind(labels)}, expected {len(images)} integers"
+        raise BrokenFileError(file, problem)
+    if outside := [label for label in np.unique(labels) if not 0 <= label < classes]:
+        problem = f"has the label {outside[0]} in y_{split}, outside 0 to {classes - 1}"
+        raise BrokenFileError(file, problem)
+    return Split(images, labels.reshape(-1).astype(np.int64))
 
 
-def _split(file: Path, arrays: dict[str, NDArray[Any]], split: str, classes: int) -> Split:
-    x, y = f"x_{split}", f"y_{split}"
-    images = as_images(file, x, arrays[x], ("N", "H", "W", 3))
-    return Split(images, as_labels(file, y, arrays[y], len(images), range(classes)))
-
-
-def _class_names(file: Path, names: NDArray[Any] | None, classes: int) -> list[str]:
-    if names is None:
-        return [str(label) for label in range(classes)]
-    if not isinstance(names, np.ndarray) or names.dtype.kind != "U" or names.shape != (classes,):
-        raise BrokenFileError(file, f"has other class_names than text [{classes}]")
-    return [str(name) for name in names]
+def _kind(array: NDArray[Any]) -> str:
+    return f"{array.dtype} {list(array.shape)}"

@@ -8,68 +8,40 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from twf.data.checks import BrokenFileError, as_images, as_labels, reading
+from twf.data.checks import reading
 from twf.data.images import resize_images
 from twf.data.store import DataArrays, Split
 
 SIDE = 32
 
 
-class _Layout(NamedTuple):
-    """Where one of the two archives keeps what."""
-
-    folder: str
-    train: tuple[str, ...]
-    test: str
-    meta: str  # the file with the names of the classes
-    prefix: str  # of the keys of labels and of their names
-    classes: int
-
-
-BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
-LAYOUTS = (
-    _Layout("cifar-10-batches-py", BATCHES, "test_batch", "batches.meta", "", 10),
-    _Layout("cifar-100-python", ("train",), "test", "meta", "fine_", 100),
-)
-
-
 def read(folder: Path, size: int) -> DataArrays:
     """The images of `cifar-10-batches-py` or `cifar-100-python`, whichever is in `folder`.
 
-    CIFAR-100 has its fine labels. Raises `BrokenFileError`.
+    CIFAR-100 has its fine labels.
     """
-    for layout in LAYOUTS:
-        batches = folder / layout.folder
-        if batches.is_dir():
-            train = _split([batches / name for name in layout.train], layout, size)
-            test = _split([batches / layout.test], layout, size)
-            return DataArrays(train, test, _class_names(batches / layout.meta, layout))
-    raise BrokenFileError(folder, f"has no {' or '.join(layout.folder for layout in LAYOUTS)}")
+    if (cifar10 := folder / "cifar-10-batches-py").is_dir():
+        meta, prefix = cifar10 / "batches.meta", ""
+        train, test = [cifar10 / f"data_batch_{i}" for i in range(1, 6)], cifar10 / "test_batch"
+    else:
+        cifar100 = folder / "cifar-100-python"
+        meta, prefix = cifar100 / "meta", "fine_"
+        train, test = [cifar100 / "train"], cifar100 / "test"
+    names = [_text(name) for name in _load(meta)[f"{prefix}label_names"]]
+    return DataArrays(_split(train, prefix, size), _split([test], prefix, size), names)
 
 
-def _split(files: list[Path], layout: _Layout, size: int) -> Split:
+def _split(files: list[Path], prefix: str, size: int) -> Split:
     """The images of some batches, one after the other."""
-    images, labels = [], []
-    key = f"{layout.prefix}labels"
-    for file in files:
-        batch = _load(file)
-        rows = as_images(file, "data", batch.get("data"), ("N", 3 * SIDE * SIDE))
-        labels.append(as_labels(file, key, batch.get(key), len(rows), range(layout.classes)))
-        images.append(rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1))
-    return Split(resize_images(np.concatenate(images), size), np.concatenate(labels))
-
-
-def _class_names(file: Path, layout: _Layout) -> list[str]:
-    """The text for each label."""
-    names = _load(file).get(f"{layout.prefix}label_names")
-    texts = [_text(name) for name in names] if isinstance(names, list) else []
-    if len(texts) != layout.classes or not all(isinstance(text, str) for text in texts):
-        raise BrokenFileError(file, f"does not name {layout.classes} classes")
-    return texts
+    batches = [_load(file) for file in files]
+    rows = np.concatenate([batch["data"] for batch in batches])
+    images = rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+    labels = np.concatenate([np.array(batch[f"{prefix}labels"], np.int64) for batch in batches])
+    return Split(resize_images(images, size), labels)
 
 
 # NumPy's own function for it, which has no public name and moved from module to module
@@ -94,10 +66,8 @@ class _Unpickler(pickle.Unpickler):  # noqa: S301
 def _load(file: Path) -> dict[str, Any]:
     """The dictionary in a batch; its keys as text."""
     with reading(file, "a batch"), file.open("rb") as stream:
-        content = _Unpickler(stream, encoding="bytes").load()
-    if not isinstance(content, dict):
-        raise BrokenFileError(file, "is not a batch")
-    return {_text(key): value for key, value in content.items()}
+        batch = _Unpickler(stream, encoding="bytes").load()
+        return {_text(key): value for key, value in batch.items()}
 
 
 def _text(value: Any) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,29 +12,21 @@ from pathlib import Path
 from twf import files
 from twf.data.checks import BrokenFileError, reading
 
-SCRATCH = files.ARCHIVES / ".extracted"
-
 
 @contextlib.contextmanager
-def extracted(name: str, archives: list[Path]) -> Iterator[Path]:
-    """Yield a folder with the content of the archives of entry `name`; it is removed in the end.
+def extracted(archives: list[Path]) -> Iterator[Path]:
+    """Yield a folder with the content of some archives; it is removed in the end.
 
     `.tar.gz`, `.tgz` and `.zip` are unpacked; any other file is linked to, under its own name.
     Raises `BrokenFileError` that names an archive which is damaged or holds a link, and `UserError`
-    where the disk is full. Another process that needs the same entry waits. What a killed process
-    left is removed.
+    where the disk is full.
     """
-    folder = SCRATCH / name
-    with files.locked(SCRATCH / f"{name}.lock", f"unpacking {name}"):
-        try:
-            shutil.rmtree(folder, ignore_errors=True)
-            for archive in archives:
-                with reading(archive, "an archive"), files.writing(f"{folder}, from {archive}"):
-                    folder.mkdir(exist_ok=True)
-                    _unpack(archive, folder)
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    prefix = f".{archives[0].parent.name}."  # of the entry, for messages
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=files.ARCHIVES) as folder:
+        for archive in archives:
+            with reading(archive, "an archive"), files.writing(f"{folder}, from {archive}"):
+                _unpack(archive, Path(folder))
+        yield Path(folder)
 
 
 def _unpack(archive: Path, folder: Path) -> None:

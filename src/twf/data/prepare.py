@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 from twf import files
-from twf.data import archive, fetch, registry, store
-from twf.data.checks import BrokenFileError
+from twf.data import archive, fetch, folders, registry, store
+from twf.data.checks import BrokenFileError, reading
 from twf.data.extract import extracted
+from twf.data.images import resize_images
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError, few
 from twf.study import params, products
 
 
 def prepare(name: str, dataset: params.Dataset, output: Path) -> None:
-    """Read or draw the data set `name` of `params.yaml`, check it, and write it to `output`.
-
-    One that was imported is left as it is, unless it does not fit `params.yaml`: a `UserError`.
-    """
-    if dataset.reader == "official" and output.exists():
-        imported = fetch.imported(dataset.archive)
-        if imported is not None:
-            made = products.made_data(name) or {}
-            if changes := products.changes(made, dataset.made_of):
-                raise UserError(
-                    f"{output} was imported from {imported}, and is not as planned "
-                    f"({products.shortened(changes)}): `twf data import {name} FILE` again, or "
-                    "delete it to have it made from the archive"
-                )
-            print(f"{output} was imported from {imported}: nothing to do")
-            return
+    """Read or draw the data set `name` of `params.yaml`, check it, and write it to `output`."""
     made_of = products.data_plan(dataset, known={})
     try:
         arrays = _read(dataset)
@@ -57,9 +41,6 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
         raise UserError(
             f"datasets.{name} is no published data set: `twf data prepare {name}` makes it"
         )
-    from twf.data import folders
-    from twf.data.images import resize_images
-
     size = dataset.size
     if path.is_dir():
         try:
@@ -69,13 +50,10 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
     else:
         arrays = archive.read_npz(path, dataset.classes)
     train, test = (Split(resize_images(s.images, size), s.labels) for s in arrays.splits.values())
-    arrays = replace(arrays, train=train, test=test)
+    arrays = DataArrays(train, test, arrays.classes)
     entry, output = registry.images_entry(dataset.archive), files.data_file(name)
     check(arrays, entry, size, path)
     store.save(output, name, arrays, dataset.made_of)
-    with files.atomic(files.receipt_file(dataset.archive)) as receipt:
-        origin = {"imported": str(path), "prepared": str(output)}
-        receipt.write_text(json.dumps(origin, indent=2) + "\n", encoding="utf-8")
     compared = " and ".join(entry.fingerprints_at(size)) or "none"
     print(
         f"{output}: {len(train.labels):,} training and {len(test.labels):,} test images of "
@@ -127,18 +105,11 @@ def _reader(name: str) -> Callable[..., DataArrays]:
 
 def _read_official(dataset: params.OfficialData) -> DataArrays:
     """The images of an official archive, which `twf data fetch` has brought."""
-    name, entry = dataset.archive, registry.images_entry(dataset.archive)
-    with extracted(name, fetch.verified(name, entry)) as content:
-        try:
-            arrays = _reader(entry.format)(content, dataset.size)
-        except BrokenFileError as error:
-            # what was unpacked is gone, but for its name in the archive
-            problem = str(error).replace(f"{content}/", "").replace(str(content), "its content")
-            raise UserError(
-                f"{', '.join(entry.files)} in {files.archive_folder(name)}: {problem}; mend the "
-                f"archive, or the 'format' of {name} in the registry"
-            ) from None
-    check(arrays, entry, dataset.size, files.archive_folder(name))
+    entry = registry.images_entry(dataset.archive)
+    folder, paths = files.archive_folder(dataset.archive), fetch.verified(dataset.archive, entry)
+    with extracted(paths) as content, reading(folder, f"the format {entry.format}"):
+        arrays = _reader(entry.format)(content, dataset.size)
+    check(arrays, entry, dataset.size, folder)
     return arrays
 
 
@@ -156,9 +127,8 @@ def _check_params(name: str, dataset: params.Dataset, arrays: DataArrays) -> Non
                 f"datasets.{name}.size is {dataset.size}, but {split} images have {height} x "
                 f"{width} pixels: change 'size' or the images"
             )
-        absent = sorted(set(range(dataset.classes)) - set(data.labels.tolist()))
-        if absent:
+        if absent := set(range(dataset.classes)) - set(data.labels.tolist()):
             raise UserError(
-                f"datasets.{name}: no {split} image of class {', '.join(map(str, absent))}; each "
-                f"of the {dataset.classes} classes needs one"
+                f"datasets.{name}: no {split} image of class {', '.join(map(str, sorted(absent)))};"
+                f" each of the {dataset.classes} classes needs one"
             )

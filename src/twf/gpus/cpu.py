@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import platform
 import re
 import resource
@@ -54,8 +53,3 @@ def peak_memory_mib() -> float:
     """The most main memory that this process held at once."""
     unit = 1 if sys.platform == "darwin" else 2**10  # bytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
-
-
-def cores() -> int:
-    """The CPU cores that this process may use: what `snakemake --cores all` takes."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -17,14 +17,13 @@ from filelock import FileLock, Timeout
 
 from twf import files
 from twf.errors import note
-from twf.gpus.visible import Gpu
 
 POLL = 2.0  # seconds between two looks for a free slot
 
-_held: list[tuple[Gpu, FileLock]] = []  # at most one
+_held: list[tuple[str, FileLock]] = []  # at most one
 
 
-def take(gpus: Sequence[Gpu], slots: int) -> Gpu:
+def take(gpus: Sequence[str], slots: int) -> str:
     """Hold a slot of one of the GPUs, of `slots` each, until this process ends.
 
     The first slot of each GPU goes before the second of any. Where none is free, say so and wait. A
@@ -33,7 +32,7 @@ def take(gpus: Sequence[Gpu], slots: int) -> Gpu:
     waiting = False
     while not _held:
         for number, gpu in product(range(slots), gpus):
-            name = f"twf-{os.getuid()}-{gpu.id.replace('/', '-')}.{number}.lock"
+            name = f"twf-{os.getuid()}-{gpu.replace('/', '-')}.{number}.lock"
             path = Path(tempfile.gettempdir(), name)
             lock = FileLock(path, fallback_to_soft=False)  # a soft lock would outlive its process
             with files.writing(path), contextlib.suppress(Timeout):

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
-from typing import NamedTuple
 
 from twf.errors import GpuError
 
@@ -20,62 +19,50 @@ NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 NONE = ("", "-1", "NoDevFiles")  # as CUDA_VISIBLE_DEVICES, the last by Slurm: no GPU is meant
 
 
-class Gpu(NamedTuple):
-    """A GPU, by its word in `CUDA_VISIBLE_DEVICES` (a number or an identifier), and its name."""
+def gpus() -> list[str]:
+    """The GPUs that CUDA shows here, each by its number or name in `CUDA_VISIBLE_DEVICES`.
 
-    id: str
-    name: str
-
-
-def gpus() -> list[Gpu]:
-    """The GPUs that CUDA shows here; none where PyTorch is built for CPUs only.
-
-    Raises `GpuError` where CUDA fails, or shows none of those that `CUDA_VISIBLE_DEVICES` names:
-    who asks for GPUs is not to find out after days that a CPU did the work.
+    None where PyTorch is built for CPUs only. Raises `GpuError` where CUDA fails, or shows none of
+    those that `CUDA_VISIBLE_DEVICES` names: who asks for GPUs is not to find out after days that a
+    CPU did the work.
     """
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     if version("torch").endswith("+cpu") or shown in NONE:
         return []
+    count, error = 0, f"no answer in {PATIENCE:.0f} seconds"
+    words = [sys.executable, "-m", "twf.gpus.visible"]
     try:
-        words = [sys.executable, "-m", "twf.gpus.visible"]
-        asked = subprocess.run(words, capture_output=True, timeout=PATIENCE)
-        names = asked.stdout.decode().splitlines()
-        error = asked.stderr.decode().strip() if asked.returncode else ""
+        answer = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+        error = answer.stderr.strip() if answer.returncode else ""
+        count = int(answer.stdout or 0)
     except subprocess.TimeoutExpired:
-        names, error = [], f"no answer in {PATIENCE:.0f} seconds"
-    if shown is not None and not names and not error:
+        pass
+    if shown is not None and not count and not error:
         error = f"none of CUDA_VISIBLE_DEVICES={shown} is there"
     if error:
         raise GpuError(
             f"CUDA shows no GPU ({error}): mend the driver or CUDA_VISIBLE_DEVICES, or train on "
             "CPU cores with CUDA_VISIBLE_DEVICES= before the command"
         )
-    ids = shown.split(",") if shown else map(str, range(len(names)))
-    return [Gpu(word.strip(), name) for word, name in zip(ids, names, strict=False)]
+    names = shown.split(",") if shown else map(str, range(count))
+    return [name.strip() for name, _ in zip(names, range(count), strict=False)]
 
 
-def driver_names() -> list[str]:
-    """The names of the GPUs that CUDA shows to this process, which is bound to them from then on.
+def driver_count() -> int:
+    """How many GPUs CUDA shows to this process, which is bound to them from then on.
 
-    None without a driver. Raises `OSError` with CUDA's number of the error.
+    0 without a driver. Ends the process with CUDA's number of an error.
     """
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return []
-    count, name = ctypes.c_int(), ctypes.create_string_buffer(256)
+        return 0
+    count = ctypes.c_int()
     error = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
     if error not in (0, NO_DEVICE):
-        raise OSError(f"CUDA error {error}")
-    names = []
-    for number in range(count.value):
-        cuda.cuDeviceGetName(name, len(name), number)
-        names.append(name.value.decode())
-    return names
+        sys.exit(f"CUDA error {error}")
+    return count.value
 
 
 if __name__ == "__main__":
-    try:
-        print("".join(f"{name}\n" for name in driver_names()), end="")
-    except OSError as error:
-        sys.exit(str(error))
+    print(driver_count())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from twf.study.methods import METHODS
 
 HASHES = "networks/hashes.csv"  # beside the table of records: of the networks that git has
 ACCURACIES = ("initial_class_il", "initial_task_il", "accuracy_class_il", "accuracy_task_il")
-WHERE = ("precision", "execution", "deterministic")  # how a run was computed
 
 
 def read_row(file: Path, run: str) -> dict[str, Any]:
@@ -51,8 +50,11 @@ def planned(
     except (KeyError, TypeError, ValueError):
         gone = sorted(set(parameters) - set(Run.model_fields)) or ["other parameters"]
     if gone:
+        commit = str(row["provenance"]["code"]["commit"])[:7]
         raise UserError(
-            f"{row['run']} needs {', '.join(gone)}, which today's code lacks: {_there(row)}"
+            f"{row['run']} needs {', '.join(gone)}, which today's code lacks: `git worktree add "
+            f"--detach ../{commit} {commit}`, and in that folder `make setup` and `twf run "
+            f"{row['study']} {row['run']}`"
         )
     inputs = row["provenance"]["inputs"]
     _require_data(run, inputs)
@@ -63,15 +65,6 @@ def planned(
         "data": {data: products.made_data(data) for data in needed},
         "network": products.made_network(run.source),
     }
-
-
-def _there(row: Mapping[str, Any]) -> str:
-    """How a record is made again by the code that made it."""
-    commit = (row["provenance"]["code"]["commit"] or "").rstrip("+")
-    return (
-        f"`git worktree add --detach ../{commit[:7]} {commit[:7]}`, and in that folder "
-        f"`make setup` and `twf run {row['study']} {row['run']}`"
-    )
 
 
 def _require_data(run: Run, inputs: Mapping[str, str]) -> None:
@@ -85,12 +78,8 @@ def _require_data(run: Run, inputs: Mapping[str, str]) -> None:
             raise UserError(f"no {path}: {remedy}")
         dataset = store.load(path)
         for part in ("train_fingerprint", "test_fingerprint"):
-            recorded, here = inputs.get(prefix + part), getattr(dataset, part)
-            if recorded not in (None, here):
-                raise UserError(
-                    f"{path} has other images than the record was made from: its {part} is {here}, "
-                    f"the record's {recorded}; {remedy}"
-                )
+            if inputs.get(prefix + part) not in (None, getattr(dataset, part)):
+                raise UserError(f"{path} has other images than the record was made from: {remedy}")
 
 
 def _require_network(run: Run, inputs: Mapping[str, str], known: Path) -> None:
@@ -98,28 +87,26 @@ def _require_network(run: Run, inputs: Mapping[str, str], known: Path) -> None:
 
     Older records have the hash of their checkpoint's file; `known` has that of its tensors.
     """
-    columns = ["network_sha256", "checkpoint_sha256"]
-    hashes = pd.read_csv(known) if known.exists() else pd.DataFrame(columns=columns)
-    by_file = hashes.set_index("checkpoint_sha256")["network_sha256"]
-    recorded = inputs.get("network_sha256") or by_file.get(inputs["checkpoint_sha256"])
-    if recorded is not None and recorded in set(hashes["network_sha256"]):
-        remedy = f"`twf pretrain train {run.source}` takes that of git"
-    else:
-        remedy = f"this network is not in git: `twf pretrain import {run.source} FILE`"
+    recorded = inputs.get("network_sha256") or inputs["checkpoint_sha256"]
+    with contextlib.suppress(FileNotFoundError):
+        hashes = pd.read_csv(known).set_index("checkpoint_sha256")["network_sha256"]
+        recorded = hashes.get(recorded, recorded)
     path = files.checkpoint_file(run.source)
-    here = digest("", read_safetensors(path, remedy)[0]) if path.exists() else None
-    if recorded is None or recorded != here:
+    remedy = (
+        f"`twf pretrain train {run.source}` takes one that git has, `twf pretrain import "
+        f"{run.source} FILE` another"
+    )
+    if digest("", read_safetensors(path, remedy)[0]) != recorded:
         raise UserError(
-            f"{path} is {'another network' if here else 'not there'}, the record's has the SHA-256 "
-            f"{recorded or inputs['checkpoint_sha256']}; {remedy}"
+            f"{path} is another network than the record's, whose SHA-256 is {recorded}: {remedy}"
         )
 
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """How a record made again differs from the first one, and what differed in the making."""
     equal = all(old[name] == new[name] for name in ACCURACIES)
-    equal_losses = _losses(old) == _losses(new)
-    if equal and equal_losses:
+    same = equal and _losses(old) == _losses(new)
+    if same:
         yield "every accuracy and every loss is the record's, to the last bit"
     elif equal:
         yield "every accuracy is the record's; losses differ"
@@ -130,7 +117,7 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     differences = list(_made_differently(old, new))
     if differences:
         yield f"made differently: {'; '.join(differences)}"
-    elif not (equal and equal_losses):
+    elif not same:
         yield "code of the method, versions, precision and processor are the record's"
 
 
@@ -143,25 +130,20 @@ def _losses(row: Mapping[str, Any]) -> list[Any]:
 
 
 def _made_differently(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    if old["seed"] != new["seed"]:
-        yield f"seed {old['seed']} -> {new['seed']}"
-    first, again = old["provenance"], new["provenance"]
-    if first["code"]["method_hash"] != again["code"]["method_hash"]:
-        commits = (str(by["code"]["commit"])[:7] for by in (first, again))
+    first, again = (row["provenance"]["code"] for row in (old, new))
+    if first["method_hash"] != again["method_hash"]:
+        commits = (str(code["commit"])[:7] for code in (first, again))
         yield f"code of {new['method']}, commit {' -> '.join(commits)}"
-    for name in WHERE:
-        if first[name] != again[name]:
-            yield f"{name} {first[name]} -> {again[name]}"
-    if old["device"] != new["device"]:
-        yield f"processor {old['device']} -> {new['device']}"
-    versions = first["versions"], again["versions"]
-    for name in dict.fromkeys([*versions[0], *versions[1]]):
-        before, now = (version.get(name) for version in versions)
-        if before != now:
-            yield f"{name} {before} -> {now}"
+    yield from products.changes(_making(old), _making(new))
+
+
+def _making(row: Mapping[str, Any]) -> dict[str, Any]:
+    provenance = row["provenance"]
+    computed = {name: provenance[name] for name in ("precision", "execution", "deterministic")}
+    return {"seed": row["seed"], "processor": row["device"], **computed, **provenance["versions"]}
 
 
 def made(run: Run) -> dict[str, Any]:
     """The new record of a run."""
     (row,) = record.read(files.record_file(run.study, run.id)).to_pylist()
-    return row | {"provenance": json.loads(row["provenance"])}
+    return row | {"provenance": record.provenance(row)}

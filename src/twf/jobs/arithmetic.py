@@ -1,15 +1,12 @@
-"""How a job calculates: in which precision, and whether it may in the way that it is to."""
+"""The precision in which a job calculates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
-from twf.errors import UserError, warn
+from twf.errors import UserError
 from twf.gpus import cpu
 from twf.learning.precision import set_precision
-from twf.learning.step import CaptureError
 from twf.study.params import Precision
 
 
@@ -28,18 +25,3 @@ def set_arithmetic(precision: str, execution: str, device: torch.device) -> Prec
             "(docs/speed.md): --execution plain, or precision: fp32"
         )
     return chosen
-
-
-def captured_if_possible(work: Callable[[str], None], execution: str) -> None:
-    """Do `work(execution)`; without a CUDA graph, and from its start, where capturing one fails.
-
-    What it writes then names the execution that it had.
-    """
-    try:
-        work(execution)
-        return
-    except CaptureError as error:
-        inner = "compiled" if execution.startswith("compiled") else "plain"
-        warn(f"a step could not be captured ({error}): starting over with --execution {inner}")
-    torch.cuda.empty_cache()
-    work(inner)

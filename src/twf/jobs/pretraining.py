@@ -95,10 +95,10 @@ def pretrain(
 def import_weights(name: str, plan: products.Values, file: Path, device: torch.device) -> None:
     """Make the checkpoint of the source `name` of weights that were trained elsewhere.
 
-    Its accuracy on the source's test images is measured where their data are prepared, and said.
-    A checkpoint of ours keeps what it says of itself, so that the same file gives the same
-    checkpoint everywhere. Where it is not the file that the source names,
-    the checkpoint says so in its plan, which is then taken as long as `params.yaml` has the rest.
+    Its accuracy on the source's test images is measured where their data are prepared. A checkpoint
+    of ours keeps what it says of itself, so that the same file gives the same checkpoint
+    everywhere. Where it is not the file that the source names, the checkpoint says so in its plan,
+    which is then taken as long as `params.yaml` has the rest.
 
     Raises `UserError` where the weights do not fit the source's network or its classes, or
     the source names them and says otherwise than they do.
@@ -106,55 +106,37 @@ def import_weights(name: str, plan: products.Values, file: Path, device: torch.d
     source, data = products.planned_source(plan)
     output = files.checkpoint_file(name)
     network = read_network(file, source.network, data.classes if data else None).to(device)
-    own = checkpoints.about(file)
+    own, sha = checkpoints.about(file), files.sha256(file)
+    carried = {key: value for key, value in plan.items() if key != products.IMPORTED}
+    if source.weights is None or file != Path(source.weights):
+        carried[products.IMPORTED] = sha
+    elif otherwise := products.changes(own or {}, _recipe(plan), common_only=True):
+        raise UserError(
+            f"{file} was trained otherwise than sources.{name} says "
+            f"({products.shortened(otherwise)}): correct that in params.yaml, or leave its "
+            "'weights' out, to have it trained"
+        )
     about: dict[str, Any] = own or {
         "network": source.network.model_dump(),
         "data": source.data,
         "test_accuracy": None,
         "code": code_origin(PRETRAINING),
     }
-    names = ("network", "data", "dataset", "pretraining")
-    recipe: products.Values = {name: plan[name] for name in names if name in plan}
-    otherwise = products.changes(own or {}, recipe, common_only=True)
-    sha = files.sha256(file)
-    named = Path(source.weights) if source.weights is not None else None
-    if named is None or not named.is_file():
-        is_named = named is not None and named.name == file.name
-    else:
-        is_named = files.sha256(named) == sha  # a copy of them may lie elsewhere
-    if is_named and otherwise:
-        raise UserError(
-            f"{file} was trained otherwise than sources.{name} says "
-            f"({products.shortened(otherwise)}): correct that in params.yaml, or leave its "
-            "'weights' out, to have it trained"
-        )
-    carried = {key: value for key, value in plan.items() if key != products.IMPORTED}
-    if products.WEIGHTS_SHA256 in carried and is_named:
-        carried[products.WEIGHTS_SHA256] = sha
-    if not is_named:
-        carried[products.IMPORTED] = sha
     about |= {"plan": carried, "weights": file.name, "weights_sha256": sha}
-    if data is None:
-        result = f"accuracy not measured: sources.{name} names no data"
-    elif products.made_data(source.data or "") != data_plan(plan):
-        result = (
-            f"accuracy not measured: no {files.data_file(source.data or '')} as planned; "
-            f"`twf data prepare {source.data}` makes it"
-        )
-    else:
-        dataset = store.load(files.data_file(source.data or ""))
+    result = f"accuracy not measured: the data of sources.{name} are not prepared"
+    if data and source.data and products.made_data(source.data) == data_plan(plan):
+        dataset = store.load(files.data_file(source.data))
         right = _test_accuracy(data, network, dataset, device)
         result = f"{right:.2f} % of the test images of {source.data} right"
         if own is None:
             about |= {"data_fingerprint": dataset.train_fingerprint, "test_accuracy": right}
-        elif own["test_accuracy"] is not None:
-            result += f"; {own['test_accuracy']:.2f} % where it was trained"
-        if right < 1.5 * 100 / len(dataset.classes):
-            result += ", hardly more than by chance: its classes may stand in another order"
-    if otherwise:
-        result += f"; sources.{name} says otherwise ({products.shortened(otherwise)})"
     checkpoints.save(output, network, about)
     print(f"{output}: {result}")
+
+
+def _recipe(plan: products.Values) -> products.Values:
+    names = ("network", "data", "dataset", "pretraining")
+    return {name: plan[name] for name in names if name in plan}
 
 
 def data_plan(plan: products.Values) -> products.Values:

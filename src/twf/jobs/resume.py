@@ -25,12 +25,13 @@ from twf.errors import UserError
 from twf.files import atomic, locked
 from twf.jobs.checkpoints import digest
 from twf.learning.state import Tensors, flatten
+from twf.learning.step import CaptureError
 
 STATUS = 128 + signal.SIGTERM  # the exit status of a run that was told to stop
 
 
-class Stopped(Exception):  # noqa: N818 - it is no error
-    """The run was told to stop: its words say whether its state is saved."""
+class Stopped(BaseException):
+    """The run was told to stop: its message says whether its state is saved."""
 
 
 class Keeper:
@@ -144,18 +145,17 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
         def stop(*_: Any) -> None:
             keeper.stopping = True
             if not keeper.begun:
-                raise unbegun
+                raise Stopped(
+                    "stopped before it did a step: the same command begins where this one did"
+                )
 
-        unbegun = Stopped(
-            "stopped before it did a step: the same command begins where this one did"
-        )
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield keeper
-        except Exception as error:
-            if keeper.stopping and not keeper.begun:  # as a compiler wraps it
-                raise unbegun from error
-            raise
+        except CaptureError as error:
+            raise UserError(
+                f"a step cannot be captured ({error}): --execution plain trains without that"
+            ) from error
         finally:
             keeper.wait()
             for number, handler in before.items():

@@ -26,7 +26,6 @@ from twf.progress import progress
 from twf.results import record
 from twf.study import Run, products
 from twf.study.code import LOOP, method_module
-from twf.study.methods import METHODS
 from twf.study.params import Tracking
 from twf.tracking.live import start_tracking
 
@@ -51,16 +50,11 @@ def execute(
     checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
     if run.held_out is not None:
         dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
-    inputs = {
-        "network_sha256": checkpoints.digest("", checkpoint.tensors),
-        "train_fingerprint": dataset.train_fingerprint,
-        "test_fingerprint": dataset.test_fingerprint,
-    }
-    if source is not None:
-        inputs |= {
-            "source_train_fingerprint": source.train_fingerprint,
-            "source_test_fingerprint": source.test_fingerprint,
-        }
+    inputs = {"network_sha256": checkpoints.digest("", checkpoint.tensors)}
+    for prefix, images in (("", dataset), ("source_", source)):
+        if images is not None:
+            inputs[f"{prefix}train_fingerprint"] = images.train_fingerprint
+            inputs[f"{prefix}test_fingerprint"] = images.test_fingerprint
     precision = set_arithmetic(run.precision, execution, device)
     roots = (LOOP, method_module(run.method))
     origin = Origin.here(device, execution, precision, inputs, *roots)
@@ -108,10 +102,8 @@ def require_inputs(run: Run, plan: products.Values) -> None:
     """Raise `UserError` where data or network of a run are not there, or not as planned."""
     for name, planned in plan["data"].items():
         remedy = f"`twf data prepare {name}`"
-        if name != run.data and METHODS[run.method].source_data:
-            remedy = f"{METHODS[run.method].title} replays the source's images; {remedy}"
-        elif name != run.data:
-            remedy = f"run {run.id} is probed, which looks at the source's images; {remedy}"
+        if name != run.data:
+            remedy = f"run {run.id} needs the source's images too; {remedy}"
         made = products.made_data(name)
         products.require_as_planned(files.data_file(name), made, planned, remedy)
     made, remedy = products.made_network(run.source), f"`twf pretrain train {run.source}`"

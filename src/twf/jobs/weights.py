@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from twf.errors import UserError, few
+from twf.errors import UserError
 from twf.jobs.checkpoints import read_safetensors
 from twf.learning.models.resnet import ResNet
 from twf.study.params import Network
@@ -29,60 +30,34 @@ def read_network(file: Path, shape: Network, classes: int | None) -> ResNet:
     which are missing, unexpected or of another shape, or hold values that no training gives.
     """
     tensors = read_weights(file)
-    if "classifier.weight" not in tensors:
-        expected = ", ".join(f"{name}.weight" for name in CLASSIFIERS)
+    if classes is None:
+        classes = len(tensors["classifier.weight"]) if "classifier.weight" in tensors else 1
+    network = ResNet(shape, classes)
+    try:
+        network.load_state_dict(tensors)
+    except RuntimeError as error:  # it names each tensor
+        lines = [textwrap.shorten(line, 300) for line in str(error).splitlines()[1:]]
         raise UserError(
-            f"{file} has no classifier: none of {expected}, but {few(tensors)}; rename its tensors "
-            "to torchvision's names"
-        )
-    network = ResNet(shape, len(tensors["classifier.weight"]) if classes is None else classes)
-    needed = network.state_dict()
-    # what counts batches decides nothing here, and PyTorch before 0.4.1 did not save it
-    missing = [n for n in needed if n not in tensors and not n.endswith(".num_batches_tracked")]
-    unexpected = [name for name in tensors if name not in needed]
-    reshaped = [
-        f"{name} {list(tensor.shape)} instead of {list(needed[name].shape)}"
-        for name, tensor in tensors.items()
-        if name in needed and tensor.shape != needed[name].shape
-    ]
-    problems = {
-        "missing": missing,
-        "unexpected": unexpected,
-        "of another shape": reshaped,
-        "not finite": [name for name, tensor in tensors.items() if not tensor.isfinite().all()],
-        "a negative variance": [
-            name
-            for name, tensor in tensors.items()
-            if name.endswith(".running_var") and (tensor < 0).any()
-        ],
-    }
-    if any(problems.values()):
-        lines = [f"{kind}: {few(names)}" for kind, names in problems.items() if names]
-        raise UserError(
-            f"{file} does not fit a {shape.architecture} of width {shape.width} with "
-            f"{network.classifier.out_features} classes:\n  " + "\n  ".join(lines)
-        )
-    network.load_state_dict(tensors)
+            f"{file} does not fit a {shape.architecture} of width {shape.width} with {classes} "
+            "classes:\n  " + "\n  ".join(lines)
+        ) from None
+    for name, tensor in network.state_dict().items():
+        if not tensor.isfinite().all() or (name.endswith(".running_var") and (tensor < 0).any()):
+            raise UserError(
+                f"{file} has values that no training gives: {name} has NaN, an infinity, or a "
+                "negative variance"
+            )
     return network
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
     """The tensors of a file by our names. Raises `UserError` that names what is wrong."""
-    if file.is_dir():
-        raise UserError(f"{file} is a folder: name the file of weights in it")
     if file.suffix == ".safetensors":
         tensors, _ = read_safetensors(file, remedy="put the weights there")
     else:
         tensors = _unwrap(file, _load(file))
-    renamed: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        ours = _our_name(name)
-        if ours.startswith(ALIAS):
-            continue
-        if ours in renamed and not torch.equal(renamed[ours], tensor):
-            raise UserError(f"{file} has two different tensors for {ours}; {name} is one of them")
-        renamed[ours] = tensor
-    return renamed
+    ours = {_our_name(name): tensor for name, tensor in tensors.items()}
+    return {name: tensor for name, tensor in ours.items() if not name.startswith(ALIAS)}
 
 
 def _load(file: Path) -> Any:
@@ -103,20 +78,17 @@ def _load(file: Path) -> Any:
 
 def _unwrap(file: Path, content: Any) -> dict[str, Tensor]:
     """The tensors by name, out of what a training script saved around them."""
-    while isinstance(content, dict):
-        inner = [content[key] for key in WRAPPERS if isinstance(content.get(key), dict)]
-        if not inner:
-            break
-        content = inner[0]
-    if not isinstance(content, dict) or not content:
-        raise UserError(f"{file} holds no tensors by name, as torch.save(network.state_dict()) has")
-    for name, value in content.items():
-        if not isinstance(name, str) or not isinstance(value, Tensor):
-            raise UserError(
-                f"{file}: {name!r} is no tensor; save only the weights, or put them under "
-                f"{' or '.join(map(repr, WRAPPERS))}"
-            )
-    return content
+    for _ in WRAPPERS:  # one may be in the other
+        for key in WRAPPERS:
+            if isinstance(content, dict) and isinstance(content.get(key), dict):
+                content = content[key]
+    entries = content.items() if isinstance(content, dict) else ()
+    if not entries or not all(isinstance(n, str) and isinstance(t, Tensor) for n, t in entries):
+        raise UserError(
+            f"{file} holds no tensors by name, nor has it them under {' or '.join(WRAPPERS)}; save "
+            "only the weights: torch.save(network.state_dict(), file)"
+        )
+    return dict(content)
 
 
 def _our_name(name: str) -> str:

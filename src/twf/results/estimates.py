@@ -69,10 +69,7 @@ SCHEMA = pa.schema(
         ("rule", pa.string()),  # of the interval: `statistics.Rule`, or simulation
         ("paper", pa.float64()),  # its number; null where it prints none
         ("verdict", pa.string()),  # of a cell, one of AGREEMENT; of a claim, `claims.VERDICTS`
-        (
-            "note",
-            pa.string(),
-        ),  # what else has to be said: untuned, mixed precision, what is missing
+        ("note", pa.string()),  # what else has to be said: what is untuned, what is missing
     ]
 )
 
@@ -114,7 +111,7 @@ def write(results: Results, frame: pd.DataFrame) -> None:
 
 def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
     """The estimates of the cells of some tables: a row for each of `SCORES`."""
-    untuned, parts = search.untuned(results), []
+    untuned, parts = search.untuned(results.plan), []
     printed_numbers = printed().set_index(PLACE)[["printed_faa", "printed_ff"]]
     for table in tables:
         members = results.members[results.members["table"] == table.name]
@@ -122,7 +119,8 @@ def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
         finished = members[members["status"] == "finished"].groupby("cell")
         first = groups[[*PLACE, "printed_variant"]].first()
         titles = [table.rows[row["method"], row["variant"] or None] for row in show.rows(first)]
-        notes = _notes(table, first, finished, untuned)
+        keys = map(key_at, first[PLACE].itertuples(index=False))
+        notes = [f"untuned: {untuned[key]}" if key in untuned else "" for key in keys]
         about = first.assign(
             table=table.name,
             title=titles,
@@ -148,25 +146,10 @@ def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
     return _whole(frame)
 
 
-def _notes(
-    table: Table, first: pd.DataFrame, finished: Any, untuned: Mapping[CellKey, str]
-) -> pd.Series:
-    """What has to be said of each cell."""
-    precisions = finished["precision"].agg(lambda values: sorted(set(values.dropna())))
-    notes = {}
-    for cell, place in first[PLACE].iterrows():
-        mixed = precisions.get(cell, [])
-        said = [f"precisions {', '.join(mixed)}"] if len(mixed) > 1 else []
-        if name := untuned.get(key_at(place)):
-            said.append(f"untuned: {name}")
-        notes[cell] = "; ".join(said)
-    return pd.Series(notes, dtype=object)
-
-
 def agreement(row: Mapping[str, Any], reduced: bool) -> str:
     """One of `AGREEMENT` for a cell's mean accuracy beside the paper's; empty without a number.
 
-    The paper prints no spread and no number of seeds, so the verdict rests on our seeds alone:
+    The paper prints no spread and no number of seeds, so the verdict rests on our seeds only:
     whether the interval of our mean lies within, above or below `MARGIN` points of the paper's
     number. The margin is wide enough for what the paper leaves out (its value may be one run's),
     and narrow enough that two cells, each equivalent to the paper's, keep the order of gains of 2.8
@@ -230,8 +213,6 @@ def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
             estimate = rule(*values)._asdict() if all(map(len, values)) and n else {"n": 0}
             # A variant that is not in Table 4 stands beside its method's own number
             beside = not table.variants or bool(arms[0]["printed_variant"].iloc[0])
-            precisions = {p for arm in arms for p in arm["precision"].dropna()}
-            mixed = f"precisions {', '.join(sorted(precisions))}"
             shown = over if table.baseline is None and not table.variants else one
             rows.append(
                 {
@@ -245,7 +226,6 @@ def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
                 | {"n_planned": len(cell.runs.keys() & other.runs.keys())}
                 | {"diverged": one["diverged"] + over["diverged"]}
                 | {"paper": one["paper"] - over["paper"] if beside else np.nan}
-                | {"note": mixed if len(precisions) > 1 else ""}
             )
     return pd.DataFrame(rows)
 
@@ -255,7 +235,7 @@ def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
 
 def of_claims(results: Results) -> pd.DataFrame:
     """A row for each claim of the paper."""
-    values, untuned, numbers = values_of(results), search.untuned(results), printed_keys()
+    values, untuned, numbers = values_of(results), search.untuned(results.plan), printed_keys()
     diverged = {
         key_at(place): int((members["status"] == "diverged").sum())
         for place, members in results.by_place.groupby(PLACE, sort=False)

@@ -61,7 +61,7 @@ class Table(Strict):
 class Figure(Strict):
     """Questions and settings that a drawing shows."""
 
-    kind: Literal["scale", "leads", "share"]
+    kind: Literal["scale", "share"]
     questions: list[str]
     settings: list[str]
 

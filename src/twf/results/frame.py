@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -28,7 +27,6 @@ from twf.study.params import PROTOCOLS, Protocol
 from twf.study.products import Products
 
 STATUSES = ("finished", "diverged", "stale", "unreadable", "missing")
-AS_SET = "as set"  # the variant of a method as params.yaml has it, for a notebook
 
 # By column of `Results.scores`: a function of the accuracy matrix and of what was before training.
 SCORES: dict[str, Callable[..., float | None]] = {
@@ -128,7 +126,7 @@ class Results:
 
         `table`, `cell`, `PLACE` with the paper's source, `seed` and `run`; `unchanged` as in
         `study.Cell`; `printed_variant` is that of the paper's number beside it, null where there is
-        none. With `status`, `precision`, and the `SCORES`, null where the run has not finished.
+        none. With `status`, and the `SCORES`, null where the run has not finished.
         """
         rows = [
             {
@@ -146,7 +144,7 @@ class Results:
         ]
         names = ["table", "cell", *PLACE, "seed", "run", "unchanged", "printed_variant"]
         frame = pd.DataFrame(rows, columns=names).astype({"unchanged": bool})
-        frame = frame.join(self.runs[["status", "precision"]], on="run")
+        frame = frame.join(self.runs["status"], on="run")
         return frame.join(self.scores, on=["run", "protocol"])
 
     @cached_property
@@ -199,36 +197,9 @@ def _row(products: Products, run: Run, row: dict[str, Any] | None) -> dict[str, 
     with_record = state not in ("unreadable", "missing")
     if with_record and status.is_stale(products, run, recorded):
         state = "stale"
-    on_gpu = "cuda" in said.get("versions", {})
-    precision = said.get("precision")
-    if precision == "tf32" and not on_gpu:  # a CPU has none
-        precision = "fp32"
     planned = run.model_dump(include={"benchmark", "source", "method", "seed"})
     return (
         recorded
         | planned
         | {"buffer": run.buffer or 0, "digest": run.digest, "status": state, "provenance": said}
-        | {"on_gpu": on_gpu, "precision": precision}
-        | {"ended": state in ("finished", "diverged")}  # trained as planned: its hours count
     )
-
-
-def served(plan: Plan) -> pd.DataFrame:
-    """The `variant` of each run, and each `protocol` that it serves: `run`, `variant`, `protocol`.
-
-    The variant is `AS_SET`, an experiment's name for what it changes, or `trial-...` in a search.
-    """
-    cells = [cell for table in plan.tables.values() for cell in table.cells]
-    ordered = sorted(cells, key=lambda cell: not cell.unchanged)  # which name a run first
-    variants: dict[str, str] = {}
-    serves = []
-    for cell in ordered:
-        for run in cell.runs.values():
-            variants.setdefault(run, AS_SET if cell.unchanged else str(cell.variant))
-            serves.append((run, cell.protocol))
-    for searched in plan.search:
-        for run in chain(*(trial.runs.values() for trial in searched.trials)):
-            variants[run] = run.split(".")[-2]  # `trial-` and a hash
-            serves.append((run, searched.protocol))
-    frame = pd.DataFrame(sorted(set(serves)), columns=["run", "protocol"])
-    return frame.assign(variant=frame["run"].map(variants))

@@ -21,7 +21,7 @@ def write(folder: Path = EVIDENCE, docs: Path = Path("docs")) -> list[Path]:
     written = [table]
     for name, drawing in drawn(found).items():
         with atomic(docs / f"{name}.svg") as partial:
-            partial.write_bytes(drawing)
+            partial.write_text(drawing, encoding="utf-8")
         written.append(docs / f"{name}.svg")
     return written
 

@@ -10,14 +10,12 @@ from collections import defaultdict
 from typing import Any
 
 import pandas as pd
-from safetensors import SafetensorError, safe_open
 
 from twf import files
-from twf.data import origin
 from twf.results import search, show
 from twf.results.frame import STATUSES, Results, key_of
 from twf.results.show import PROTOCOL_TITLES, Section, TextRow
-from twf.study import Plan, needed_data
+from twf.study import Plan
 from twf.study.methods import METHODS
 from twf.study.params import Params
 from twf.study.switches import SWITCHES
@@ -31,7 +29,8 @@ def facts(results: Results) -> dict[str, str]:
     runs = results.runs
     counts = runs["status"].value_counts()
     states = [f"{counts[state]} {state}" for state in STATUSES if state in counts]
-    hours = runs[runs["ended"].astype(bool)].groupby("device")["seconds"].sum() / 3600
+    trained = runs[runs["status"].isin(["finished", "diverged"])]
+    hours = trained.groupby("device")["seconds"].sum() / 3600
     lines = {
         "Runs": f"{len(runs)} planned: {', '.join(states)}",
         "Seeds": ", ".join(map(str, sorted(set(runs["seed"])))),
@@ -39,10 +38,10 @@ def facts(results: Results) -> dict[str, str]:
         or "—",
     }
     origins = _origins(results)
-    decisive = origins[origins["Of"].isin(["Method", "Input"])]
+    decisive = origins[origins["Of"].isin(["Method", "Input", "Precision"])]
     values = decisive.groupby("What")["Value"].nunique()
     differ = values.index[values > 1]
-    return lines | ({"Code or inputs differ in": "; ".join(differ)} if len(differ) else {})
+    return lines | ({"Runs differ in": "; ".join(differ)} if len(differ) else {})
 
 
 def sections(params: Params, results: Results) -> list[Section]:
@@ -63,15 +62,10 @@ def sections(params: Params, results: Results) -> list[Section]:
             "it; no claim on such a method is decided.",
         ),
         Section(
-            "Data",
-            _data(params, results.plan),
-            "`twf data show NAME` has the citation of an archive.",
-        ),
-        Section(
             "Pretrained networks",
-            _networks(params, results.plan),
+            _networks(results.plan),
             "As their files say; accuracy is on the source's test images. The paper names the "
-            "number of epochs alone; the rest is ours.",
+            "number of epochs only; the rest of the recipe is ours.",
         ),
         Section(
             "Code, inputs and software",
@@ -116,7 +110,7 @@ def unfinished(results: Results) -> list[TextRow]:
 
 def hyperparameters(results: Results) -> list[TextRow]:
     """The hyperparameters of each cell of the study's tables, and where each has them from."""
-    plan, untuned = results.plan, search.untuned(results)
+    plan, untuned = results.plan, search.untuned(results.plan)
     protocols: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for table in plan.tables.values():
         for cell in table.cells:
@@ -135,30 +129,12 @@ def hyperparameters(results: Results) -> list[TextRow]:
     ]
 
 
-def _data(params: Params, plan: Plan) -> list[TextRow]:
-    """The data sets of a study's runs, and those that its sources were trained on."""
-    origins = {n: origin.of_dataset(params.datasets[n]) for n in needed_data(params, plan)}
-    return [
-        {"Data set": name, "What": each.title, "Licence": each.licence or NOT_RECORDED}
-        for name, each in origins.items()
-    ]
-
-
-def _networks(params: Params, plan: Plan) -> list[TextRow]:
+def _networks(plan: Plan) -> list[TextRow]:
     """The networks that runs start from, as their files say; no tensor is read."""
     rows = []
     for name in plan.sources:
         path = files.checkpoint_file(name)
-        about: dict[str, Any] = {}
-        state = f"no {path}: `twf pretrain train {name}`"
-        try:
-            with safe_open(path, framework="numpy") as opened:
-                about = json.loads((opened.metadata() or {})["about"])
-            state = f"SHA-256 {files.sha256(path)}"
-        except FileNotFoundError:
-            pass
-        except (SafetensorError, OSError, KeyError, ValueError):
-            state = f"cannot be read: `twf pretrain train {name}`"
+        about = json.loads(files.header(path).get("__metadata__", {}).get("about", "{}"))
         accuracy, seconds = about.get("test_accuracy"), about.get("seconds")
         recipe = [f"{key}={value}" for key, value in (about.get("pretraining") or {}).items()]
         rows.append(
@@ -167,7 +143,7 @@ def _networks(params: Params, plan: Plan) -> list[TextRow]:
                 "Accuracy": "not measured" if accuracy is None else f"{accuracy:.2f} %",
                 "Recipe": " ".join(filter(None, [about.get("weights"), *recipe])) or NOT_RECORDED,
                 "Hours": NOT_RECORDED if seconds is None else f"{seconds / 3600:.3f}",
-                "File": state,
+                "SHA-256": files.sha256(path) if path.exists() else f"no {path}",
             }
         )
     return rows
@@ -178,11 +154,14 @@ def _origins(results: Results) -> pd.DataFrame:
     rows: list[tuple[str, str, Any]] = []
     for row in show.rows(results.runs[results.runs["provenance"].map(bool)]):
         recorded, method = row["provenance"], METHODS[row["method"]].title
+        precision = recorded.get("precision", NOT_RECORDED)
+        if precision == "tf32" and "cuda" not in recorded["versions"]:  # a CPU has none
+            precision = "fp32"
         code, where = recorded["code"], f"{row['benchmark']} from {row['source']}"
         rows += [
             ("Code", f"twf {code['version']}", f"commit {code['commit'] or 'unknown'}"),
             ("Method", method, code.get("method_hash")),
-            ("Precision", "products and convolutions", row["precision"] or NOT_RECORDED),
+            ("Precision", "precision of products", precision),
             ("Execution", "steps", recorded.get("execution", NOT_RECORDED)),
         ]
         for name, value in recorded.get("inputs", {}).items():

@@ -161,7 +161,8 @@ def read_collected(study: str, history: bool = False) -> pa.Table:
     path = runs_file(study)
     if not path.exists():
         raise UserError(
-            f"no {path}: `twf collect {study}` makes it, with --partial while the study runs"
+            f"no {path}: `twf collect {study}` makes it, and `twf report {study} --partial` what "
+            "there is so far"
         )
     return read(path, [name for name in SCHEMA.names if history or name != "history"])
 

@@ -32,8 +32,8 @@ TEXT = 40  # characters; a column with a longer text may have several lines
 GAINS = (
     "Gains are differences of final average accuracy in percentage points, with a 95 % interval: "
     "Welch's between methods, and Student's by seed between variants of a method, over the seeds "
-    "that both have finished (n=a/b: a of b). Intervals are not corrected for their number. †: of "
-    "runs that differ in precision; paper: the same difference of its numbers."
+    "that both have finished (n=a/b: a of b). Intervals are not corrected for their number; "
+    "paper: the same difference of its numbers."
 )
 CLAIMS = (
     "Each claim says that some differences between cells are positive, or means of them; “ours” is "
@@ -85,7 +85,6 @@ def write(
         frame[frame["kind"] == kind] for kind in ("cell", "gain", "claim", "order")
     )
     agreed = agreement(of_cells, claimed)
-    estimated = files.estimates_file(study, "csv")
     first = _main_figure(plan, drawn)
     sections = [
         Section("The paper's claims", _by_verdict(claimed), CLAIMS),
@@ -108,12 +107,12 @@ def write(
         page="report",
         note=plan.note,
         message=message(results, frame, agreed),
-        main_figure=first and _figure(study, first),
+        main_figure=first and _figure(first),
         tables=[
             tables.layout(table, of_cells)
             | {"title": table.title, "rule": tables.rule(table)}
-            | {"gains": tables.gain_rows(table, gains, Markup)}
-            | {"figures": [_figure(study, f) for f in drawn if f.table == name and f != first]}
+            | {"gains": tables.gain_rows(table, gains)}
+            | {"figures": [_figure(f) for f in drawn if f.table == name and f != first]}
             for name, table in plan.tables.items()
         ],
         gains_note=GAINS,
@@ -122,10 +121,7 @@ def write(
         facts=provenance.facts(results),
         provenance=provenance.sections(params, results),
         forgetting=tables.FORGETTING[params.switches(study)["F8"]],
-        downloads=[
-            _download(f"{study}-runs.csv", _accuracies(results)),
-            _download(f"{study}-estimates.csv", estimated.read_bytes()),
-        ],
+        download=_download(f"{study}-estimates.csv", files.estimates_file(study, "csv")),
     )
     rows = [_run(plan, str(run), row, scores) for run, row in results.runs.iterrows()]
     runs = whole.render(**common, page="runs", runs=rows)
@@ -242,11 +238,6 @@ def _orders(ranked: pd.DataFrame) -> list[TextRow]:
     ]
 
 
-def _accuracies(results: Results) -> bytes:
-    """Final average accuracy and forgetting of each run under each protocol, as CSV."""
-    return bytes(results.scores[["faa", "ff"]].reset_index().to_csv(index=False).encode())
-
-
 def _by_verdict(claimed: pd.DataFrame) -> list[TextRow]:
     """The claims as text, the verdict first and in its colour; what is decided goes first."""
     order = sorted(show.rows(claimed), key=lambda row: claims.VERDICTS.index(row["verdict"]))
@@ -286,9 +277,9 @@ _environment = show.environment(html=True)
 _environment.filters["columns"] = columns
 
 
-def _download(name: str, content: bytes) -> Markup:
-    """A link to a file that is in the page."""
-    encoded = base64.b64encode(content).decode()
+def _download(name: str, path: Path) -> Markup:
+    """A link to a CSV file, whose content is in the page."""
+    encoded = base64.b64encode(path.read_bytes()).decode()
     return Markup('<a download="{0}" href="data:text/csv;charset=utf-8;base64,{1}">{0}</a>').format(
         name, encoded
     )
@@ -301,14 +292,10 @@ def _main_figure(plan: Plan, drawn: Sequence[Drawn]) -> Drawn | None:
     return next((f for f in own if f.name.startswith("differences")), next(iter(own), None))
 
 
-def _figure(study: str, figure: Drawn) -> dict[str, Any]:
+def _figure(figure: Drawn) -> dict[str, Any]:
     """A figure for the page. Text from data is escaped in it, and no script of it would be run."""
-    data = files.figure_file(study, figure.name, "csv")
-    return {
-        "caption": figure.caption,
-        "svg": Markup(figure.svg[figure.svg.index("<svg") :]),  # noqa: S704
-        "data": _download(data.name, data.read_bytes()),
-    }
+    drawing = Markup(figure.svg[figure.svg.index("<svg") :])  # noqa: S704
+    return {"caption": figure.caption, "svg": drawing}
 
 
 def _run(plan: Plan, run: str, row: Any, scores: Mapping[Any, Any]) -> TextRow:

@@ -13,6 +13,7 @@ from twf.results import show
 from twf.results.frame import Results, key_of
 from twf.results.printed import CellKey
 from twf.results.show import PROTOCOL_TITLES, TextRow, number
+from twf.study import Plan
 from twf.study.grids import BestHyperparameters
 from twf.study.methods import METHODS
 
@@ -62,39 +63,18 @@ def ended(of_cell: pd.DataFrame) -> bool:
     return bool((of_cell["n"] + of_cell["n_diverged"] == of_cell["n_planned"]).all())
 
 
-def _chosen(of_cell: pd.DataFrame, name: str) -> float | None:
-    """The best trial's value of a hyperparameter.
-
-    None where all trials have the same, or one has a run that has not ended.
-    """
-    tried = of_cell["hyperparameters"].map(lambda text: json.loads(text)[name])
-    best = tried[of_cell["best"]]
-    if best.empty or len(set(tried)) == 1 or not ended(of_cell):
-        return None
-    return float(best.iloc[0])
-
-
-def untuned(results: Results) -> dict[CellKey, str]:
+def untuned(plan: Plan) -> dict[CellKey, str]:
     """The cells with a hyperparameter that the paper does not print and no search has chosen.
 
-    Each with the method's and the hyperparameter's name. The search may be another study's, whose
-    `best_hyperparameters` this one takes, or its own, once it is complete and its best is what the
-    cell has.
+    Each with the method's and the hyperparameter's name. The search is another study's, whose
+    `best_hyperparameters` this one takes.
     """
-    searched = dict(list(trials(results).groupby(["benchmark", "method", "buffer", "protocol"])))
-    names = {}
-    for table in results.plan.tables.values():
-        for cell in table.cells:
-            name = METHODS[cell.method].not_printed
-            if name is None or name in cell.searched:
-                continue
-            own = searched.get((table.benchmark, cell.method, cell.buffer or 0, cell.protocol))
-            run = results.plan.runs[next(iter(cell.runs.values()))]
-            value = getattr(run.hyperparameters, name)
-            if own is None or value != _chosen(own, name):
-                key = key_of(table.benchmark, table.paper_source, cell)
-                names[key] = f"{name} of {METHODS[cell.method].title}"
-    return names
+    return {
+        key_of(table.benchmark, table.paper_source, cell): f"{name} of {METHODS[cell.method].title}"
+        for table in plan.tables.values()
+        for cell in table.cells
+        if (name := METHODS[cell.method].not_printed) and name not in cell.searched
+    }
 
 
 def text_rows(tried: pd.DataFrame) -> list[TextRow]:
@@ -119,18 +99,17 @@ def text_rows(tried: pd.DataFrame) -> list[TextRow]:
 
 
 def write(results: Results) -> pd.DataFrame:
-    """Write every trial as CSV, and the best as Markdown and as input of another study.
+    """Write every trial as CSV, and the best as input of another study.
 
     Returns the frame of `trials`.
 
     That input waits until the search is complete: fewer records than it was made from, as beside
     another checkpoint, must not change what the other study takes.
     """
-    table, page, study = search_files(results.plan.study)
+    table, study = search_files(results.plan.study)
     tried = trials(results)
     with atomic(table) as partial:
         tried.assign(buffer=show.null_buffer(tried)).to_csv(partial, index=False)
-    show.write_page(page, NOTE, [show.Section("", text_rows(tried))])
     cells = list(tried.groupby(_CELL, sort=False))
     if left := sum(not ended(of_cell) for _, of_cell in cells):
         print(f"{study} is not written: {left} of {len(cells)} cells have trials to do")

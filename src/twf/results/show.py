@@ -15,7 +15,6 @@ from twf.study.params import Protocol
 
 TextRow = dict[str, str]  # a row as text, by the heading of each column
 
-MIXED = "†"  # beside a mean of runs that differ in precision
 PROTOCOL_TITLES: dict[Protocol, str] = {"class-il": "Class-IL", "task-il": "Task-IL"}
 
 
@@ -76,10 +75,6 @@ class Section(NamedTuple):
 # Text
 
 
-class Markdown(str):
-    """Text that is Markdown already: it is not escaped in a table."""
-
-
 _TEX = {character: f"\\{character}" for character in "&%$#_{}"}
 _TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
@@ -97,20 +92,6 @@ def escape_tex(text: str) -> str:
 def escape_markdown(text: str) -> str:
     """Plain text as Markdown source on one line, fit for a cell of a table too."""
     return re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", " ".join(text.split()))
-
-
-def markdown_table(rows: Sequence[TextRow]) -> str:
-    """Rows as a table in Markdown, numbers to the right; nothing where there are none."""
-    if not rows:
-        return ""
-    right = numeric(rows)
-    lines = [list(rows[0]), ["---:" if name in right else ":---" for name in rows[0]]]
-    lines += [[_markdown_text(text) for text in row.values()] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _markdown_text(text: str) -> str:
-    return text.replace("|", "\\|") if isinstance(text, Markdown) else escape_markdown(text)
 
 
 def numeric(rows: Sequence[TextRow]) -> set[str]:
@@ -132,11 +113,7 @@ def environment(html: bool = False) -> Environment:
 
 
 _markdown = environment()
-_markdown.filters |= {
-    "md": escape_markdown,
-    "tex": escape_tex,
-    "table": markdown_table,
-}
+_markdown.filters |= {"md": escape_markdown, "tex": escape_tex}
 _tex = _markdown.overlay(  # braces and per cent signs mean something else in LaTeX
     block_start_string="<%",
     block_end_string="%>",
@@ -145,11 +122,6 @@ _tex = _markdown.overlay(  # braces and per cent signs mean something else in La
     comment_start_string="<#",
     comment_end_string="#>",
 )
-
-
-def write_page(path: Path, note: str, sections: Sequence[Section]) -> None:
-    """Write a page in Markdown."""
-    fill("page.md.j2", {"note": note, "sections": sections}, path)
 
 
 def fill(template: str, values: dict[str, Any], path: Path) -> None:

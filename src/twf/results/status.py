@@ -6,7 +6,6 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -54,7 +53,6 @@ def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
     return {
         "study": plan.study,
         "title": plan.title,
-        "experiment": plan.experiment,
         **{
             kind: {name: {"status": each.state, "why": each.why} for name, each in named.items()}
             for kind, named in inputs.items()
@@ -62,20 +60,12 @@ def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
         "runs": runs,
         "tables": {name: len(table.cells) for name, table in plan.tables.items()},
         "searched": len(plan.search),
-        "targets": [str(path) for path in _targets(plan)],
+        "target": str(files.report_file(plan.study)),
     }
 
 
-def _targets(plan: Plan) -> list[Path]:
-    """What Snakemake is to make for all of the plan."""
-    if plan.experiment is None:
-        return [files.report_file(plan.study)]
-    tables = [files.table_file(plan.study, table, "md") for table in plan.tables]
-    return [*tables, *(files.search_files(plan.study)[-1:] if plan.search else ())]
-
-
 def recorded(products: Products, run: Run) -> Recorded:
-    """A run's record held to its plan: the record alone decides, whatever its time."""
+    """A run's record compared with its plan, whatever the file's time."""
     path = files.record_file(run.study, run.id)
     brief = record.brief(path)
     made = None if brief is None else brief["plan"]
@@ -101,7 +91,7 @@ def _code(method: str) -> str:
 def is_stale(products: Products, run: Run, row: Mapping[str, Any]) -> bool:
     """Whether a collected record is not as planned, as far as its row says.
 
-    One of an older version says its parameters alone, by their digest.
+    A record of an older version has only the digest of its parameters.
     """
     made = record.plan_of(record.provenance(row))
     plan = products.run_plan(run, made)
@@ -147,19 +137,18 @@ def require_done(plan: Plan) -> str:
         raise UserError(
             f"{len(left)} of {len(runs)} runs of study {study} have no record, or a stale one, "
             f"for example {left[0]}; `twf plan {study}` lists them, `snakemake --cores all "
-            f"{files.runs_file(study)}` makes them, --partial does without"
+            f"{files.runs_file(study)}` makes them, and `twf report {study} --partial` does without"
         )
     return made
 
 
 def show(status: dict[str, Any], runs: bool = True, every: bool = False) -> None:
-    """Print `status`; `runs` in a table, those that differ in their seed alone as one row.
+    """Print `status`; `runs` in a table, runs that differ only in their seed as one row.
 
-    What is done, and nothing is to be said of, is counted alone, unless `every` run is asked for.
+    Runs that are done without a remark are only counted, unless `every` run is asked for.
     """
     console = Console(width=None if sys.stdout.isatty() else 160)
-    part = f", experiment {status['experiment']}" if status["experiment"] else ""
-    console.print(f"[bold]{status['study']}[/bold]{part}: {escape(status['title'])}")
+    console.print(f"[bold]{status['study']}[/bold]: {escape(status['title'])}")
     for kind in ("data", "sources"):
         parts = [f"{name} {_state(**state)}" for name, state in status[kind].items()]
         console.print(f"{kind}: {', '.join(parts)}")
@@ -179,7 +168,7 @@ def show(status: dict[str, Any], runs: bool = True, every: bool = False) -> None
         f"{len(status['tables'])} table(s){searched}"
     )
     if set(counts) != {"done"}:
-        console.print(f"next: snakemake --cores all {' '.join(status['targets'])}")
+        console.print(f"next: snakemake --cores all {status['target']}")
 
 
 def _runs(runs: dict[str, Any]) -> Table:

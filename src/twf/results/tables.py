@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
 from twf.files import atomic, metrics_file, table_file
 from twf.results import estimates, show
@@ -143,9 +144,7 @@ def _remarks(row: dict[str, Any]) -> list[str]:
         said.append(f"n={row['n']}/{row['n_planned']}")
     if row["diverged"]:
         said.append(f"{row['diverged']} diverged")
-    if "precisions" in row["note"]:
-        said.append(show.MIXED)
-    if "untuned" in row["note"]:
+    if row["note"]:
         said.append("untuned")
     return said
 
@@ -170,8 +169,6 @@ def remarks(table: Table, faa: pd.DataFrame) -> list[str]:
         )
     if (faa["n"] < faa["n_planned"]).any():
         parts.append("n=a/b: a of b planned runs finished; —: none did.")
-    if faa["note"].str.contains("precisions").any():
-        parts.append(f"{show.MIXED}: its runs differ in precision.")
     names = sorted(set(faa["note"].str.extract(r"untuned: ([^;]+)")[0].dropna()))
     if names:
         parts.append(
@@ -183,13 +180,8 @@ def remarks(table: Table, faa: pd.DataFrame) -> list[str]:
 # Gains
 
 
-def gain_rows(
-    table: Table, gains: pd.DataFrame, markup: type[str] = show.Markdown
-) -> list[TextRow]:
-    """A table's gains as text, a row for each method or variant; none where none has run.
-
-    `markup` is what a text with a line break, `<br>`, is given as.
-    """
+def gain_rows(table: Table, gains: pd.DataFrame) -> list[TextRow]:
+    """A table's gains for the report, a row for each method or variant; none where none has run."""
     rows = gains[gains["table"] == table.name]
     if not rows["n"].any():
         return []
@@ -212,7 +204,7 @@ def gain_rows(
                 name: by_place.get((*key, protocol, 0 if without else buffer))
                 for (protocol, buffer), name in columns.items()
             }
-            texts.append({over(table): title} | {n: markup(_gain(r)) for n, r in cells.items()})
+            texts.append({over(table): title} | {n: _gain(r) for n, r in cells.items()})
     return texts
 
 
@@ -232,17 +224,15 @@ def rule(table: Table) -> str:
     return "Welch's 95 % interval"
 
 
-def _gain(row: Any) -> str:
+def _gain(row: Any) -> Markup:
     """A gain and the paper's: '+1.30 (-0.05 to +2.65) n=2/3 †<br>paper +3.28'."""
     if row is None:
-        return "—"
+        return Markup("—")
     parts = [show.estimate(row["mean"], row["low"], row["high"])]
     if 0 < row["n"] < row["n_planned"]:
         parts.append(f"n={row['n']}/{row['n_planned']}")
-    if row["note"]:
-        parts.append(show.MIXED)
     paper = "" if pd.isna(row["paper"]) else f"<br>paper {number(row['paper'], '+')}"
-    return " ".join(parts) + paper
+    return Markup(" ".join(parts) + paper)  # noqa: S704 - numbers
 
 
 # DVC's metrics

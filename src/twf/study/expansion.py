@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from twf.errors import UserError
 from twf.study.grids import Best, load_best_hyperparameters, points
 from twf.study.methods import METHODS
-from twf.study.params import Benchmark, Experiment, Params, Protocol, Study, Variant
+from twf.study.params import Params, Protocol, Variant
 from twf.study.plan import Cell, Plan, Run, SearchCell, Table, Trial
+
+Position = tuple[str, int | None, Protocol]  # method, buffer and protocol of a number
 
 
 def expand(params: Params, study_name: str) -> Plan:
@@ -30,10 +31,8 @@ def expand(params: Params, study_name: str) -> Plan:
     """
     study = params.named_study(study_name)
     best = load_best_hyperparameters(study.best_hyperparameters, study_name)
-    runs = _Runs(study_name)
-    tables: dict[str, Table] = {}
-    search: list[SearchCell] = []
-    probed: set[str] = set()
+    runs, probed = _Runs(study_name), set[str]()
+    tables, search = dict[str, Table](), list[SearchCell]()
     for experiment_name, experiment in study.experiments.items():
         for benchmark_name in experiment.benchmarks:
             grid = _Grid(params, study_name, experiment_name, benchmark_name, best, runs)
@@ -45,7 +44,6 @@ def expand(params: Params, study_name: str) -> Plan:
             if experiment.probes:
                 probed.update(run for cell in table.cells for run in cell.runs.values())
     _require_one_run_each(study_name, tables.values())
-    _require_one_search_each(study_name, search)
     for name in probed:
         run = runs.by_name[name]
         changes = {"probes": True} | _source_data(params, run.source, "a probe")
@@ -83,40 +81,26 @@ class _Runs:
         return name
 
 
-class _Position(NamedTuple):
-    """Where a number stands in a table, but for its variant."""
-
-    method: str
-    buffer: int | None
-    protocol: Protocol
-
-
-@dataclass(frozen=True)
 class _Grid:
     """An experiment on one of its benchmarks."""
 
-    params: Params
-    study_name: str
-    experiment_name: str
-    benchmark_name: str
-    best: Best
-    runs: _Runs
-
-    @property
-    def study(self) -> Study:
-        return self.params.named_study(self.study_name)
-
-    @property
-    def experiment(self) -> Experiment:
-        return self.study.experiments[self.experiment_name]
-
-    @property
-    def benchmark(self) -> Benchmark:
-        return self.params.benchmark(self.benchmark_name, self.study_name)
-
-    @property
-    def path(self) -> str:
-        return f"studies.{self.study_name}.experiments.{self.experiment_name}"
+    def __init__(
+        self,
+        params: Params,
+        study_name: str,
+        experiment_name: str,
+        benchmark_name: str,
+        best: Best,
+        runs: _Runs,
+    ) -> None:
+        self.params, self.best, self.runs = params, best, runs
+        self.study_name, self.study = study_name, params.named_study(study_name)
+        self.experiment_name = experiment_name
+        self.experiment = self.study.experiments[experiment_name]
+        self.benchmark_name = benchmark_name
+        self.benchmark = params.benchmark(benchmark_name, study_name)
+        self.source = self.experiment.source or self.benchmark.source
+        self.path = f"studies.{study_name}.experiments.{experiment_name}"
 
     def table(self) -> Table:
         own = self.params.benchmarks[self.benchmark_name]
@@ -125,7 +109,7 @@ class _Grid:
             title=f"{self.experiment.title}: {own.title}",
             experiment=self.experiment_name,
             benchmark=self.benchmark_name,
-            source=self.experiment.source or self.benchmark.source,
+            source=self.source,
             paper_source=self.experiment.source or own.source,
             reduced=self.benchmark_name in self.study.scale,
             cells=[self._cell(position, variant) for position, variant in self._positions()],
@@ -137,40 +121,49 @@ class _Grid:
     def searched_cells(self) -> list[SearchCell]:
         return [self._searched_cell(position) for position, _ in self._positions()]
 
-    def _positions(self) -> Iterator[tuple[_Position, str | None]]:
+    def _positions(self) -> Iterator[tuple[Position, str | None]]:
         """The position and the variant of each cell, in order."""
         sizes = self.experiment.buffers or self.benchmark.buffers
         for method in self.experiment.methods:
+            info = METHODS[method]
             for name in self.experiment.variants or [None]:
                 variant = self._variant(name)
                 if method not in (variant.methods or self.experiment.methods):
                     continue
-                buffers: list[int | None] = [None] if variant.without_buffer else []
-                for buffer in [*buffers, *sizes] if METHODS[method].rehearsal else [None]:
+                without = not info.rehearsal or (variant.without_buffer and info.without_buffer)
+                buffers: list[int | None] = [None] if without else []
+                for buffer in [*buffers, *sizes] if info.rehearsal else buffers:
                     for protocol in self.experiment.protocols:
-                        yield _Position(method, buffer, protocol), name
+                        yield (method, buffer, protocol), name
 
     def _variant(self, name: str | None) -> Variant:
         return Variant(title="") if name is None else self.experiment.variants[name]
 
-    def _cell(self, position: _Position, name: str | None) -> Cell:
+    def _searched(self, position: Position) -> dict[str, int | float]:
+        return self.best.get((self.benchmark_name, *position), {})
+
+    def _cell(self, position: Position, name: str | None) -> Cell:
         run, as_set = self._run(position, name), self._run(position, None)
-        searched = self.best.get((self.benchmark_name, *position), {}).keys()
+        method, buffer, protocol = position
+        searched = self._searched(position).keys() - self._variant(name).hyperparameters.keys()
         return Cell(
-            **position._asdict(),
+            method=method,
             variant=name,
+            buffer=buffer,
+            protocol=protocol,
             unchanged=run.parameters == as_set.parameters,
             retuned=run.hyperparameters != as_set.hyperparameters,
-            searched=sorted(searched - self._variant(name).hyperparameters.keys()),
+            searched=sorted(searched),
             runs=self._by_seed(run),
         )
 
-    def _searched_cell(self, position: _Position) -> SearchCell:
+    def _searched_cell(self, position: Position) -> SearchCell:
         search, run = self.experiment.search, self._run(position, None)
         assert search is not None  # who calls this has looked
+        method, buffer, protocol = position
         trials = []
-        where = f"{self.path}.search.grids.{position.method}"
-        for values in points(search, position.method, run.hyperparameters, where):
+        where = f"{self.path}.search.grids.{method}"
+        for values in points(search, method, run.hyperparameters, where):
             text = json.dumps(values.model_dump(), sort_keys=True)
             trial = f"trial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
             changes = {
@@ -181,48 +174,41 @@ class _Grid:
             runs = self._by_seed(run.model_copy(update=changes))
             trials.append(Trial(hyperparameters=values, runs=runs))
         return SearchCell(
-            **position._asdict(),
-            experiment=self.experiment_name,
             benchmark=self.benchmark_name,
+            method=method,
+            buffer=buffer,
+            protocol=protocol,
             as_set=run.hyperparameters,
-            named=list(search.grids[position.method]),
+            named=list(search.grids[method]),
             trials=trials,
         )
 
     def _by_seed(self, run: Run) -> dict[int, str]:
         """The identifier of a run with each of the experiment's seeds."""
-        return {
-            seed: self.runs.name_of(
-                run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
-            )
+        seeded = {
+            seed: run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
             for seed in self.experiment.seeds or self.study.seeds
         }
+        return {seed: self.runs.name_of(run) for seed, run in seeded.items()}
 
-    def _run(self, position: _Position, name: str | None) -> Run:
+    def _run(self, position: Position, name: str | None) -> Run:
         """The run that one cell needs, its seed still to be set."""
-        params, benchmark, method = self.params, self.benchmark, METHODS[position.method]
-        variant = self._variant(name)
-        source = self.experiment.source or benchmark.source
+        params, benchmark, source = self.params, self.benchmark, self.source
+        (method_name, buffer, protocol), variant = position, self._variant(name)
+        method, data = METHODS[method_name], params.datasets[benchmark.data]
         fidelity = params.switches(self.study_name) | variant.fidelity
-        searched = self.best.get((self.benchmark_name, *position), {})
-        hyperparameters = (
-            benchmark.hyperparameters(*position)
-            .changed(searched, str(self.study.best_hyperparameters))
-            .changed(variant.hyperparameters, f"{self.path}.variants.{name}.hyperparameters")
-        )
-        parts = [self.benchmark_name, position.method]
+        parts = [self.benchmark_name, method_name]
         if method.rehearsal:
-            parts.append(str(position.buffer or 0))
+            parts.append(str(buffer or 0))
         if source != benchmark.source:
             parts.append(f"from-{source}")
         if variant.changes:
             parts.append(str(name))
-        if position.protocol == "task-il":  # where no earlier cell has this run: see `expand`
-            parts.append(position.protocol)
-        data = params.datasets[benchmark.data]
+        if protocol == "task-il":  # where no earlier cell has this run: see `expand`
+            parts.append(protocol)
         source_data: dict[str, Any] = {"source_data": None, "source_augmentation": None}
         if method.source_data:
-            source_data = _source_data(params, source, position.method)
+            source_data = _source_data(params, source, method_name)
         return Run(
             id=".".join(parts),
             study=self.study_name,
@@ -233,13 +219,15 @@ class _Grid:
             source=source,
             network=params.sources[source].network,
             augmentation=data.augmentation,
-            method=position.method,
-            buffer=position.buffer,
+            method=method_name,
+            buffer=buffer,
             pretrained=variant.pretrained,
             probes=False,
             **source_data,
             fidelity={switch: fidelity[switch] for switch in method.switches},
-            hyperparameters=hyperparameters,
+            hyperparameters=benchmark.hyperparameters(*position)
+            .changed(self._searched(position), str(self.study.best_hyperparameters))
+            .changed(variant.hyperparameters, f"{self.path}.variants.{name}.hyperparameters"),
             epochs=benchmark.epochs,
             batch_size=benchmark.batch_size,
             lr_decay=benchmark.lr_decay,
@@ -249,12 +237,12 @@ class _Grid:
         )
 
 
-def _source_data(params: Params, source: str, who: str) -> dict[str, Any]:
+def _source_data(params: Params, source: str, user: str) -> dict[str, Any]:
     """What a run that needs the source's images has to know of them."""
     data = params.sources[source].data
     if data is None:
         raise UserError(
-            f"{who} needs the images of {source}, which has published weights and no data; leave "
+            f"{user} needs the images of {source}, which has published weights and no data; leave "
             "it out, or give the experiment another source"
         )
     return {"source_data": data, "source_augmentation": params.datasets[data].augmentation}
@@ -265,31 +253,17 @@ def _require_one_run_each(study: str, tables: Iterable[Table]) -> None:
 
     A variant that changes nothing is the method as it is too.
     """
-    first: dict[tuple[Any, ...], tuple[str, str]] = {}
+    known: dict[tuple[Any, ...], tuple[str, str]] = {}
     for table in tables:
         for cell in table.cells:
             for variant in {cell.variant, None} if cell.unchanged else {cell.variant}:
-                position = _Position(cell.method, cell.buffer, cell.protocol)
-                number = table.benchmark, table.paper_source, variant, position
+                place = table.benchmark, table.paper_source, variant
                 for seed, run in cell.runs.items():
-                    before, other = first.setdefault((*number, seed), (table.experiment, run))
+                    key = *place, cell.method, cell.buffer, cell.protocol, seed
+                    other_table, other = known.setdefault(key, (table.experiment, run))
                     if other != run:
                         raise UserError(
                             f"studies.{study}.experiments: {cell.name} on {table.benchmark} is "
-                            f"{other} in {before} and {run} in {table.experiment}, so that a mean "
-                            "would mix them: name a variant for what differs, or make another "
-                            "study of one experiment"
+                            f"{other} in {other_table} and {run} in {table.experiment}: name a "
+                            "variant for what differs, or make another study of one"
                         )
-
-
-def _require_one_search_each(study: str, search: Iterable[SearchCell]) -> None:
-    """Raise `UserError` where two experiments search for the hyperparameters of one cell."""
-    first: dict[tuple[str, str], str] = {}
-    for cell in search:
-        before = first.setdefault((cell.benchmark, cell.name), cell.experiment)
-        if before != cell.experiment:
-            raise UserError(
-                f"studies.{study}.experiments: {before} and {cell.experiment} both search for the "
-                f"hyperparameters of {cell.name} on {cell.benchmark}: leave it to one, or make "
-                "another study of the other"
-            )

@@ -54,19 +54,17 @@ def load_best_hyperparameters(path: str | None, study: str) -> Best:
     """
     if path is None:
         return {}
-    where = f"studies.{study}.best_hyperparameters"
+    where = f"studies.{study}.best_hyperparameters: {path}"
     try:
         values = plain_values(Path(path).read_text(encoding="utf-8"), Path(path))
         entries = TypeAdapter(list[BestHyperparameters]).validate_python(values)
-    except OSError as error:
+    except FileNotFoundError:
         raise UserError(
-            f"{where}: no {path} ({error.strerror}); it is made by the study that searches: "
-            f"snakemake --cores all {path}"
+            f"{where} is not there: the study that searches makes it, by snakemake --cores all "
+            f"{path}"
         ) from None
-    except (UnicodeDecodeError, ValidationError) as error:
-        raise UserError(f"{where}: {path} is not what `twf search` writes: {error}") from None
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        raise UserError(f"{where} is not what `twf search` writes: {error}") from None
     if not entries:
-        raise UserError(
-            f"{where}: {path} has no hyperparameters: all trials of its search diverged"
-        )
+        raise UserError(f"{where} has no hyperparameters: all trials of its search diverged")
     return {(e.benchmark, e.method, e.buffer, e.protocol): e.hyperparameters for e in entries}

@@ -169,17 +169,6 @@ class Benchmark(Strict):
     buffers: Annotated[list[Count], Field(min_length=1)]
     methods: Methods
 
-    @model_validator(mode="after")
-    def _buffers_exist(self) -> Self:
-        for method, settings in self.methods:
-            for i, override in enumerate(settings.overrides if settings else []):
-                if override.buffer not in (None, *self.buffers):
-                    raise ValueError(
-                        f"methods.{method}.overrides.{i}.buffer: {override.buffer} is not among "
-                        f"'buffers'; allowed: {', '.join(map(str, self.buffers))}"
-                    )
-        return self
-
     def hyperparameters(
         self, method: str, buffer: int | None, protocol: Protocol
     ) -> Hyperparameters:
@@ -214,7 +203,7 @@ class Variant(Strict):
 
     title: str
     methods: list[MethodName] | None = None  # those it is about; all of the experiment's
-    without_buffer: bool = False  # run it without a buffer too
+    without_buffer: bool = False  # run methods that can without a buffer too
     pretrained: bool = True  # false: from random weights
     fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)
     hyperparameters: dict[str, int | float] = Field(default_factory=dict)
@@ -252,30 +241,10 @@ class Experiment(Strict):
     search: Search | None = None
 
     @model_validator(mode="after")
-    def _fits_its_methods(self) -> Self:
-        for name, variant in self.variants.items():
-            for method in variant.methods or []:
-                self._require_among_methods(f"variants.{name}.methods", method)
-            for method in variant.methods or self.methods:
-                info = METHODS[method]
-                if variant.without_buffer and info.rehearsal and not info.without_buffer:
-                    able = [name for name, other in METHODS.items() if other.without_buffer]
-                    raise ValueError(
-                        f"variants.{name}.without_buffer: {method!r} needs its buffer; allowed: "
-                        f"{', '.join(able)}"
-                    )
-        if self.baseline is not None:
-            self._require_among_methods("baseline", self.baseline)
-            if self.variants:
-                raise ValueError("baseline: variants are compared with their own method")
+    def _all_searched(self) -> Self:
         if self.search is not None and (left := set(self.methods) - self.search.grids.keys()):
             raise ValueError(f"search.grids: say which values of {min(left)} to try")
         return self
-
-    def _require_among_methods(self, where: str, method: str) -> None:
-        if method not in self.methods:
-            allowed = ", ".join(self.methods)
-            raise ValueError(f"{where}: {method!r} is not among 'methods'; allowed: {allowed}")
 
 
 class Study(Strict):

@@ -80,26 +80,26 @@ class Run(Strict):
         return hashlib.sha256(self.parameters.encode()).hexdigest()
 
 
-class Cell(Strict):
-    """A cell of a table: one row and column under one protocol, and its runs by seed."""
-
+class _Position(Strict):
     method: str
-    variant: str | None
-    unchanged: bool  # it is the method as params.yaml has it: the variant, if any, changes nothing
-    retuned: bool  # the variant changes hyperparameters
-    searched: list[str]  # those of its hyperparameters that a search has chosen
+    variant: str | None = None
     buffer: int | None
     protocol: Protocol
-    runs: dict[int, str]
 
     @property
     def name(self) -> str:
-        """What tells it from the others of its table, in a word."""
-        return _name(self.method, self.variant, self.buffer, self.protocol)
+        """What tells it from the others on its benchmark, in a word."""
+        parts = self.method, self.variant, self.buffer, self.protocol
+        return ".".join(str(part) for part in parts if part is not None)
 
 
-def _name(*parts: str | int | None) -> str:
-    return ".".join(str(part) for part in parts if part is not None)
+class Cell(_Position):
+    """A cell of a table: one row and column under one protocol, and its runs by seed."""
+
+    unchanged: bool  # it is the method as params.yaml has it: the variant, if any, changes nothing
+    retuned: bool  # the variant changes hyperparameters
+    searched: list[str]  # those of its hyperparameters that a search has chosen
+    runs: dict[int, str]
 
 
 class Table(Strict):
@@ -146,27 +146,13 @@ class Trial(Strict):
     runs: dict[int, str]
 
 
-class SearchCell(Strict):
+class SearchCell(_Position):
     """A cell whose hyperparameters are searched for."""
 
-    experiment: str
     benchmark: str
-    method: str
-    buffer: int | None
-    protocol: Protocol
     as_set: SerializeAsAny[Hyperparameters]  # those of params.yaml
     named: list[str]  # the hyperparameters that it searches for
     trials: list[Trial]
-
-    @property
-    def name(self) -> str:
-        """What tells it from the others that are searched on its benchmark, in a word."""
-        return _name(self.method, self.buffer, self.protocol)
-
-    @property
-    def runs(self) -> list[str]:
-        """The runs of its trials."""
-        return [run for trial in self.trials for run in trial.runs.values()]
 
 
 class Plan(Strict):
@@ -176,7 +162,6 @@ class Plan(Strict):
     study: str
     title: str
     note: str | None  # what a reader must know of its numbers
-    experiment: str | None = None  # the only one, where it is of one
     runs: dict[str, Run]
     tables: dict[str, Table]
     search: list[SearchCell]
@@ -203,35 +188,13 @@ class Plan(Strict):
         return lookup("table", self.tables, name, f"study {self.study}")
 
     def runs_of(self, table: Table) -> list[str]:
-        """The runs that a table is made of: its cells', and trials that say if a cell is tuned."""
-        runs = [run for cell in table.cells for run in cell.runs.values()]
-        own = {(table.benchmark, cell.method, cell.buffer) for cell in table.cells}
-        for cell in self.search:
-            known = (cell.benchmark, cell.method, cell.buffer) in own
-            if known and METHODS[cell.method].not_printed:
-                runs += cell.runs
-        return list(dict.fromkeys(runs))
+        """The runs that a table is made of."""
+        return list(dict.fromkeys(run for cell in table.cells for run in cell.runs.values()))
 
     def runs_of_searches(self) -> list[str]:
         """The runs of all trials."""
-        return list(dict.fromkeys(run for cell in self.search for run in cell.runs))
-
-    def only(self, experiment: str) -> Plan:
-        """The part of the plan that makes one experiment's tables and searches.
-
-        Runs keep the identifiers and probes that the whole study gives them. Raises `UserError`
-        that names the experiments where there is no such one.
-        """
-        names = dict.fromkeys([t.experiment for t in self.tables.values()])
-        names |= dict.fromkeys(cell.experiment for cell in self.search)
-        lookup("experiment", names, experiment, f"study {self.study}")
-        tables = {k: t for k, t in self.tables.items() if t.experiment == experiment}
-        search = [cell for cell in self.search if cell.experiment == experiment]
-        needed = {run for table in tables.values() for run in self.runs_of(table)}
-        needed |= {run for cell in search for run in cell.runs}
-        runs = {name: run for name, run in self.runs.items() if name in needed}
-        changes = {"experiment": experiment, "runs": runs, "tables": tables, "search": search}
-        return self.model_copy(update=changes)
+        trials = (trial for cell in self.search for trial in cell.trials)
+        return list(dict.fromkeys(run for trial in trials for run in trial.runs.values()))
 
 
 def needed_data(params: Params, plan: Plan) -> list[str]:

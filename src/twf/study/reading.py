@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,46 +56,37 @@ def check(values: Any, path: str = "params.yaml") -> Params:
     except ValidationError as error:
         # a data set's path has the reader that it was checked against
         raise invalid_file(path, explain(error, tag=2, under="datasets")) from None
-    if problems := _problems(params):
+    problems = [
+        f"{where}: {value!r}{near_miss(str(value), map(str, allowed))} is not one of "
+        f"{', '.join(map(str, allowed))}"
+        for where, value, allowed in _references(params)
+        if value is not None and value not in allowed
+    ]
+    if missing := SWITCHES.keys() - params.fidelity.keys():
+        problems.append(f"fidelity: say 'paper' or 'published' for {', '.join(sorted(missing))}")
+    for name in params.studies.keys() & {"data", "checkpoints"}:
+        problems.append(f"studies.{name}: another name, as plans/{name}/ is taken")
+    if problems:
         raise invalid_file(path, problems)
     return params
 
 
-def _problems(params: Params) -> list[str]:
-    """A line for each name that does not exist, and for classes that do not divide."""
-    problems = []
-    for where, name, names in _references(params):
-        if name not in names:
-            near = f"{name!r}{near_miss(name, names)}"
-            problems.append(f"{where}: {near} does not exist; allowed: {', '.join(names)}")
-    problems += [
-        f"fidelity: say 'paper' or 'published' for {switch}"
-        for switch in SWITCHES
-        if switch not in params.fidelity
-    ]
-    for name, benchmark in params.benchmarks.items():
-        dataset = params.datasets.get(benchmark.data)
-        if dataset and dataset.classes % benchmark.tasks:
-            allowed = [n for n in range(2, dataset.classes + 1) if dataset.classes % n == 0]
-            problems.append(
-                f"benchmarks.{name}.tasks: {benchmark.tasks} does not divide the "
-                f"{dataset.classes} classes of {benchmark.data}; allowed: "
-                f"{', '.join(map(str, allowed))}"
-            )
-    for name in params.studies.keys() & {"data", "checkpoints"}:
-        problems.append(f"studies.{name}: another name, as plans/{name}/ is taken")
-    return problems
-
-
-def _references(params: Params) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Where a name stands, the name, and what it must be among."""
+def _references(params: Params) -> Iterator[tuple[str, Any, Collection[Any]]]:
+    """Where a name or number stands, itself if it is given, and what it must be among."""
     yield "study", params.study, params.studies
     for name, source in params.sources.items():
-        if source.data is not None:
-            yield f"sources.{name}.data", source.data, params.datasets
+        yield f"sources.{name}.data", source.data, params.datasets
     for name, benchmark in params.benchmarks.items():
-        yield f"benchmarks.{name}.data", benchmark.data, params.datasets
-        yield f"benchmarks.{name}.source", benchmark.source, params.sources
+        where = f"benchmarks.{name}"
+        yield f"{where}.data", benchmark.data, params.datasets
+        yield f"{where}.source", benchmark.source, params.sources
+        if dataset := params.datasets.get(benchmark.data):
+            divisors = [n for n in range(2, dataset.classes + 1) if dataset.classes % n == 0]
+            yield f"{where}.tasks, of {dataset.classes} classes", benchmark.tasks, divisors
+        for method, settings in benchmark.methods:
+            for i, override in enumerate(settings.overrides if settings else []):
+                key = f"{where}.methods.{method}.overrides.{i}.buffer"
+                yield key, override.buffer, benchmark.buffers
     for study_name, study in params.studies.items():
         for name, scale in study.scale.items():
             where = f"studies.{study_name}.scale"
@@ -103,7 +94,10 @@ def _references(params: Params) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
             yield f"{where}.{name}.source", scale.source, params.sources
         for name, experiment in study.experiments.items():
             where = f"studies.{study_name}.experiments.{name}"
+            yield f"{where}.source", experiment.source, params.sources
+            yield f"{where}.baseline", experiment.baseline, experiment.methods
             for benchmark_name in experiment.benchmarks:
                 yield f"{where}.benchmarks", benchmark_name, params.benchmarks
-            if experiment.source is not None:
-                yield f"{where}.source", experiment.source, params.sources
+            for variant_name, variant in experiment.variants.items():
+                for method in variant.methods or []:
+                    yield f"{where}.variants.{variant_name}.methods", method, experiment.methods

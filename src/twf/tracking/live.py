@@ -12,16 +12,10 @@ from twf.errors import note
 from twf.results.record import PROBED
 from twf.study.params import Tracking
 from twf.tracking import view
-from twf.tracking.mode import decided, folder, variable
+from twf.tracking.mode import decided, folder
 from twf.tracking.view import Row
 
 PATIENCE = 120.0  # seconds for W&B to start, and to send the last data; `wandb sync` sends the rest
-# W&B's variables that say which run this is: in a sweep they would go before our own identifier.
-IDENTITY = (
-    *("RUN_ID", "RUN_STORAGE_ID", "SWEEP_ID", "SWEEP_PARAM_PATH", "RESUME", "NAME", "RUN_GROUP"),
-    *("RUN_DIR", "JOB_TYPE", "TAGS", "NOTES", "PROJECT", "CONFIG_PATHS"),
-    *("LAUNCH", "LAUNCH_CONFIG_PATH", "LAUNCH_TRACE_ID"),
-)
 
 
 class LiveTracker:
@@ -65,7 +59,7 @@ class LiveTracker:
                 action(self._run)
         except Exception as error:  # whatever it is, the run matters more
             self._run = None
-            note(f"warning: tracking stopped: {_reason(error)}")
+            note(f"warning: tracking stopped: {error!r}")
 
 
 @contextlib.contextmanager
@@ -81,7 +75,7 @@ def start_tracking(settings: Tracking, columns_before: Row) -> Iterator[LiveTrac
         try:
             run = _begin(settings, columns_before, mode)
         except Exception as error:  # no wandb, no network, no disk: the run goes on without it
-            note(f"warning: tracking is off for this run: {_reason(error)}")
+            note(f"warning: tracking is off for this run: {error!r}")
     tracker = LiveTracker(run, columns_before)
     try:
         yield tracker
@@ -99,9 +93,7 @@ def _begin(settings: Tracking, row: Row, mode: Literal["online", "offline"]) -> 
     # offline too. `wandb.setup` takes them as well, but never returns where the process does not
     # start (W&B 0.31).
     with patch.dict(os.environ, WANDB_MODE=mode, WANDB_X_SERVICE_WAIT=str(PATIENCE)):
-        for name in [name for name in os.environ if name.startswith("WANDB_")]:
-            if not variable(name) or name.removeprefix("WANDB_") in IDENTITY:
-                del os.environ[name]
+        os.environ.pop("WANDB_SWEEP_ID", None)  # whose run's identifier would go before ours
         run = wandb.init(
             mode=mode,
             dir=folder().absolute().parent,
@@ -120,8 +112,3 @@ def _begin(settings: Tracking, row: Row, mode: Literal["online", "offline"]) -> 
     for name in ("accuracy", *PROBED):
         run.define_metric(f"{name}/*", step_metric="phase")
     return run
-
-
-def _reason(error: BaseException) -> str:
-    """What an error says, or its kind where it says nothing, as one of a refused key does."""
-    return str(error) or f"{type(error).__name__}, without a reason; is the key right?"

@@ -117,10 +117,7 @@ def test_a_table_has_the_figures_of_what_it_is_about(make_plan, switches, probed
     at = "main.split-cifar10"
     assert names(switches) == [f"differences.{at}"]
     assert names(probed) == [f"initialization.{at}"]
-    assert names(make_plan([0], methods=["joint", "er"])) == [
-        f"accuracy.{at}",
-        f"matrix.{at}",
-    ]
+    assert names(make_plan([0], methods=["joint", "er"])) == [f"accuracy.{at}"]
 
 
 def test_no_two_methods_look_alike():

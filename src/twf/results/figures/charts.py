@@ -1,8 +1,7 @@
-"""The frames as figures, under the same names: each draws its frame alone."""
+"""The drawing of each kind of figure, from its frame under the same name."""
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -29,36 +28,6 @@ def accuracy(frame: pd.DataFrame) -> Figure:
         low, high = _limits(of_row.to_numpy(float))
         panel.set_ylim(max(low, 0), min(high, 101.5))
     style.legend(figure, 3)
-    return figure
-
-
-def matrix(frame: pd.DataFrame) -> Figure:
-    """Heat maps, a panel per row of the table: task trained down, task evaluated across."""
-    tasks = int(frame["evaluated"].max())
-    groups = list(frame.groupby(["label", "buffer"], sort=False))
-    across = min(3, len(groups))
-    down = range(-(-len(groups) // across))
-    figure, grid = style.panels(down, range(across), 1.6, sharex=True, sharey=True)
-    edges = np.arange(tasks + 1) + 0.5
-    steps = np.repeat(edges, 2)  # between the tasks seen and those to come
-    for i, panel in enumerate(grid.values()):
-        panel.set_visible(i < len(groups))
-        panel.set_xlabel("task evaluated" if i >= len(groups) - across else "")
-        panel.set_ylabel("task trained" if i % across == 0 else "")
-    for ((label, buffer), rows), panel in zip(groups, grid.values(), strict=False):
-        panel.set_title(textwrap.fill(f"{label}{buffer_words(buffer)}", 46 // across))
-        values = rows.pivot_table(index="trained", columns="evaluated", values="mean").to_numpy()
-        panel.set(aspect="equal", xlim=(0.5, tasks + 0.5), ylim=(tasks + 0.5, 0.5))
-        panel.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        panel.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-        panel.tick_params(length=0)
-        panel.spines[:].set_visible(False)
-        panel.pcolormesh(edges, edges, values, cmap="cividis", vmin=0, vmax=100)
-        for (t, i), value in np.ndenumerate(values) if tasks <= 5 else ():
-            ink = "white" if value < 55 else "black"
-            look: Any = {"ha": "center", "va": "center", "color": ink, "fontsize": style.SIZE - 1.5}
-            panel.text(i + 1, t + 1, f"{value:.0f}", in_layout=False, **look)
-        panel.plot(steps[1:-1], steps[:-2], color="white", linewidth=1.5)
     return figure
 
 

@@ -1,12 +1,11 @@
-"""The drawings of the findings, from estimates alone."""
+"""The drawings of the findings, from estimates."""
 
 from __future__ import annotations
 
-import io
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
@@ -19,22 +18,15 @@ LOOKS: tuple[dict[str, Any], ...] = (  # of the questions of a figure, in order
     {"color": style.BLUE, "marker": "o", "linestyle": "-"},
     {"color": style.VERMILION, "marker": "s", "linestyle": "--"},
 )
-PLAIN: Any = {  # the same bytes each time
-    "svg.hashsalt": "twf",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
 
 
-def drawn(findings: Findings) -> dict[str, bytes]:
+def drawn(findings: Findings) -> dict[str, str]:
     """Each figure that `questions.yaml` names, as SVG."""
-    kinds = {"scale": _scale, "leads": _leads, "share": _share}
-    with matplotlib.rc_context(PLAIN):
-        return {
-            name: _svg(kinds[shown.kind](findings, shown))
-            for name, shown in findings.asked.figures.items()
-        }
+    kinds = {"scale": _scale, "share": _share}
+    return {
+        name: style.svg(partial(kinds[shown.kind], findings, shown))
+        for name, shown in findings.asked.figures.items()
+    }
 
 
 def _scale(findings: Findings, shown: Figure) -> Drawing:
@@ -73,28 +65,6 @@ def _scale(findings: Findings, shown: Figure) -> Drawing:
     return drawing
 
 
-def _leads(findings: Findings, shown: Figure) -> Drawing:
-    """A panel per setting: differences with intervals, and the paper's as a diamond."""
-    drawing = Drawing(figsize=(7.2, 2.8), layout="constrained")
-    panels = drawing.subplots(1, len(shown.settings), sharey=True, squeeze=False)[0]
-    for axes, at in zip(panels, shown.settings, strict=True):
-        setting = findings.asked.settings[at]
-        for y, question in enumerate(reversed(shown.questions)):
-            row = findings.estimate(question, at)
-            if row is not None:
-                axes.plot([row["low"], row["high"]], [y, y], color=style.BLUE)
-                axes.plot([row["mean"]], [y], marker="o", color=style.BLUE)
-            paper = findings.paper(findings.asked.questions[question], setting)
-            if paper is not None:
-                axes.plot([paper], [y], marker="D", color=style.VERMILION, fillstyle="none")
-        axes.axvline(0, color=style.GREY, linewidth=0.8)
-        axes.set_title(setting.title, fontsize=10)
-        axes.set_xlabel("points (circle: ours, diamond: the paper)")
-    titles = [findings.asked.questions[question].title for question in reversed(shown.questions)]
-    panels[0].set_yticks(range(len(titles)), titles)
-    return drawing
-
-
 def _share(findings: Findings, shown: Figure) -> Drawing:
     """Propagation's gain against the distance's share of the loss: a point per seed."""
     drawing = Drawing(figsize=(7.2, 3.8), layout="constrained")
@@ -114,12 +84,5 @@ def _share(findings: Findings, shown: Figure) -> Drawing:
     axes.axhline(0, color=style.GREY, linewidth=0.8)
     axes.set_xlabel("share of the distance in TwF's loss, per cent (filled: F6 published)")
     axes.set_ylabel("TwF minus {CL}, points")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(fontsize=8)
     return drawing
-
-
-def _svg(drawing: Drawing) -> bytes:
-    buffer = io.BytesIO()
-    metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    drawing.savefig(buffer, format="svg", metadata=metadata)
-    return buffer.getvalue()

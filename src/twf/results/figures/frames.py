@@ -52,21 +52,6 @@ def accuracy(results: Results, table: Table) -> pd.DataFrame:
     return spread(averages, [*PLACE, "tasks"], "accuracy")
 
 
-def matrix(results: Results, table: Table) -> pd.DataFrame:
-    """The mean accuracy, per cent, on task `evaluated` after training task `trained`.
-
-    Every task, seen or not. Of the table's first protocol and smallest buffer; Joint, which has no
-    order of tasks, is absent.
-    """
-    rows = _members(results, table)
-    sizes = sorted({0, *[buffer or 0 for buffer in table.buffers][:1]})
-    rows = rows[(rows["protocol"] == table.protocols[0]) & rows["buffer"].isin(sizes)]
-    rows = rows[~rows["method"].map(lambda name: METHODS[name].at_once).astype(bool)]
-    rows = rows.merge(results.accuracies, on=["run", "protocol"])
-    by = [*PLACE, "trained", "evaluated"]
-    return spread(rows[rows["trained"] > 0], by, "accuracy").drop(columns=["low", "high"])
-
-
 def differences(estimates: pd.DataFrame, table: Table) -> pd.DataFrame:
     """Differences of final average accuracy between cells, in percentage points.
 

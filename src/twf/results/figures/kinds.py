@@ -6,10 +6,9 @@ their `frames`, draws them and writes both.
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -94,13 +93,6 @@ KINDS = {
         spread="whiskers",
         interval=tables.rule,
     ),
-    "matrix": Kind(
-        "Accuracy on each task after training each, per cent, first protocol and smallest buffer",
-        _of_methods,
-        frames.matrix,
-        charts.matrix,
-        note="Right of the white line are tasks still to come.",
-    ),
     "initialization": Kind(
         "CKA with the network before training, and k-NN accuracy on the source",
         _of_probes,
@@ -140,11 +132,11 @@ def write(results: Results, frame: pd.DataFrame) -> list[Drawn]:
             advance(1, figure.name)
             if data["n"].sum() == 0:
                 continue
-            svg = as_svg(figure.kind.draw, data)
+            svg = style.svg(partial(figure.kind.draw, data))
             paths = [figure_file(study, figure.name, ending) for ending in FIGURE_FORMATS]
             for path, content in zip(paths, (svg, data.to_csv(index=False)), strict=True):
-                with atomic(path) as partial:
-                    partial.write_text(content, encoding="utf-8", newline="\n")
+                with atomic(path) as temporary:
+                    temporary.write_text(content, encoding="utf-8", newline="\n")
             made |= set(paths)
             caption = " ".join(_words(figure, data))
             drawn.append(Drawn(figure.name, figure.table.name, caption, svg))
@@ -166,14 +158,3 @@ def _words(figure: Figure, frame: pd.DataFrame) -> list[str]:
             mean += f"; {figure.kind.spread}: {figure.kind.interval(figure.table)}"
             mean += ", none for one seed" if low == 1 else ""
     return [f"{figure.kind.title}. {figure.table.title}.", f"{mean}. {figure.kind.note}".rstrip()]
-
-
-def as_svg(draw: Callable[[pd.DataFrame], Drawing], frame: pd.DataFrame) -> str:
-    """A frame as SVG."""
-    with style.settings():
-        file = io.StringIO()
-        # Without these entries there is no metadata element, which would name the day.
-        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        draw(frame).savefig(file, format="svg", metadata=metadata)
-    # The numbered identifiers are referred to by nothing, and alike in each figure of a page.
-    return re.sub(r' id="[a-zA-Z0-9.]*_\d+"', "", file.getvalue())

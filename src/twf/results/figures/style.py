@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import re
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from itertools import cycle
 from typing import Any
@@ -77,6 +79,17 @@ _SETTINGS: dict[Any, Any] = {
 def settings() -> AbstractContextManager[None]:
     """The settings under which figures are drawn and saved; they hold inside a `with`."""
     return matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS, "backend": "agg"})
+
+
+def svg(draw: Callable[[], Figure]) -> str:
+    """A drawing as SVG, the same bytes each time."""
+    with settings():
+        file = io.StringIO()
+        # Without these entries there is no metadata element, which would name the day.
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        draw().savefig(file, format="svg", metadata=metadata)
+    # The numbered identifiers are referred to by nothing, and alike in each figure of a page.
+    return re.sub(r' id="[a-zA-Z0-9.]*_\d+"', "", file.getvalue())
 
 
 def panels(
