@@ -23,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def complete(name: str) -> bool:
 def prepare() -> None:
     """The data, each set when its last piece has come."""
     for name in settings()["data"]:
-        if wait_for(lambda name=name: complete(name)):  # type: ignore[misc]
+        if wait_for(partial(complete, name)):
             arrays = HERE / f"{name}.npz"
             words = ("-m", "benchmarks.gpu.shards", PACK / "shards", name, arrays)
             do(f"join-{name}", "python", *words, limit=120)
@@ -165,7 +166,7 @@ def train() -> None:
     """The source's network, and the runs, some beside each other, the first first."""
     words = ("pretrain", "train", settings()["source"], "--execution", settings()["execution"])
     twf("pretrain", *words, limit=300)
-    say(f"runs: {'with' if mps(settings['mps']) else 'without'} MPS")
+    say(f"runs: {'with' if mps() else 'without'} MPS")
     for study in dict.fromkeys(name.partition("/")[0] for name in settings()["runs"]):
         twf(f"plan-{study}", "plan", study, "--write", limit=60)
 
@@ -180,8 +181,9 @@ def train() -> None:
         list(workers.map(work, settings()["runs"]))
 
 
-def mps(server: list[str]) -> bool:
+def mps() -> bool:
     """Whether NVIDIA's server lets processes compute at the same time: started, and tried."""
+    server = settings()["mps"]
     if not server or shutil.which(server[0]) is None:
         return False
     for name in ("mps", "mps-log"):
@@ -189,15 +191,15 @@ def mps(server: list[str]) -> bool:
     tried = ("-c", "import torch; print(torch.ones(8, device='cuda').sum().item())")
     if do("mps", *server, limit=20) and do("mps-tried", "python", *tried, limit=40):
         return True
-    end_mps(server)
+    end_mps()
     return False
 
 
-def end_mps(server: list[str]) -> None:
+def end_mps() -> None:
     """End the server, if it was started; without its folder, processes do not look for it."""
     if (HERE / "mps").exists():
         folder = os.environ | {"CUDA_MPS_PIPE_DIRECTORY": str(HERE / "mps")}
-        subprocess.run(server[:1], input=b"quit\n", env=folder, timeout=20)
+        subprocess.run(settings()["mps"][:1], input=b"quit\n", env=folder, timeout=20)
         shutil.rmtree(HERE / "mps")
 
 
@@ -213,7 +215,7 @@ def steps() -> None:
         train()
         beside.join()
     finally:
-        end_mps(settings()["mps"])
+        end_mps()
         say("end")
 
 
