@@ -8,12 +8,11 @@ import hashlib
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from twf.errors import BusyError, UserError
+from twf.errors import BusyError, UserError, note
 
 PARAMS = Path("params.yaml")
 PRINTED = Path("results/printed.csv")
@@ -119,9 +118,9 @@ def writing(what: Path | str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
-    """Hold the lock file `path`, which says who holds it, while doing some `work`.
+    """Hold the lock file `path` while doing some `work`.
 
-    Where another process holds it, say so and wait; raise `UserError` where `wait` is false. The
+    Where another process holds it, say so and wait; raise `BusyError` where `wait` is false. The
     lock of a process ends with the process, however it ends.
     """
     from filelock import FileLock, Timeout  # most commands lock nothing
@@ -134,13 +133,10 @@ def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
         try:
             lock.acquire(blocking=False)
         except Timeout:
-            holder = "which has just ended"
-            with contextlib.suppress(FileNotFoundError):
-                holder = path.read_text(encoding="utf-8")
-            said = f"{work} is being done by another process ({holder})"
+            message = f"{work} is being done by another process, which holds {path}"
             if not wait:
-                raise BusyError(f"{said}: wait for it, or stop it") from None
-            print(f"waiting: {said}", file=sys.stderr, flush=True)
+                raise BusyError(f"{message}: wait for it, or stop it") from None
+            note(f"waiting: {message}")
             lock.acquire()
     except OSError as error:
         raise UserError(
@@ -148,8 +144,6 @@ def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
             f"{path.parent} a link to a folder on another one"
         ) from None
     try:
-        with contextlib.suppress(OSError):  # on a full disk nobody is told who holds it
-            path.write_text(f"process {os.getpid()} on {os.uname().nodename}", encoding="utf-8")
         yield
     finally:
         path.unlink(missing_ok=True)  # who waits for it takes it anew
@@ -180,22 +174,14 @@ def header(path: Path) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def tidy_safetensors(path: Path) -> None:
-    """Sort the header of a file that safetensors has written, and set its usual permissions.
+def tidy_safetensors(content: bytes) -> bytes:
+    """What safetensors made, with its header sorted.
 
     safetensors writes metadata in an order that changes from process to process, so equal data
-    would have unequal checksums, and DVC would see a change where there is none. It also lets only
-    the owner read the file.
+    would have unequal checksums, and DVC would see a change where there is none.
     """
-    umask = os.umask(0o077)  # reading it is setting it
-    os.umask(umask)
-    path.chmod(0o666 & ~umask)
-    with path.open("r+b") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-        text = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        ordered = text.encode().ljust(length)  # trailing spaces are part of the format
-        if len(ordered) != length:
-            raise ValueError(f"the header of {path} grew from {length} to {len(ordered)} bytes")
-        file.seek(8)
-        file.write(ordered)
+    end = 8 + int.from_bytes(content[:8], "little")
+    text = json.dumps(
+        json.loads(content[8:end]), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    return content[:8] + text.encode().ljust(end - 8) + content[end:]

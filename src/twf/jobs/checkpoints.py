@@ -40,8 +40,7 @@ def save(path: Path, network: ResNet, about: dict[str, Any]) -> None:
     text = json.dumps(about)
     metadata = {"about": text, "sha256": digest(text, tensors)}
     with atomic(path) as partial:
-        partial.write_bytes(serialized(tensors, metadata))
-        tidy_safetensors(partial)
+        partial.write_bytes(tidy_safetensors(serialized(tensors, metadata)))
 
 
 def digest(text: str, tensors: dict[str, Tensor]) -> str:
