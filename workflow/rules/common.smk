@@ -21,8 +21,6 @@ if workflow.remote_exec:
     environment.pass_on_sigterm()
 
 try:
-    environment.refuse_unfit_folder()
-    environment.refuse_links()
     checkout.refuse_other_code(Path(workflow.basedir))
     PARAMS = reading.load(files.PARAMS) if MAIN else None
     if MAIN:
