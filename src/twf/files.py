@@ -21,69 +21,49 @@ FINDINGS_FROM = [*sorted(map(str, Path("results/evidence").glob("*.*"))), str(PR
 FINDINGS = [f"docs/{name}" for name in ("estimates.csv", "corners.svg", "share.svg")]
 ARCHIVES = Path("archives")
 
-# Patterns, so that the Snakefile's rules (with wildcards) and the commands (with names) agree.
-ARCHIVE = f"{ARCHIVES}/{{archive}}"
-RECEIPT = f"{ARCHIVES}/{{archive}}/checked.json"
-DATA = "data/{data}.safetensors"
-CHECKPOINT = "checkpoints/{source}.safetensors"
-RECORD = "results/{study}/runs/{run}.parquet"
-RUNS = "results/{study}/runs.parquet"
-TABLE = "results/{study}/tables/{table}"
-ESTIMATES = "results/{study}/estimates"
-METRICS = "results/{study}/metrics.json"
-FIGURES = "results/{study}/figures"
-REPORT = "results/{study}/report.html"
-RUNS_PAGE = "results/{study}/runs.html"
-# What decides each product that takes hours, beside it: see `twf.study.products`.
-PLANS = Path("plans")
-DATA_PLAN = "plans/data/{data}.json"
-CHECKPOINT_PLAN = "plans/checkpoints/{source}.json"
-RUN_PLAN = "plans/{study}/{run}.json"
-STUDY_PLAN = "plans/{study}.json"
-TABLES = "results/{study}/tables"
-SEARCH = (  # every trial, and the best of each cell as input of another study
-    "results/{study}/tables/trials.csv",
-    "results/{study}/tables/best-hyperparameters.yaml",
-)
-STATE = "states/{study}/{run}/state.safetensors"  # of an unfinished run; no output of a rule
-
 TABLES_VERSION = 6  # of the columns of tables; raised by each change, so that they are made anew
 TABLE_FORMATS = ("csv", "md", "tex")
 ESTIMATE_FORMATS = ("parquet", "csv")
 FIGURE_FORMATS = ("svg", "csv")  # the last has the data drawn
+PLANS = Path("plans")
 
 
 def _path(pattern: str) -> Callable[..., Path]:
-    """A function of the values of the wildcards in `pattern`, in their order, to the path."""
+    """A function of the values of the wildcards in `pattern`, in their order, to the path.
+
+    Rules of the Snakefile give it the wildcards themselves: `record_file("{study}", "{run}")`.
+    """
     wildcards = re.findall(r"{(\w+)}", pattern)
     return lambda *values: Path(pattern.format(**dict(zip(wildcards, values, strict=True))))
 
 
-archive_folder = _path(ARCHIVE)  # the files of an official archive, as they were fetched
-receipt_file = _path(RECEIPT)  # says that an archive was fetched, or its content imported
-data_file = _path(DATA)  # the prepared arrays of a data set
-checkpoint_file = _path(CHECKPOINT)  # the network pretrained on a source
-record_file = _path(RECORD)
-state_file = _path(STATE)
-data_plan = _path(DATA_PLAN)
-checkpoint_plan = _path(CHECKPOINT_PLAN)
-run_plan = _path(RUN_PLAN)
-study_plan = _path(STUDY_PLAN)
-tables_folder = _path(TABLES)
-figures_folder = _path(FIGURES)
-runs_file = _path(RUNS)  # all records of a study in one table
-table_file = _path(f"{TABLE}.{{extension}}")  # of `TABLE_FORMATS`
-estimates_file = _path(f"{ESTIMATES}.{{extension}}")  # of `ESTIMATE_FORMATS`
-metrics_file = _path(METRICS)  # the means of a study's cells, as DVC shows and compares them
-figure_file = _path(f"{FIGURES}/{{figure}}.{{extension}}")  # of `FIGURE_FORMATS`
-report_file = _path(REPORT)
-runs_page = _path(RUNS_PAGE)  # a page of its own, beside the report
+archive_folder = _path("archives/{archive}")  # the files of an official archive, as fetched
+receipt_file = _path("archives/{archive}/checked.json")  # says that an archive was fetched
+data_file = _path("data/{data}.safetensors")  # the prepared arrays of a data set
+checkpoint_file = _path("checkpoints/{source}.safetensors")  # the network pretrained on a source
+record_file = _path("results/{study}/runs/{run}.parquet")
+state_file = _path("states/{study}/{run}/state.safetensors")  # of an unfinished run
+# What decides each product that takes hours, beside it: see `twf.study.products`.
+data_plan = _path("plans/data/{data}.json")
+checkpoint_plan = _path("plans/checkpoints/{source}.json")
+run_plan = _path("plans/{study}/{run}.json")
+study_plan = _path("plans/{study}.json")
+runs_file = _path("results/{study}/runs.parquet")  # all records of a study in one table
+tables_folder = _path("results/{study}/tables")
+table_file = _path("results/{study}/tables/{table}.{extension}")  # of `TABLE_FORMATS`
+estimates_file = _path("results/{study}/estimates.{extension}")  # of `ESTIMATE_FORMATS`
+metrics_file = _path("results/{study}/metrics.json")  # the means of cells, for DVC to compare
+figures_folder = _path("results/{study}/figures")
+figure_file = _path("results/{study}/figures/{figure}.{extension}")  # of `FIGURE_FORMATS`
+report_file = _path("results/{study}/report.html")
+runs_page = _path("results/{study}/runs.html")  # a page of its own, beside the report
 log_file = _path("logs/{study}/runs/{run}.log")  # of a run by Snakemake
 
 
-def search_files(study: str) -> tuple[Path, ...]:
-    """What a study's searches for hyperparameters found, in the order of `SEARCH`."""
-    return tuple(Path(pattern.format(study=study)) for pattern in SEARCH)
+def search_files(study: str) -> tuple[Path, Path]:
+    """Every trial of a study's searches, and the best of each cell as input of another study."""
+    folder = tables_folder(study)
+    return folder / "trials.csv", folder / "best-hyperparameters.yaml"
 
 
 @contextlib.contextmanager

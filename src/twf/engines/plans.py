@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -34,19 +34,7 @@ class Written:
     """Plans that were written; they are held for this process as long as this is kept."""
 
     why: dict[str, str] = field(default_factory=dict)  # stale files, and what is not as planned
-    seconds: dict[str, float] = field(default_factory=dict)  # of the records that are there
     held: list[IO[str]] = field(default_factory=list)
-
-    def replaced(self, files: Iterable[str]) -> str:
-        """What to say before some records are replaced; nothing where none is."""
-        seconds = [self.seconds[file] for file in files if file in self.seconds]
-        if not seconds:
-            return ""
-        hours = sum(seconds) / 3600
-        return (
-            f"{len(seconds)} records of {hours:.2f} hours will be replaced: `dvc commit` keeps "
-            "them first"
-        )
 
 
 def write(params: Params, *studies: str) -> Written:
@@ -68,9 +56,7 @@ def write(params: Params, *studies: str) -> Written:
             _replace(SETTINGS, _text(settings), time.time())
     for study in studies:
         plan = expand(params, study)
-        records = {run.id: status.recorded(products, run) for run in plan.runs.values()}
-        runs = {name: recorded.product for name, recorded in records.items()}
-        written.seconds |= {str(runs[n].file): r.seconds for n, r in records.items() if r.seconds}
+        runs = {run.id: status.recorded(products, run).product for run in plan.runs.values()}
         with _group(study, written) as free:
             _write(files.run_plan(study, "x").parent, list(runs.values()), written, free)
             wanted = status.wanted(params, plan, runs)
