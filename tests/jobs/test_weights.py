@@ -84,7 +84,7 @@ def test_known_names_become_ours(tmp_path: Path, shape: Network, names: str, kin
     expected = network(shape).state_dict()
     file = tmp_path / f"weights.{kind}"
     (torch.save if kind == "pth" else save_file)(NAMES[names](expected), file)
-    read = read_network(file, shape, classes=None).state_dict()
+    read = read_network(file, shape, classes=None)[0].state_dict()
     assert read.keys() == expected.keys()
     assert all(torch.equal(tensor, expected[name]) for name, tensor in read.items())
 
@@ -104,7 +104,7 @@ def test_what_a_training_script_saves_around_the_weights_is_taken_off(
 ) -> None:
     content = WRAPPINGS[wrapping](network().state_dict())
     torch.save(content, file, _use_new_zipfile_serialization=zipped)
-    assert read_weights(file).keys() == network().state_dict().keys()
+    assert read_weights(file).tensors.keys() == network().state_dict().keys()
 
 
 def test_the_names_turned_back_are_torchvisions(torchvision: Any) -> None:

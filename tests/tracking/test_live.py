@@ -76,14 +76,6 @@ def test_the_mode_is_what_is_decided(init, before, tiny_run, monkeypatch, mode, 
     assert [each.kwargs["mode"] for each in init.mock_calls if "mode" in each.kwargs] == asked
 
 
-def test_a_run_without_an_outcome_is_marked_as_failed(init, before, tiny_run):
-    tracking = start_tracking(Tracking(mode="offline"), before(tiny_run("er")))
-    with pytest.raises(KeyboardInterrupt), tracking:
-        raise KeyboardInterrupt
-    assert init.return_value.finish.mock_calls == [called(exit_code=1)]
-    assert not init.return_value.log.called
-
-
 def test_a_resumed_run_is_sent_again_from_its_first_row(init, tracked, tiny_inputs, record_of):
     """What was sent before the interruption is the beginning of it, so nothing is there twice."""
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from twf.errors import UserError
-from twf.jobs.checkpoints import read_safetensors
+from twf.jobs import checkpoints
+from twf.jobs.checkpoints import Checkpoint
 from twf.learning.models.resnet import ResNet
 from twf.study.params import Network
 
@@ -22,14 +23,17 @@ CLASSIFIERS = ("classifier", "linear", "fc")  # the names of the last layer
 ALIAS = "_features."  # where the published code's older networks name all layers once more
 
 
-def read_network(file: Path, shape: Network, classes: int | None) -> ResNet:
+def read_network(file: Path, shape: Network, classes: int | None) -> tuple[ResNet, dict[str, Any]]:
     """The network whose weights are in `file`, a safetensors file or one of `torch.save`.
+
+    And what the file says of itself; empty where it is no checkpoint of ours.
 
     It may have torchvision's names, those of the published code, or ours. `classes` is the number
     of classes that it must have; none takes the file's. Raises `UserError` that names the tensors
     which are missing, unexpected or of another shape, or hold values that no training gives.
     """
-    tensors = read_weights(file)
+    weights = read_weights(file)
+    tensors = weights.tensors
     if classes is None:
         classes = len(tensors["classifier.weight"]) if "classifier.weight" in tensors else 1
     network = ResNet(shape, classes)
@@ -47,17 +51,18 @@ def read_network(file: Path, shape: Network, classes: int | None) -> ResNet:
                 f"{file} has values that no training gives: {name} has NaN, an infinity, or a "
                 "negative variance"
             )
-    return network
+    return network, weights.about
 
 
-def read_weights(file: Path) -> dict[str, Tensor]:
+def read_weights(file: Path) -> Checkpoint:
     """The tensors of a file by our names. Raises `UserError` that names what is wrong."""
     if file.suffix == ".safetensors":
-        tensors, _ = read_safetensors(file, remedy="put the weights there")
+        weights = checkpoints.read(file, remedy="put the weights there")
     else:
-        tensors = _unwrap(file, _load(file))
-    ours = {_our_name(name): tensor for name, tensor in tensors.items()}
-    return {name: tensor for name, tensor in ours.items() if not name.startswith(ALIAS)}
+        weights = Checkpoint(_unwrap(file, _load(file)), about={})
+    named = {_our_name(name): tensor for name, tensor in weights.tensors.items()}
+    ours = {name: tensor for name, tensor in named.items() if not name.startswith(ALIAS)}
+    return Checkpoint(ours, weights.about)
 
 
 def _load(file: Path) -> Any:
