@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
@@ -79,12 +78,6 @@ def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> 
         shown = "" if isinstance(value, dict) else f" (is: {value!r})"
         problems.append(f"{where}{message}{shown}")
     return problems
-
-
-@functools.cache
-def warn(text: str) -> None:
-    """Say what may be wrong, once in a process."""
-    note(f"warning: {text}")
 
 
 def note(text: str) -> None:

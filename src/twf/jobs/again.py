@@ -10,7 +10,7 @@ import pandas as pd
 
 from twf import files
 from twf.errors import UserError, lookup
-from twf.jobs.run import hashes, read_inputs
+from twf.jobs.run import read_inputs
 from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.results import record
 from twf.results.evidence import read_table
@@ -68,7 +68,7 @@ def _require_inputs(run: Run, recorded: Mapping[str, str], known: Path) -> None:
 
     Older records have the hash of their checkpoint's file; `known` has that of its tensors.
     """
-    here = hashes(*read_inputs(run))
+    *_, here = read_inputs(run)
     if "network_sha256" not in recorded:
         table = pd.read_csv(known).set_index("checkpoint_sha256")["network_sha256"]
         file = recorded["checkpoint_sha256"]

@@ -46,8 +46,7 @@ def execute(
     or its code is not as planned, and `twf.jobs.resume.Stopped` where SIGTERM or SIGINT ended it.
     """
     require_inputs(run, plan)
-    dataset, source, checkpoint = read_inputs(run)
-    inputs = hashes(dataset, source, checkpoint)
+    dataset, source, checkpoint, inputs = read_inputs(run)
     if run.held_out is not None:
         dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
     precision = set_arithmetic(run.precision, execution, device)
@@ -93,26 +92,23 @@ def execute(
         print(f"{path}: {_ending(row)}", flush=True)
 
 
-def read_inputs(run: Run) -> tuple[store.Dataset, store.Dataset | None, Checkpoint]:
-    """The data of a run, those of its source where it needs them, and the network it starts from.
+def read_inputs(
+    run: Run,
+) -> tuple[store.Dataset, store.Dataset | None, Checkpoint, dict[str, str]]:
+    """The data of a run, those of its source where it needs them, the network it starts from.
 
-    Raises `UserError` with the remedy where one is not there.
+    And their hashes, as its record has them. Raises `UserError` with the remedy where one is not
+    there.
     """
     dataset = store.load(files.data_file(run.data))
     source = store.load(files.data_file(run.source_data)) if run.source_data is not None else None
-    return dataset, source, checkpoints.load(files.checkpoint_file(run.source), run.network)
-
-
-def hashes(
-    dataset: store.Dataset, source: store.Dataset | None, checkpoint: Checkpoint
-) -> dict[str, str]:
-    """What a record says of the inputs that it was made from."""
-    inputs = {"network_sha256": checkpoints.digest("", checkpoint.tensors)}
+    checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
+    hashes = {"network_sha256": checkpoints.digest("", checkpoint.tensors)}
     for prefix, images in (("", dataset), ("source_", source)):
         if images is not None:
-            inputs[f"{prefix}train_fingerprint"] = images.train_fingerprint
-            inputs[f"{prefix}test_fingerprint"] = images.test_fingerprint
-    return inputs
+            hashes[f"{prefix}train_fingerprint"] = images.train_fingerprint
+            hashes[f"{prefix}test_fingerprint"] = images.test_fingerprint
+    return dataset, source, checkpoint, hashes
 
 
 def require_inputs(run: Run, plan: products.Values) -> None:

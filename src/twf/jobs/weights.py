@@ -16,7 +16,7 @@ from twf.jobs.checkpoints import Checkpoint
 from twf.learning.models.resnet import ResNet
 from twf.study.params import Network
 
-WRAPPERS = ("state_dict", "model")  # under which training scripts save the weights
+REMEDY = "save only the weights: torch.save(network.state_dict(), file)"
 # of what a network was wrapped in: DataParallel, the published code, torch.compile, Lightning
 PREFIXES = ("module", "net", "wrappee", "model", "network")
 CLASSIFIERS = ("classifier", "linear", "fc")  # the names of the last layer
@@ -59,40 +59,26 @@ def read_weights(file: Path) -> Checkpoint:
     if file.suffix == ".safetensors":
         weights = checkpoints.read(file, remedy="put the weights there")
     else:
-        weights = Checkpoint(_unwrap(file, _load(file)), about={})
+        weights = Checkpoint(_load(file), about={})
     named = {_our_name(name): tensor for name, tensor in weights.tensors.items()}
     ours = {name: tensor for name, tensor in named.items() if not name.startswith(ALIAS)}
     return Checkpoint(ours, weights.about)
 
 
-def _load(file: Path) -> Any:
-    """What `torch.save` wrote, as long as it is made of tensors and containers."""
+def _load(file: Path) -> dict[str, Tensor]:
+    """The tensors by name that `torch.save` wrote; no code in the file is run."""
     try:
-        return torch.load(file, map_location="cpu", weights_only=True)  # noqa: TID251
+        content = torch.load(file, map_location="cpu", weights_only=True)  # noqa: TID251
     except FileNotFoundError:
         raise UserError(f"no {file}; put the weights there") from None
     except Exception as error:  # a damaged file can raise anything
         if asked := re.search(r"GLOBAL (\S+)", str(error)):
-            raise UserError(
-                f"{file} asks for {asked[1]}, which could run code; save only the weights: "
-                "torch.save(network.state_dict(), file)"
-            ) from None
+            raise UserError(f"{file} asks for {asked[1]}, which could run code; {REMEDY}") from None
         reason = str(error).partition("\n")[0]
         raise UserError(f"{file} cannot be read as weights ({reason}); bring it again") from None
-
-
-def _unwrap(file: Path, content: Any) -> dict[str, Tensor]:
-    """The tensors by name, out of what a training script saved around them."""
-    for _ in WRAPPERS:  # one may be in the other
-        for key in WRAPPERS:
-            if isinstance(content, dict) and isinstance(content.get(key), dict):
-                content = content[key]
     entries = content.items() if isinstance(content, dict) else ()
     if not entries or not all(isinstance(n, str) and isinstance(t, Tensor) for n, t in entries):
-        raise UserError(
-            f"{file} holds no tensors by name, nor has it them under {' or '.join(WRAPPERS)}; save "
-            "only the weights: torch.save(network.state_dict(), file)"
-        )
+        raise UserError(f"{file} holds other things than tensors by name; {REMEDY}")
     return dict(content)
 
 
