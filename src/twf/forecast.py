@@ -56,7 +56,7 @@ def forecast(runs: Iterable[Run]) -> dict[str, Any]:
 
 def show(forecast: dict[str, Any]) -> None:
     """Print a forecast."""
-    print(f"{forecast['runs']} runs remain. One after the other, without pretraining, they take")
+    print(f"{forecast['runs']} runs remain; one after the other, without pretraining:")
     for device, row in forecast["devices"].items():
         print(f"  {row['hours']:8.1f} hours for {row['runs']} of them on {device}")
     for where, methods in sorted(forecast["not_measured"].items()):
