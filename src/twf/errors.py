@@ -27,14 +27,6 @@ class UserError(Exception):
         super().__init__(_printable(message))
 
 
-class GpuError(UserError):
-    """What a GPU refused, or that none is left: a further attempt may find one, or more room."""
-
-
-class BusyError(UserError):
-    """Another process is at the same work."""
-
-
 def lookup(kind: str, names: Mapping[str, T], name: str, where: str, remedy: str = "") -> T:
     """`names[name]`, or a `UserError` with the name most like it, and all names or the remedy."""
     if name not in names:

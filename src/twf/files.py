@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from twf.errors import BusyError, UserError
+from twf.errors import UserError
 
 PARAMS = Path("params.yaml")
 PRINTED = Path("results/printed.csv")
@@ -139,7 +139,7 @@ def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
                 holder = path.read_text(encoding="utf-8")
             said = f"{work} is being done by another process ({holder})"
             if not wait:
-                raise BusyError(f"{said}: wait for it, or stop it") from None
+                raise UserError(f"{said}: wait for it, or stop it") from None
             print(f"waiting: {said}", file=sys.stderr, flush=True)
             lock.acquire()
     except OSError as error:

@@ -26,7 +26,10 @@ STATUS = 128 + signal.SIGTERM  # the exit status of a run that was told to stop
 
 
 class Stopped(BaseException):
-    """The run was told to stop: its message says whether its state is saved."""
+    """The run was told to stop: its message says whether its state is saved.
+
+    No `Exception`, which a compiler would raise anew as one of its own.
+    """
 
 
 class Keeper:
@@ -57,9 +60,11 @@ class Keeper:
             saved = checkpoints.read(self.path, "starting over")
             guard = saved.about.get("guard", {})
             if other := [key for key, value in self.guard.items() if guard.get(key) != value]:
-                raise UserError(f"{self.path} was made with other {', '.join(other)}")
+                raise UserError(
+                    f"{self.path} was made with other {', '.join(other)}; starting over"
+                )
         except UserError as error:
-            note(f"{error}: starting over")
+            note(str(error))
             return None
         self.spent = saved.about["seconds"]
         return saved.about["state"], saved.tensors
