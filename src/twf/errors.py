@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
@@ -26,14 +25,6 @@ class UserError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(_printable(message))
-
-
-class GpuError(UserError):
-    """What a GPU refused, or that none is left: a further attempt may find one, or more room."""
-
-
-class BusyError(UserError):
-    """Another process is at the same work."""
 
 
 def lookup(kind: str, names: Mapping[str, T], name: str, where: str, remedy: str = "") -> T:
@@ -72,12 +63,6 @@ def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> 
         shown = "" if isinstance(value, dict) else f" (is: {value!r})"
         problems.append(f"{where}{mistake['msg'].removeprefix('Value error, ')}{shown}")
     return problems
-
-
-@functools.cache
-def warn(text: str) -> None:
-    """Print a warning to stderr, once in a process."""
-    note(f"warning: {text}")
 
 
 def note(text: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from twf.errors import BusyError, UserError, note
+from twf.errors import UserError, note
 
 PARAMS = Path("params.yaml")
 PRINTED = Path("results/printed.csv")
@@ -115,7 +115,7 @@ def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
         except Timeout:
             message = f"{work} is being done by another process, which holds {path}"
             if not wait:
-                raise BusyError(f"{message}: wait for it, or stop it") from None
+                raise UserError(f"{message}: wait for it, or stop it") from None
             note(f"waiting: {message}")
             lock.acquire()
     except OSError as error:

@@ -22,7 +22,7 @@ from project import PROJECT
 from twf import files
 from twf.data.prepare import prepare
 from twf.engines import plans
-from twf.errors import BusyError, UserError
+from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.results import record, status
 from twf.study import expand, reading
@@ -331,7 +331,7 @@ def test_two_at_once_work_by_the_same_plans_and_no_other(params, changed, twf):
     write_params(params)
     held = plans.write(params, "tiny")
     plans.write(params, "tiny")
-    with pytest.raises(BusyError, match=f"other parameters, by the plan of {RUN_PLAN}"):
+    with pytest.raises(UserError, match=f"other parameters, by the plan of {RUN_PLAN}"):
         plans.write(changed(lr(0.07)), "tiny")
     write_params(changed(lr(0.07)))
     assert "wait for it" in mistake(twf(f"run tiny {RUN}"))  # by hand

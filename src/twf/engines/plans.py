@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from twf import files
-from twf.errors import BusyError, UserError
+from twf.errors import UserError
 from twf.results import record, status
 from twf.study import expand
 from twf.study.params import Params, Tracking
@@ -43,7 +43,7 @@ def write(params: Params, *studies: str) -> Written:
     Raises:
         UserError: for an unknown study, one that needs what another study has still to find, and
             where the folder cannot be written to.
-        BusyError: where another process works by other plans.
+        UserError: where another process works by other plans.
     """
     written, products = Written(), Products(params)
     with _group(INPUTS, written) as free:
@@ -150,7 +150,7 @@ def _set(path: Path, text: str, made: list[Path], agree: bool, free: bool) -> No
         same = False
     if not free:
         if not same:
-            raise BusyError(
+            raise UserError(
                 "a process works here with other parameters, by the plan of "
                 f"{path}: wait for it, or undo the change"
             )
