@@ -162,7 +162,7 @@ def imports_from(checkout: Path) -> Any:
     """Import its modules, which look for files where they lie; stand in for what is missing."""
     if not (checkout / "models").is_dir():
         raise UserError(f"--reference {checkout} is no checkout of the published code")
-    _import_torchvision()
+    import_torchvision()
     if not torch.cuda.is_available():  # CO2L asks for a GPU whatever the device
         torch.Tensor.cuda = lambda tensor, **_: tensor  # type: ignore[method-assign]
     for name, attributes in UNUSED.items():
@@ -178,7 +178,7 @@ def imports_from(checkout: Path) -> Any:
         sys.path.remove(str(checkout.resolve()))
 
 
-def _import_torchvision() -> None:
+def import_torchvision() -> None:
     """PyPI's torchvision expects operators of its CUDA library beside a CPU build of torch."""
     if torch.version.cuda is None and "torchvision" not in sys.modules:
         library = torch.library.Library("torchvision", "DEF")

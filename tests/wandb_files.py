@@ -11,7 +11,6 @@ from typing import Any
 import wandb
 
 BLOCK, HEADER = 2**15, 7
-FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 
 
 def stored_records(path: Path) -> Iterator[Any]:
@@ -22,24 +21,16 @@ def stored_records(path: Path) -> Iterator[Any]:
     """
     from wandb.proto.wandb_internal_pb2 import Record
 
-    content = path.read_bytes()
-    position, joined = 7, b""
+    content, position, joined = path.read_bytes(), 7, b""
     while position < len(content):
-        left = BLOCK - position % BLOCK
-        if left < HEADER:  # padding
-            position += left
-            continue
+        if BLOCK - position % BLOCK < HEADER:
+            position += BLOCK - position % BLOCK  # padding
         _, length, kind = struct.unpack_from("<IHB", content, position)
-        position += HEADER
-        joined += content[position : position + length]
-        position += length
-        assert kind in (FULL, FIRST, MIDDLE, LAST)
-        if kind in (FULL, LAST):
-            record = Record()
-            record.ParseFromString(joined)
-            yield record
+        position += HEADER + length
+        joined += content[position - length : position]
+        if kind in (1, 4):  # whole, or the last fragment
+            yield Record.FromString(joined)
             joined = b""
-    assert joined == b""
 
 
 def items(entries: Any) -> dict[str, Any]:

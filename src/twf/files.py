@@ -100,7 +100,7 @@ def writing(what: Path | str) -> Iterator[None]:
 def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
     """Hold the lock file `path` while doing some `work`.
 
-    Where another process holds it, say so and wait; raise `BusyError` where `wait` is false. The
+    Where another process holds it, say so and wait; raise `UserError` where `wait` is false. The
     lock of a process ends with the process, however it ends.
     """
     from filelock import FileLock, Timeout  # most commands lock nothing

@@ -20,6 +20,7 @@ from miniature import (
     outputs,
     written,
 )
+from remote_servers import remote  # noqa: F401 - a fixture
 
 Prepared = Callable[[str, Callable[[Path], object]], Path]
 

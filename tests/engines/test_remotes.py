@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from miniature import call, copied, idle
-from remote_servers import Remote, remote  # noqa: F401 - a fixture
+from remote_servers import Remote
 
 from twf import files
 
@@ -37,9 +37,7 @@ def outputs(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_clone_after_pull_has_everything_and_a_wrong_key_or_a_damaged_object_loses_nothing(
-    shared: Path,
-    remote: Remote,  # noqa: F811 - the fixture
-    tmp_path: Path,
+    shared: Path, remote: Remote, tmp_path: Path
 ) -> None:
     """Set up, and mended, as the documentation has it."""
     project, clone = copied(shared, tmp_path), tmp_path / "clone"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
@@ -24,10 +26,6 @@ def move_masks(
     return packer.unpack(moved)[0]
 
 
-def placement(top: int, left: int, flip: bool = False) -> Placement:
-    return Placement(torch.tensor([top]), torch.tensor([left]), torch.tensor([flip]))
-
-
 def test_golden_paired_crop(golden, dtype, close):
     case = golden("paired_crop")
     augment = Augment(PLAIN, CPU)
@@ -35,7 +33,7 @@ def test_golden_paired_crop(golden, dtype, close):
         setattr(augment, name, getattr(augment, name).to(dtype))
     sizes = [32, 32, 16, 8, 4]
     for number in range(5):
-        where = placement(*case[f"case{number}_top_left"].tolist())
+        where = Placement(*case[f"case{number}_top_left"].split(1), torch.tensor([False]))
         image = augment.at(case["image"].to(dtype)[None], where)
         close(image[0], case[f"case{number}_image"])
         for i, size in enumerate(sizes):
@@ -56,16 +54,7 @@ def test_each_image_is_cropped_and_flipped_as_torchvision_does_one_by_one(torchv
     torch.testing.assert_close(augment.at(images, where), torch.stack(expected).float())
 
 
-def test_masks_are_flipped_with_their_image():
-    augment = Augment(PLAIN, CPU)
-    mask = torch.randint(0, 2, (1, 3, 8, 8)).float()
-    plain = move_masks(augment, mask, placement(2, 6), 32, 16)
-    flipped = move_masks(augment, mask, placement(2, 6, flip=True), 32, 16)
-    assert plain.any()
-    torch.testing.assert_close(flipped, plain.flip(3))
-
-
-def test_masks_of_several_maps_move_each_in_its_own_units():
+def test_masks_of_several_maps_move_each_in_its_own_units_and_are_flipped_with_their_image():
     augment = Augment(PLAIN, CPU)
     where = augment.place(6, Random(0))
     masks = [torch.randint(0, 2, (6, c, s, s)) for c, s in ((3, 16), (16, 8), (20, 4))]
@@ -74,8 +63,11 @@ def test_masks_of_several_maps_move_each_in_its_own_units():
         Grid(d, m.shape[2], s) for d, m, s in zip(packer.depths, masks, sizes, strict=True)
     )
     moved = packer.unpack(augment.masks_at(packer.pack(masks), where, grids, 32))
-    for mask, size, found in zip(masks, sizes, moved, strict=True):
-        assert torch.equal(found, move_masks(augment, mask, where, 32, size))
+    still = dataclasses.replace(where, flip=torch.zeros_like(where.flip))
+    for mask, size, ours in zip(masks, sizes, moved, strict=True):
+        unturned = move_masks(augment, mask, still, 32, size)
+        turned = where.flip[:, None, None, None]
+        assert torch.equal(ours, torch.where(turned, unturned.flip(3), unturned))
 
 
 def test_every_placement_is_drawn_and_flips_can_be_off():

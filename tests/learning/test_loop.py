@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from spying import spy
 from torch import nn
 
-from twf.learning import loop, methods, step
+from twf.learning import loop, methods
 from twf.learning.loop import Outcome
 from twf.learning.methods import base
 from twf.learning.methods.base import Batch, Method, Step
@@ -36,7 +36,7 @@ METHOD_CLASSES = {name: methods.load(name) for name in METHODS}
 # The step and the schedule
 
 
-@pytest.mark.parametrize(("momentum", "weight_decay"), [(0.0, 0.0), (0.9, 0.0), (0.9, 0.3)])
+@pytest.mark.parametrize(("momentum", "weight_decay"), [(0.0, 0.0), (0.9, 0.3)])
 def test_a_step_is_that_of_torchs_sgd(momentum, weight_decay):
     def network() -> nn.Module:
         with seeded(0, "step"):
@@ -46,7 +46,7 @@ def test_a_step_is_that_of_torchs_sgd(momentum, weight_decay):
     used = 3 if momentum == 0.0 else 4  # the last layer takes no part: its gradients are None
     velocity = [torch.zeros_like(p) for p in ours.parameters()] if momentum else None
     optimizer = torch.optim.SGD(theirs.parameters(), 1.0, momentum, weight_decay=weight_decay)
-    for i, rate in enumerate([0.5, 0.1, 0.01, 0.3, 0.3]):
+    for i, rate in enumerate([0.5, 0.1, 0.01, 0.3]):
         inputs = torch.randn(4, 5, generator=torch.Generator().manual_seed(i))
         for net in (ours, theirs):
             net[:used](inputs).square().sum().backward()
@@ -57,7 +57,6 @@ def test_a_step_is_that_of_torchs_sgd(momentum, weight_decay):
         for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
             torch.testing.assert_close(a, b)
             assert a.grad is None, "the next backward pass must not add to this one's"
-            assert a.requires_grad
 
 
 @pytest.fixture
@@ -172,14 +171,6 @@ def test_training_leaves_the_checkpoint_as_it_was(train, tiny_checkpoint):
 # Randomness
 
 
-def test_another_seed_gives_another_run(train, whole):
-    """That the same seed gives the same bits is held where runs are stopped and go on."""
-    losses = [
-        [entry["loss"] for entry in found.history] for found in (whole("twf"), train("twf", seed=1))
-    ]
-    assert all(a != b for a, b in zip(*losses, strict=True))
-
-
 def test_initialisation_has_a_seed_of_its_own_and_leaves_torchs_generator_alone():
     torch.manual_seed(3)
     state = torch.random.get_rng_state()
@@ -195,43 +186,23 @@ def test_initialisation_has_a_seed_of_its_own_and_leaves_torchs_generator_alone(
     assert not torch.equal(torch.random.get_rng_state(), state)  # the draws between show
 
 
-def test_a_run_does_not_depend_on_what_another_purpose_drew(train, monkeypatch, whole):
-    """However much another purpose draws, a method's run is the same to the last bit."""
-    before = whole("derpp")
-    epoch = loop._epoch
-
-    def greedy(steps: step.Plain, *rest: Any) -> dict[str, float]:
-        method = steps.method
-        method.learner.generators["gates"].uniform(100)
-        method.learner.generators["something new"].uniform(100)
-        return epoch(steps, *rest)
-
-    monkeypatch.setattr(loop, "_epoch", greedy)
-    assert train("derpp") == before
-
-
-@pytest.fixture
-def orders(train: Train, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[int]]]:
-    """`orders(method, **changes)`: the positions of each batch's images in a run."""
-
-    def positions(name: str, **changes: Any) -> list[list[int]]:
-        found: list[list[int]] = []
-        with monkeypatch.context() as patch:
-            patched = METHOD_CLASSES[name]
-            spy(patch, patched, "loss", lambda _, __, batch: found.append(batch.positions.tolist()))
-            train(name, **changes)
-        return found
-
-    return positions
-
-
-def test_two_methods_go_through_the_images_in_the_same_order(orders):
+def test_methods_go_through_the_images_in_the_same_order_and_another_seed_in_another(
+    train, monkeypatch
+):
     """Though some draw replay and gates between the batches, and others do not."""
-    found = [orders(name) for name in ("finetune", "er", "twf")]
-    assert all(order == found[0] for order in found)
-    assert len({tuple(batch) for batch in found[0]}) == len(found[0])  # anew in each epoch
-    other = orders("finetune", seed=1)
-    assert all(a != b for a, b in zip(found[0], other, strict=True))
+
+    def order(name: str, **changes: Any) -> list[list[int]]:
+        seen: list[list[int]] = []
+        with monkeypatch.context() as patch:
+            tell = lambda _, __, batch: seen.append(batch.positions.tolist())  # noqa: E731
+            spy(patch, METHOD_CLASSES[name], "loss", tell)
+            train(name, **changes)
+        return seen
+
+    orders = [order(name) for name in ("finetune", "er", "twf")]
+    assert all(each == orders[0] for each in orders)
+    assert len({tuple(batch) for batch in orders[0]}) == len(orders[0])  # anew in each epoch
+    assert all(a != b for a, b in zip(orders[0], order("finetune", seed=1), strict=True))
 
 
 @given(st.integers(0, 2**40), st.lists(st.sampled_from("abc"), max_size=12))
@@ -242,12 +213,6 @@ def test_a_purposes_numbers_do_not_depend_on_other_purposes(seed, purposes):
     found = [value for purpose, value in drawn if purpose == "a"]
     alone = torch.Generator().manual_seed(derived_seed(seed, "a"))
     assert found == [torch.rand((), generator=alone).item() for _ in found]
-
-
-def test_seeds_of_seeds_and_purposes_all_differ():
-    seeds = {derived_seed(seed, purpose) for seed in range(50) for purpose in ("a", "b", "1/a")}
-    assert len(seeds) == 150
-    assert all(0 <= seed < 2**63 for seed in seeds)
 
 
 # Divergence
@@ -312,7 +277,7 @@ def test_losses_follow_the_kept_traces(train, name):
         assert found[when] == pytest.approx(terms, rel=1e-5, abs=1e-8), when
 
 
-@pytest.mark.parametrize("size", [17, 20, 33, 34])
+@pytest.mark.parametrize("size", [17, 34])
 def test_twf_learns_from_images_of_any_size(tiny_run, tiny_dataset, tiny_checkpoint, train, size):
     """Also where a layer's map, whose gates are stored at half its size, has an odd side."""
     wide = {

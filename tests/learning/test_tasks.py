@@ -11,18 +11,19 @@ from twf.errors import UserError
 from twf.learning import tasks
 
 
-def test_tasks_take_the_classes_in_their_official_order() -> None:
-    labels = torch.tensor([5, 0, 3, 1, 2, 4, 0, 5])
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [([0, 1, 2, 3], [[1, 4, 5], [0, 2, 3]]), ([3, 0, 2, 1], [[0, 4, 5], [1, 2, 3]])],
+)
+def test_tasks_follow_the_order_of_classes(
+    monkeypatch: pytest.MonkeyPatch, order: list[int], expected: list[list[int]]
+) -> None:
+    """Officially, that of their numbers."""
     assert tasks.class_order(6).tolist() == [0, 1, 2, 3, 4, 5]
-    parts = [part.tolist() for part in tasks.split(labels, tasks=3, classes=6)]
-    assert parts == [[1, 3, 6], [2, 4], [0, 5, 7]]
-
-
-def test_tasks_follow_another_order_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "class_order", lambda classes: torch.tensor([3, 0, 2, 1]))
-    labels = torch.tensor([0, 1, 2, 3])
+    monkeypatch.setattr(tasks, "class_order", lambda classes: torch.tensor(order))
+    labels = torch.tensor([3, 1, 2, 2, 0, 0])
     parts = [part.tolist() for part in tasks.split(labels, tasks=2, classes=4)]
-    assert parts == [[0, 3], [1, 2]]
+    assert parts == expected
 
 
 @given(st.integers(2, 300), st.floats(0.01, 0.99), st.integers(0, 2**32))
@@ -36,9 +37,7 @@ def test_held_out_and_kept_images_are_disjoint_and_together_all(
         return
     train, held_out = tasks.hold_out(labels, share, seed)
     assert len(held_out) == round(share * count)
-    assert train.dtype == held_out.dtype == torch.int64
-    assert train.tolist() == sorted(train.tolist())
-    assert held_out.tolist() == sorted(held_out.tolist())
+    assert all(part.tolist() == sorted(part.tolist()) for part in (train, held_out))
     assert sorted(train.tolist() + held_out.tolist()) == list(range(count))
 
 

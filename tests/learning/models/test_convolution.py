@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from twf.learning.models.convolution import Convolution, patches_of
+from twf.learning.models.convolution import Convolution
 
 # Where what the convolution writes past its memory belongs to something else, the process ends
 ERRORS = """
@@ -54,16 +54,6 @@ def test_in_bfloat16_its_gradients_are_those_of_float32_but_for_rounding(kernel,
     for exact, rounded in zip(*results.values(), strict=True):
         assert rounded.dtype == torch.float32
         assert (rounded - exact).norm() < 0.01 * exact.norm()
-
-
-@pytest.mark.parametrize(("kernel", "stride", "side"), [(3, 1, 8), (3, 2, 7), (1, 2, 8)])
-def test_a_product_of_patches_and_weights_is_the_convolution(kernel, stride, side):
-    layer = Convolution(3, 5, kernel, stride, kernel // 2)
-    x = torch.randn(2, 3, side, side)
-    patches = patches_of(x, kernel, stride, kernel // 2)
-    product = patches @ layer.weight.permute(0, 2, 3, 1).flatten(1).T
-    expected = layer(x).permute(0, 2, 3, 1).flatten(0, 2)
-    torch.testing.assert_close(product, expected)
 
 
 def test_in_float32_it_is_torchs_own():
