@@ -33,6 +33,7 @@ from torch import Tensor
 
 from benchmarks import command
 from benchmarks.reference import METHODS, imports_from, made
+from benchmarks.report import markdown
 from benchmarks.shapes import Nobody, planned
 from twf import files
 from twf.data import store
@@ -198,7 +199,7 @@ def tables(rows: list[Row]) -> str:
         if "." in name
     ]
     found = [[row for row in each if "Runs" in row] for each in (compared, parts)]
-    return "\n\n".join(pd.DataFrame(rows).to_markdown(index=False) for rows in found if rows)
+    return "\n\n".join(markdown(rows) for rows in found if rows)
 
 
 def _difference(first: list[Row], second: list[Row]) -> dict[str, str]:
