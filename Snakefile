@@ -28,12 +28,7 @@ localrules:  # on a cluster, seconds where Snakemake runs; maybe the only node w
 
 rule all:
     input:
-        lambda wildcards: files.REPORT.format(study=default_study()),
-
-
-onstart:
-    if said := planned().replaced(REPLACED):
-        print(said, file=sys.stderr)
+        lambda wildcards: files.report_file(default_study()),
 
 
 include: "workflow/rules/data.smk"

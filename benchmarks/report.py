@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rich.table import Table
 from benchmarks.timing import Row
 from twf.files import atomic
 from twf.jobs.provenance import code_origin, device_and_versions
+from twf.results.show import numeric
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -43,6 +45,13 @@ def show(rows: list[Row]) -> None:
         for row in own:
             table.add_row(*(_cell(row.get(column)) for column in columns))
         console.print(table)
+
+
+def markdown(rows: Sequence[Mapping[str, str]]) -> str:
+    """Rows of text as a table in Markdown, numbers to the right."""
+    right = numeric(rows)
+    lines = [list(rows[0]), ["---:" if name in right else ":---" for name in rows[0]]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [*lines, *(r.values() for r in rows)])
 
 
 def _cell(value: object) -> str:

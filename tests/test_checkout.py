@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import twf
-from twf import errors
 from twf.checkout import COMMIT, commit
 
 
@@ -65,20 +63,3 @@ def test_a_checkout_without_its_git_is_the_commit_that_it_is_called(checkout, mo
     assert commit() is None
     monkeypatch.setenv(COMMIT, "0123")
     assert commit() == "0123"
-
-
-def test_a_folder_of_another_owner_is_told_with_the_remedy(checkout, monkeypatch, capsys):
-    errors.warn.cache_clear()
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "true")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)  # which may trust every folder
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    assert commit() is None
-    assert f"--add safe.directory {checkout}" in capsys.readouterr().err
-
-
-def test_another_repositorys_variables_change_no_commit(tmp_path, monkeypatch):
-    before = commit()
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
-    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
-    assert commit() == before

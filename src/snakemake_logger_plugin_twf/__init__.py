@@ -21,10 +21,7 @@ from snakemake.logging import ColorizingTextHandler, DefaultFormatter
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from twf.engines import environment
 from twf.progress import duration
-
-environment.replace_home()  # Snakemake imports this before it looks for its cache there
 
 RUN, PRETRAIN = "run", "pretrain"  # the rules whose jobs take the time
 WHY = ": "  # in a job's message, before what is not as planned

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import twf
-from twf.errors import UserError, warn
+from twf.errors import UserError
 
 OWN_ENVIRONMENT = (
     "`rm -rf .venv; make setup` there makes its own environment; leave the active one "
@@ -16,7 +16,6 @@ OWN_ENVIRONMENT = (
 )
 # what can change a number, in a checkout: code, parameters, and the packages it runs with
 DECIDE = ("src", "params.yaml", "pyproject.toml", "constraints.txt")
-ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"}
 COMMIT = "TWF_COMMIT"  # the variable that names the commit of a copy that went without its git
 
 
@@ -47,26 +46,16 @@ def commit() -> str | None:
 
     Where git knows nothing of this code, what `TWF_COMMIT` says, or None.
     """
-
-    def git(folder: str | Path, *words: str) -> str:
-        command = ["git", "-C", str(folder), *words]
-        # a hook or another repository's GIT_DIR is not about this folder
-        own = {key: value for key, value in os.environ.items() if key not in ELSEWHERE}
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, encoding="utf-8", env=own
-        ).stdout.strip()
-
     package = Path(twf.__file__).parent
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(package), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
         # a wheel may lie in a folder that the git of another project ignores
-        git(package, "ls-files", "--error-unmatch", "__init__.py")
-        top = git(package, "rev-parse", "--show-toplevel")
-        changed = git(top, "status", "--porcelain", "--", *DECIDE)
-        return git(top, "rev-parse", "HEAD") + ("+" if changed else "")
-    except (subprocess.CalledProcessError, FileNotFoundError) as error:
-        if "dubious ownership" in str(getattr(error, "stderr", "")):
-            warn(
-                "git refuses this folder, as it is another user's, so that records name no commit: "
-                f"git config --global --add safe.directory {package.parents[1]}"
-            )
+        git("ls-files", "--error-unmatch", "__init__.py")
+        changed = git("status", "--porcelain", "--", *(f":/{name}" for name in DECIDE))
+        return git("rev-parse", "HEAD") + ("+" if changed else "")
+    except (subprocess.CalledProcessError, FileNotFoundError):
         return os.environ.get(COMMIT)  # without one, version and hash remain

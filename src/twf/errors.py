@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from pydantic import ValidationError  # half the start-up of a command that a server does
@@ -28,19 +27,11 @@ class UserError(Exception):
         super().__init__(_printable(message))
 
 
-class GpuError(UserError):
-    """What a GPU refused, or that none is left: a further attempt may find one, or more room."""
-
-
-class BusyError(UserError):
-    """Another process is at the same work."""
-
-
 def lookup(kind: str, names: Mapping[str, T], name: str, where: str, remedy: str = "") -> T:
     """`names[name]`, or a `UserError` with the name most like it, and all names or the remedy."""
     if name not in names:
-        said = remedy or f"there is {', '.join(names)}"
-        raise UserError(f"no {kind} {name!r} in {where}{near_miss(name, names)}; {said}")
+        remedy = remedy or f"there is {', '.join(names)}"
+        raise UserError(f"no {kind} {name!r} in {where}{near_miss(name, names)}; {remedy}")
     return names[name]
 
 
@@ -56,39 +47,26 @@ def invalid_file(path: object, problems: list[str]) -> UserError:
 
 
 def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> list[str]:
-    """What pydantic found, each as `key.path: what is wrong (is: value)`.
+    """The mistakes that pydantic lists, each as `key.path: what is wrong (is: value)`.
 
     What is allowed is part of pydantic's message. `tag` is the place in the path where pydantic
     puts in which of several kinds it checked against, there where the path begins with `under`.
     """
     problems = []
-    for found in error.errors(include_url=False):
+    for mistake in error.errors(include_url=False):
         # none where the whole is wrong; pydantic puts [key] behind a key that is wrong itself
-        parts = [str(part) for part in found["loc"] if part != "[key]"]
+        parts = [str(part) for part in mistake["loc"] if part != "[key]"]
         if 0 <= tag < len(parts) and under in (None, parts[0]):
             del parts[tag]
         where = ".".join(parts) + ": " if parts else ""
-        message = found["msg"].removeprefix("Value error, ")
-        value: Any = found["input"]
-        if found["type"] in ("float_type", "int_type") and isinstance(value, str):
-            message += f"; write it without {'underscores' if '_' in value else 'quotes'}"
-        if found["loc"][-1:] == ("[key]",) and found["type"] == "string_type":
-            message = "a name is text: write it in quotes"
-        if found["type"] == "bool_type":
-            message += "; write true or false"
+        value = mistake["input"]
         shown = "" if isinstance(value, dict) else f" (is: {value!r})"
-        problems.append(f"{where}{message}{shown}")
+        problems.append(f"{where}{mistake['msg'].removeprefix('Value error, ')}{shown}")
     return problems
 
 
-@functools.cache
-def warn(text: str) -> None:
-    """Say what may be wrong, once in a process."""
-    note(f"warning: {text}")
-
-
 def note(text: str) -> None:
-    """Say what was done otherwise than one might think."""
+    """Print a notice to stderr."""
     print(_printable(text), file=sys.stderr, flush=True)
 
 

@@ -6,9 +6,6 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
 from twf import files
 from twf.study import Run
 
@@ -59,14 +56,9 @@ def forecast(runs: Iterable[Run]) -> dict[str, Any]:
 
 def show(forecast: dict[str, Any]) -> None:
     """Print a forecast."""
-    console = Console()
-    table = Table(title=f"{forecast['runs']} runs remain; one after the other, they take")
-    for column in ("on", "hours", "for so many of them"):
-        table.add_column(column)
+    print(f"{forecast['runs']} runs remain; one after the other, without pretraining:")
     for device, row in forecast["devices"].items():
-        table.add_row(device, f"{row['hours']:.1f}", str(row["runs"]))
-    if table.rows:
-        console.print(table)
+        print(f"  {row['hours']:8.1f} hours for {row['runs']} of them on {device}")
     for where, methods in sorted(forecast["not_measured"].items()):
-        console.print(f"not measured: {where}: {', '.join(sorted(methods))}")
-    console.print("By medians of recorded runs (results/costs.csv); pretraining is not counted.")
+        print(f"  not measured: {where}: {', '.join(sorted(methods))}")
+    print("by medians of recorded runs (results/costs.csv)")

@@ -429,7 +429,7 @@ def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(monkeypatch)
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("twf.engines.environment.replace_home", interrupted)
+    monkeypatch.setattr("twf.checkout.refuse_other_code", interrupted)
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert end.value.code == 130

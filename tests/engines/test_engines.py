@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -97,8 +96,7 @@ def test_one_parameter_reruns_its_runs_and_what_follows_through_either_engine(
     said = call(project, "snakemake", REPORT, "--dry-run")
     assert "run split-digits.twf.16.s0 of study demo: lambda_fp: 0.05 -> 0.5" in said
     assert "stale, lambda_fp: 0.05 -> 0.5" in call(project, "twf", "plan", "demo")
-    said = snakemake(project)
-    assert re.search(r"2 records of 0.0\d hours will be replaced: `dvc commit` keeps them", said)
+    snakemake(project)
     after = outputs(project)
     assert records(before, after) == {TWF, TEXTURES} and made_of_all(before, after)
     repro(project)

@@ -1,4 +1,4 @@
-"""What the engines need of the process and the folder that they run in, and of jobs."""
+"""Signals of a step of Slurm, and the code of another folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from commands import Twf, mistake
 from project import PROJECT
 
 from twf.checkout import refuse_other_code
-from twf.engines.environment import refuse_unfit_folder, replace_home
 from twf.errors import UserError
 
 
@@ -24,30 +23,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.chdir(folder)
     return folder
-
-
-def test_a_folder_whose_name_snakemake_would_fill_is_refused(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse_unfit_folder()  # not this one
-    (here / "a{study}b").mkdir()
-    monkeypatch.chdir(here / "a{study}b")
-    with pytest.raises(UserError, match="rename that folder"):
-        refuse_unfit_folder()
-
-
-def test_tools_write_into_the_project_what_the_home_cannot_hold(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A home that can be written is left alone."""
-    kept = {"HOME": str(here.parent), "LOGNAME": "me", "MPLCONFIGDIR": str(here)}
-    monkeypatch.setattr(os, "environ", kept)
-    assert replace_home() == []
-    here.with_name("home").touch()  # below which root cannot write either
-    kept["HOME"] = str(here.with_name("home"))
-    assert replace_home() == ["XDG_CACHE_HOME", "WANDB_DATA_DIR"]
-    assert Path(kept["WANDB_DATA_DIR"]).is_relative_to(here / ".snakemake")
-    assert list(here.iterdir()) == [], "nothing is made before it is used"
 
 
 COMMAND = """

@@ -22,7 +22,7 @@ from project import PROJECT
 from twf import files
 from twf.data.prepare import prepare
 from twf.engines import plans
-from twf.errors import BusyError, UserError
+from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.results import record, status
 from twf.study import expand, reading
@@ -316,15 +316,6 @@ def test_a_tuned_study_has_no_plans_until_the_other_has_searched(params, changed
     assert not RUN_PLAN.exists() and DATA_PLAN.exists()
 
 
-def test_records_that_will_be_replaced_are_counted_with_their_hours(params, changed):
-    do_run(params)
-    written = plans.write(changed(lr(0.07)), "tiny")
-    written.seconds[str(RECORD)] = 7200.0
-    assert written.replaced([]) == "" == written.replaced(["results/tiny/runs/new.parquet"])
-    said = written.replaced([str(RECORD)])
-    assert said.startswith("1 records of 2.00 hours will be replaced") and "`dvc commit`" in said
-
-
 def test_a_change_is_said_by_the_key_that_a_user_knows():
     made = {"parameters": {"hyperparameters": {"lr": 0.1}, "buffer": None}, "code": "a"}
     plan = {"parameters": {"hyperparameters": {"lr": 0.05}, "buffer": 50, "method": "er-smooth"}}
@@ -340,7 +331,7 @@ def test_two_at_once_work_by_the_same_plans_and_no_other(params, changed, twf):
     write_params(params)
     held = plans.write(params, "tiny")
     plans.write(params, "tiny")
-    with pytest.raises(BusyError, match=f"other parameters, by the plan of {RUN_PLAN}"):
+    with pytest.raises(UserError, match=f"other parameters, by the plan of {RUN_PLAN}"):
         plans.write(changed(lr(0.07)), "tiny")
     write_params(changed(lr(0.07)))
     assert "wait for it" in mistake(twf(f"run tiny {RUN}"))  # by hand

@@ -36,8 +36,8 @@ print(faults())
 def test_memory_that_was_freed_is_kept_for_the_next_step():
     """Told to return all of 1 MiB or more at once, glibc does; by itself that depends."""
     returning = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
-    words = [sys.executable, "-c", FAULTS]
-    done = subprocess.run(words, env=returning, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", FAULTS]
+    done = subprocess.run(command, env=returning, capture_output=True, text=True, check=True)
     before, after = map(int, done.stdout.split())
     assert before > 10_000
     assert after < 100

@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 
 from twf import files, study
 from twf.errors import UserError
-from twf.jobs import resume
+from twf.jobs import checkpoints
 from twf.jobs.resume import Keeper, Stopped, keeping
 from twf.learning import loop
 from twf.learning.state import flatten
@@ -125,9 +125,9 @@ def test_a_state_that_cannot_be_written_leaves_the_last_one_and_the_run_goes_on(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(resume, "save_file", full)
+    monkeypatch.setattr(checkpoints, "serialized", full)
     assert train("twf", Keeper(saved, GUARD, 0.0)) == whole("twf")
-    assert f"{saved} was not saved" in capsys.readouterr().err
+    assert f"not saved: cannot write {saved}" in capsys.readouterr().err
     keeper = Keeper(saved, GUARD, math.inf)
     keeper.stopping = True
     with pytest.raises(Stopped, match=r"stopped, but not saved \(.*No space left on device\)"):
@@ -308,7 +308,7 @@ def test_a_saved_state_names_all_that_the_result_depends_on(tiny_inputs, tiny_ru
     with pytest.raises(Stopped):
         execute(tiny_inputs, planned, CPU)
     with safe_open(files.state_file("tiny", planned.id), framework="pt") as file:
-        guard = json.loads(file.metadata()["state"])["guard"]
+        guard = json.loads(file.metadata()["about"])["guard"]
     depends = {"plan", "code", "inputs", "versions", "device", "execution", "precision"}
     assert guard.keys() == depends | {"threads", "deterministic"}
     assert guard["threads"] == torch.get_num_threads()

@@ -67,17 +67,12 @@ def one_more(text: str) -> str:
     [
         ("loop.py", "er", True),
         ("tasks.py", "er", True),  # the order of classes, the held-out split
-        ("augmentation.py", "er", True),
-        ("randomness.py", "er", True),
-        ("evaluation/accuracy.py", "er", True),
         ("replay/buffer.py", "er", True),
         ("methods/er.py", "er", True),
         ("methods/derpp.py", "derpp-ewc", True),  # by the method that builds on it
         ("methods/oewc.py", "derpp-ewc", True),
         ("models/gates.py", "twf", True),
-        ("methods/er.py", "twf", False),
         ("models/gates.py", "er", False),
-        ("models/contrast.py", "er", False),
         ("pretraining.py", "er", False),
     ],
 )

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import csv
-import re
-from collections import Counter
 from functools import reduce
 from operator import getitem
 from typing import Any
@@ -41,20 +38,6 @@ def er(values: Values) -> Values:
 
 def experiments(values: Values) -> Values:
     return values["studies"]["tiny"]["experiments"]
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("split-target.err.16.s0", " (did you mean 'split-target.er.16.s0'?)"),
-        ("split-target.er.16.s1", " (did you mean 'split-target.er.16.s0'?)"),
-        ("x", ""),
-    ],
-)
-def test_an_unknown_run_is_answered_with_the_one_most_like_it(values, name, said):
-    listed = f"no run {name!r} in study tiny{said}; `twf plan tiny` lists its runs"
-    with pytest.raises(UserError, match=f"^{re.escape(listed)}$"):
-        plan(values).named_run(name)
 
 
 def test_task_il_has_a_run_of_its_own_only_where_its_hyperparameters_differ(values):
@@ -259,55 +242,15 @@ def test_cells_name_exactly_the_runs_with_their_own_parameters(data):
 # The project's own studies
 
 
-def printed_runs() -> Counter[tuple[str, str]]:
-    """The paper's distinct runs by benchmark and method, from its printed hyperparameters alone.
-
-    A cell's parameters are its method's rows; cells of one buffer that agree in all are one run.
-    """
-    cells: dict[tuple[str, str, str, str], set[tuple[str, str]]] = {}
-    with (PROJECT / "tests/hyperparameters.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["method"] != "shared":
-                cell = (row["benchmark"], row["method"], row["buffer_size"], row["protocol"])
-                cells.setdefault(cell, set()).add((row["hyperparameter"], row["value"]))
-    distinct = {
-        (name, method, buffer, frozenset(v)) for (name, method, buffer, _), v in cells.items()
-    }
-    return Counter((name, method) for name, method, _, _ in distinct)
-
-
-def test_the_papers_tables_have_the_runs_of_its_printed_hyperparameters():
-    printed = printed_runs()
-    assert sum(printed.values()) == 59  # the distinct runs of Tables 1 to 3
-    planned = expand(LOADED, "paper")
-    tables = [table for table in planned.tables.values() if table.experiment == "main"]
-    shown = {cell.runs[0] for table in tables for cell in table.cells}
-    runs = Counter((planned.runs[run].benchmark, planned.runs[run].method) for run in shown)
-    assert runs == printed
-
-
 def test_the_demo_has_no_run_that_no_table_shows():
     planned = expand(LOADED, "demo")
-    cells = [(table, cell) for table in planned.tables.values() for cell in table.cells]
-    trials = [trial for cell in planned.search for trial in cell.trials]
-    shown = [*(cell for _, cell in cells), *trials]
-    assert {run for made in shown for run in made.runs.values()} == set(planned.runs)
+    shown = [run for table in planned.tables.values() for run in planned.runs_of(table)]
+    assert {*shown, *planned.runs_of_searches()} == set(planned.runs)
 
 
 def test_a_run_is_the_same_from_its_plain_values():
     for run in expand(LOADED, "demo").runs.values():
         assert Run(id=run.id, study=run.study, **run.values) == run
-
-
-@pytest.mark.parametrize(
-    ("name", "shares"), [("demo", [0.0, 0.5]), ("paper", [0.0, 0.1, 0.25, 0.5, 0.75])]
-)
-def test_pretraining_images_have_a_control_with_their_head_and_none_of_them(name, shares):
-    runs = [r for r in expand(LOADED, name).runs.values() if r.method == "derpp-pretraining"]
-    values = [run.hyperparameters.model_dump() for run in runs]
-    assert sorted(v.pop("share") for v in values) == shares
-    assert all(v == values[0] for v in values)
-    assert len({(run.buffer, run.source, run.seed) for run in runs}) == 1
 
 
 @pytest.mark.parametrize("name", ["demo", "corners", "paper", "paper-search"])

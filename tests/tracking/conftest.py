@@ -29,8 +29,7 @@ def no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    variables = ("NETRC", SWITCH, *(name for name in os.environ if name.startswith("WANDB_")))
-    for name in variables:
+    for name in ("NETRC", SWITCH, *(name for name in os.environ if name.startswith("WANDB_"))):
         monkeypatch.delenv(name, raising=False)
     wandb.teardown()
     yield home
@@ -40,31 +39,23 @@ def no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def tracked(
     shallow: None, tiny_inputs: Any, tiny_values: dict[str, Any], no_key: Path
-) -> Callable[..., Run]:
-    """`tracked(method, mode, **changes)` does the miniature run, changed so; the run."""
+) -> Callable[[str], Row]:
+    """`tracked(method)` does the miniature run, offline; its record."""
 
-    def do(method: str, mode: str = "offline", **changes: Any) -> Run:
-        loaded = reading.check(tiny_values | {"tracking": {"mode": mode}})
+    def do(method: str) -> Row:
+        loaded = reading.check(tiny_values | {"tracking": {"mode": "offline"}})
         (run,) = [r for r in study.expand(loaded, "tiny").runs.values() if r.method == method]
-        run = run.model_copy(update=changes)
         execute(loaded, run, torch.device("cpu"))
-        return run
+        return record.read(files.record_file(run.study, run.id)).to_pylist()[0]
 
     return do
 
 
 @pytest.fixture
-def record_of() -> Callable[[Run], Row]:
-    """`record_of(run)`: the record that a run has left."""
-    return lambda run: record.read(files.record_file(run.study, run.id)).to_pylist()[0]
+def row() -> Callable[..., Row]:
+    """A whole record of a run of two tasks; keywords replace columns."""
 
-
-@pytest.fixture
-def before() -> Callable[[Run], Row]:
-    """`before(run)`: the columns of its record that are set before it trains."""
-    started = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def make(run: Run) -> Row:
+    def make(run: Run, **columns: Any) -> Row:
         origin = Origin(
             code={"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
             inputs={"train_fingerprint": "d00d"},
@@ -75,35 +66,21 @@ def before() -> Callable[[Run], Row]:
             precision=run.precision,
             deterministic=True,
         )
-        return columns_before(run, {"parameters": run.values}, origin, started) | {"host": "here"}
-
-    return make
-
-
-@pytest.fixture
-def row(before: Callable[[Run], Row]) -> Callable[..., Row]:
-    """A whole record of a run of two tasks; keywords replace columns."""
-
-    def make(run: Run, **columns: Any) -> Row:
         phases = 1 if run.method == "joint" else 2
         history = [
             {"phase": p, "epoch": e, "seconds": 1.0, "loss": 0.75, "terms": {"a": 0.5, "b": 0.25}}
             for p in range(phases)
             for e in range(2)
         ]
-        return before(run) | {
+        started = datetime(2026, 1, 1, tzinfo=UTC)
+        return columns_before(run, {"parameters": run.values}, origin, started) | {
             "status": "finished",
             "reason": None,
-            "initial_class_il": [50.0, 20.0],
-            "initial_task_il": [50.0, 40.0],
             "accuracy_class_il": [[90.0, 30.0], [70.0, 80.0]][:phases],
             "accuracy_task_il": [[95.0, 50.0], [85.0, 90.0]][:phases],
-            "cka": [],
-            "nearest_neighbours": [],
-            "gates_open": [],
+            **{name: [] for name in record.PROBED},
             "history": history,
             "seconds": 12.34,
-            "peak_memory_mib": 100.0,
             **columns,
         }
 

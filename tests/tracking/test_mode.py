@@ -60,7 +60,6 @@ def test_the_mode_is_by_a_key_and_what_the_user_asks(
     assert decided(params) == expected
 
 
-@pytest.mark.parametrize("name", [".netrc", "elsewhere"])
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -70,11 +69,12 @@ def test_the_mode_is_by_a_key_and_what_the_user_asks(
         ("not of this form", OFF),
     ],
 )
-def test_a_key_in_netrc_is_one_for_the_server(no_key, monkeypatch, name, content, expected) -> None:
-    (no_key / name).write_text(f"{content}\n")
-    if name != ".netrc":
-        monkeypatch.setenv("NETRC", f"~/{name}")
-    assert decided() == expected
+def test_a_key_in_netrc_is_one_for_the_server(no_key, monkeypatch, content, expected) -> None:
+    for name in (".netrc", "elsewhere"):
+        (no_key / name).write_text(f"{content}\n")
+        assert decided() == expected
+        monkeypatch.setenv("NETRC", "~/elsewhere")
+        (no_key / name).unlink()
 
 
 def settings(folder: str, line: str) -> None:

@@ -21,8 +21,6 @@ if workflow.remote_exec:
     environment.pass_on_sigterm()
 
 try:
-    environment.refuse_unfit_folder()
-    environment.refuse_links()
     checkout.refuse_other_code(Path(workflow.basedir))
     PARAMS = reading.load(files.PARAMS) if MAIN else None
     if MAIN:
@@ -38,7 +36,6 @@ if GPUS and "gpu" not in workflow.global_resources:  # else `--resources gpu=N` 
 
 # By the Snakemake that was started: one in a cluster's job could not ask for more time or memory.
 RETRIES = 0 if workflow.remote_exec else 2
-REPLACED = []  # the records that this call replaces
 
 
 wildcard_constraints:
@@ -98,8 +95,6 @@ def made_by(kind, made_from, *names):
     or_end(products.named, kind, plan)
     asked = workflow.dag_settings
     forced = asked.forceall or asked.forcerun or asked.forcetargets
-    if kind == "run" and product.exists() and (forced or str(product) in planned().why):
-        REPLACED.append(str(product))
     done = plans.is_made(product, plan) and not forced
     return {"plan": str(plan), "made_from": [] if done else made_from(products.read_plan(plan))}
 

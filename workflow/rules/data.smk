@@ -1,6 +1,6 @@
 rule fetch:
     output:
-        files.RECEIPT,
+        files.receipt_file("{archive}"),
     log:
         "logs/fetch/{archive}.log",
     conda:
@@ -13,7 +13,7 @@ rule data:
     input:
         unpack(lambda w: made_by("data set", of_data, w.data)),
     output:
-        update(files.DATA),  # what a refused archive leaves is what was there
+        update(files.data_file("{data}")),  # what a refused archive leaves is what was there
     log:
         "logs/data/{data}.log",
     conda:

@@ -2,7 +2,7 @@ rule collect:
     input:
         unpack(lambda w: made_by("study", lambda _: plans.runs_of(w.study), w.study)),
     output:
-        files.RUNS,
+        files.runs_file("{study}"),
     log:
         "logs/{study}/collect.log",
     conda:
@@ -17,7 +17,7 @@ rule table:
         lambda w: records_of(w, lambda of: of.runs_of(of.named_table(w.table))),
         plan=study_plan,
     output:
-        [f"{files.TABLE}.{ending}" for ending in files.TABLE_FORMATS],
+        [files.table_file("{study}", "{table}", ending) for ending in files.TABLE_FORMATS],
     log:
         "logs/{study}/tables/{table}.log",
     conda:
@@ -32,7 +32,7 @@ rule search:
         lambda w: records_of(w, lambda of: of.runs_of_searches()),
         plan=study_plan,
     output:
-        files.SEARCH,
+        files.search_files("{study}"),
     log:
         "logs/{study}/search.log",
     conda:
@@ -44,18 +44,18 @@ rule search:
 rule report:
     input:
         plan=study_plan,
-        runs=files.RUNS,
+        runs=files.runs_file("{study}"),
     output:
-        report(files.REPORT, caption="../report/report.rst", category="Report"),
-        report(files.RUNS_PAGE, caption="../report/report.rst", category="Report"),
+        report(files.report_file("{study}"), caption="../report/report.rst", category="Report"),
+        report(files.runs_page("{study}"), caption="../report/report.rst", category="Report"),
         report(
-            [f"{files.ESTIMATES}.{ending}" for ending in files.ESTIMATE_FORMATS],
+            [files.estimates_file("{study}", ending) for ending in files.ESTIMATE_FORMATS],
             caption="../report/estimates.rst",
             category="Estimates",
         ),
-        files.METRICS,
+        files.metrics_file("{study}"),
         report(
-            directory(files.FIGURES),
+            directory(files.figures_folder("{study}")),
             patterns=["{figure}.svg"],
             caption="../report/figure.rst",
             category="Figures",

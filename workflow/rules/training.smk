@@ -2,7 +2,7 @@ rule pretrain:
     input:
         unpack(lambda w: made_by("source", of_network, w.source)),
     output:
-        update(files.CHECKPOINT),  # an older one stays until the new one is there
+        update(files.checkpoint_file("{source}")),  # an older one stays until the new one is there
     log:
         "logs/pretrain/{source}.log",
     benchmark:
@@ -18,15 +18,14 @@ rule pretrain:
         "pretrain {wildcards.source}{params.why}"
     shell:
         # exec: a shell would end on SIGTERM without waiting for the command
-        "exec twf pretrain train {input.plan}"
-        " --threads {threads} --job > {log} 2>&1"
+        "exec twf pretrain train {input.plan}" " --threads {threads} --job > {log} 2>&1"
 
 
 rule run:
     input:
         unpack(lambda w: made_by("run", plans.inputs_of, w.study, w.run)),
     output:
-        update(files.RECORD),  # an older one stays until the new one is there
+        update(files.record_file("{study}", "{run}")),  # an older one stays until the new one is there
     log:
         "logs/{study}/runs/{run}.log",
     benchmark:
@@ -41,5 +40,4 @@ rule run:
     message:
         "run {wildcards.run} of study {wildcards.study}{params.why}"
     shell:
-        "exec twf run {input.plan}"
-        " --threads {threads} --job > {log} 2>&1"
+        "exec twf run {input.plan}" " --threads {threads} --job > {log} 2>&1"

@@ -10,7 +10,6 @@ import os
 import sys
 
 from twf import checkout
-from twf.engines import environment
 from twf.errors import UserError
 
 
@@ -28,7 +27,6 @@ def main() -> None:
     try:
         if sys.argv[1:2] != ["doctor"]:
             checkout.refuse_other_code()
-        environment.replace_home()
         from twf.cli.commands import app
 
         app(prog_name="twf")  # however it was started

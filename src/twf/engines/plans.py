@@ -13,13 +13,13 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from twf import files
-from twf.errors import BusyError, UserError
+from twf.errors import UserError
 from twf.results import record, status
 from twf.study import expand
 from twf.study.params import Params, Tracking
@@ -34,19 +34,7 @@ class Written:
     """Plans that were written; they are held for this process as long as this is kept."""
 
     why: dict[str, str] = field(default_factory=dict)  # stale files, and what is not as planned
-    seconds: dict[str, float] = field(default_factory=dict)  # of the records that are there
     held: list[IO[str]] = field(default_factory=list)
-
-    def replaced(self, files: Iterable[str]) -> str:
-        """What to say before some records are replaced; nothing where none is."""
-        seconds = [self.seconds[file] for file in files if file in self.seconds]
-        if not seconds:
-            return ""
-        hours = sum(seconds) / 3600
-        return (
-            f"{len(seconds)} records of {hours:.2f} hours will be replaced: `dvc commit` keeps "
-            "them first"
-        )
 
 
 def write(params: Params, *studies: str) -> Written:
@@ -55,7 +43,7 @@ def write(params: Params, *studies: str) -> Written:
     Raises:
         UserError: for an unknown study, one that needs what another study has still to find, and
             where the folder cannot be written to.
-        BusyError: where another process works by other plans.
+        UserError: where another process works by other plans.
     """
     written, products = Written(), Products(params)
     with _group(INPUTS, written) as free:
@@ -68,9 +56,7 @@ def write(params: Params, *studies: str) -> Written:
             _replace(SETTINGS, _text(settings), time.time())
     for study in studies:
         plan = expand(params, study)
-        records = {run.id: status.recorded(products, run) for run in plan.runs.values()}
-        runs = {name: recorded.product for name, recorded in records.items()}
-        written.seconds |= {str(runs[n].file): r.seconds for n, r in records.items() if r.seconds}
+        runs = {run.id: status.recorded(products, run).product for run in plan.runs.values()}
         with _group(study, written) as free:
             _write(files.run_plan(study, "x").parent, list(runs.values()), written, free)
             wanted = status.wanted(params, plan, runs)
@@ -164,7 +150,7 @@ def _set(path: Path, text: str, made: list[Path], agree: bool, free: bool) -> No
         same = False
     if not free:
         if not same:
-            raise BusyError(
+            raise UserError(
                 "a process works here with other parameters, by the plan of "
                 f"{path}: wait for it, or undo the change"
             )

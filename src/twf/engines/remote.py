@@ -35,14 +35,21 @@ def pull(params: Params, study: str) -> None:
         UserError: without such a remote, without anything of the study in `dvc.lock`, or if
             something does not come.
     """
-    locked = _locked()
-    wanted = [stage for stage in stages(params, study) if stage in locked]
+    locked = yaml.safe_load(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else {}
+    wanted = [stage for stage in stages(params, study) if stage in locked.get("stages", {})]
     if f"runs@{study}" not in wanted:
         raise UserError(
             f"{LOCK} has no runs@{study}: whoever has the results of study {study} does `dvc repro "
             f"$(twf plan {study} --stages)` and `dvc push`, and commits {LOCK}"
         )
-    _have_remote_verified()
+    remote = _dvc("config", "core.remote", stdout=subprocess.PIPE).stdout.strip()
+    if not remote:
+        raise UserError(
+            "DVC has no default remote: `dvc remote add --default NAME WHERE`; docs/remotes.md "
+            "has the set-up for a folder, S3 and SSH"
+        )
+    # else DVC uses what a remote sends without a check
+    _dvc("remote", "modify", "--local", remote, "verify", "true")
     if _dvc("pull", *wanted).returncode != 0:
         raise UserError(
             f"dvc pull did not bring all of {', '.join(wanted)}, for the reason above; the same "
@@ -50,32 +57,6 @@ def pull(params: Params, study: str) -> None:
         )
     plans.write(params, study)
     print(f"study {study} is as in {LOCK}; `twf plan {study}` says what is not as planned")
-
-
-def _locked() -> dict[str, Any]:
-    """The stages of `dvc.lock`; none where there is no such file."""
-    try:
-        values = yaml.safe_load(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else None
-    except yaml.YAMLError:
-        raise UserError(
-            f"{LOCK} cannot be read, maybe for conflicts of git: take one side (`git checkout "
-            f"--ours {LOCK}`, or --theirs), then `dvc repro`"
-        ) from None
-    return dict((values or {}).get("stages", {}))
-
-
-def _have_remote_verified() -> None:
-    """DVC uses what a remote sends without a check, unless the remote has `verify`: set it here."""
-    config = _dvc("config", "--list", stdout=subprocess.PIPE).stdout  # keys too: not to be printed
-    values = dict(line.split("=", 1) for line in config.splitlines() if "=" in line)
-    remote = values.get("core.remote")
-    if remote is None:
-        raise UserError(
-            "DVC has no default remote: `dvc remote add --default NAME WHERE`; docs/remotes.md "
-            "has the set-up for a folder, S3 and SSH"
-        )
-    if values.get(f"remote.{remote}.verify") != "true":
-        _dvc("remote", "modify", "--local", remote, "verify", "true")
 
 
 def _dvc(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -33,8 +33,8 @@ def multiplies_bfloat16() -> bool:
     AMD's has; on Intel's without AMX, a training step takes 1.2 to 1.4 times as long as in float32
     (docs/speed.md). Not measured on other processors, nor on systems other than Linux.
     """
-    words = set(_cpuinfo().split())
-    return "amx_bf16" in words or {"avx512_bf16", "AuthenticAMD"} <= words
+    flags = set(_cpuinfo().split())
+    return "amx_bf16" in flags or {"avx512_bf16", "AuthenticAMD"} <= flags
 
 
 def keep_freed_memory() -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-from twf.errors import GpuError, UserError
+from twf.errors import UserError
 from twf.gpus import cpu, slots, visible
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def device_for(
 
 @contextlib.contextmanager
 def watched() -> Iterator[None]:
-    """Raise `GpuError` where, in the block, PyTorch cannot use a GPU that is well.
+    """Raise `UserError` where, in the block, PyTorch cannot use a GPU that is well.
 
     Any other error stays what it is.
     """
@@ -65,7 +65,7 @@ def watched() -> Iterator[None]:
     except (RuntimeError, AssertionError) as error:  # the latter by a PyTorch for CPUs only
         if not UNUSABLE.search(str(error)):
             raise
-        raise GpuError(
+        raise UserError(
             f"PyTorch cannot use the GPU ({str(error).strip().splitlines()[0].rstrip('.')}): "
             "nvidia-smi shows its driver and who uses it; where your own jobs do, lower gpu_slots "
             "in params.yaml. CUDA_VISIBLE_DEVICES= before the command trains on CPU cores"

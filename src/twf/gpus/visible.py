@@ -1,7 +1,7 @@
 """The GPUs that jobs may use: those that CUDA shows. No torch here.
 
 CUDA is asked in a process of its own (`python -m twf.gpus.visible`), as a process that has asked
-can no longer choose the GPUs that it sees, and as a broken driver may never answer.
+can no longer choose the GPUs that it sees.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import subprocess
 import sys
 from importlib.metadata import version
 
-from twf.errors import GpuError
+from twf.errors import UserError
 
-PATIENCE = 180.0  # seconds for CUDA to answer
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 NONE = ("", "-1", "NoDevFiles")  # as CUDA_VISIBLE_DEVICES, the last by Slurm: no GPU is meant
 
@@ -22,25 +21,21 @@ NONE = ("", "-1", "NoDevFiles")  # as CUDA_VISIBLE_DEVICES, the last by Slurm: n
 def gpus() -> list[str]:
     """The GPUs that CUDA shows here, each by its number or name in `CUDA_VISIBLE_DEVICES`.
 
-    None where PyTorch is built for CPUs only. Raises `GpuError` where CUDA fails, or shows none of
+    None where PyTorch is built for CPUs only. Raises `UserError` where CUDA fails, or shows none of
     those that `CUDA_VISIBLE_DEVICES` names: who asks for GPUs is not to find out after days that a
     CPU did the work.
     """
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     if version("torch").endswith("+cpu") or shown in NONE:
         return []
-    count, error = 0, f"no answer in {PATIENCE:.0f} seconds"
-    words = [sys.executable, "-m", "twf.gpus.visible"]
-    try:
-        answer = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
-        error = answer.stderr.strip() if answer.returncode else ""
-        count = int(answer.stdout or 0)
-    except subprocess.TimeoutExpired:
-        pass
+    command = [sys.executable, "-m", "twf.gpus.visible"]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    error = answer.stderr.strip() if answer.returncode else ""
+    count = int(answer.stdout or 0)
     if shown is not None and not count and not error:
         error = f"none of CUDA_VISIBLE_DEVICES={shown} is there"
     if error:
-        raise GpuError(
+        raise UserError(
             f"CUDA shows no GPU ({error}): mend the driver or CUDA_VISIBLE_DEVICES, or train on "
             "CPU cores with CUDA_VISIBLE_DEVICES= before the command"
         )

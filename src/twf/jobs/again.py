@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ from typing import Any
 import pandas as pd
 
 from twf import files
-from twf.data import store
 from twf.errors import UserError, lookup
-from twf.jobs.checkpoints import digest, read_safetensors
+from twf.jobs.run import read_inputs
 from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.results import record
 from twf.results.evidence import read_table
@@ -56,9 +54,7 @@ def planned(
             f"--detach ../{commit} {commit}`, and in that folder `make setup` and `twf run "
             f"{row['study']} {row['run']}`"
         )
-    inputs = row["provenance"]["inputs"]
-    _require_data(run, inputs)
-    _require_network(run, inputs, evidence / HASHES)
+    _require_inputs(run, row["provenance"]["inputs"], evidence / HASHES)
     needed = dict.fromkeys(filter(None, (run.data, run.source_data)))
     return run, {
         "parameters": run.values,  # noqa: PD011
@@ -67,39 +63,26 @@ def planned(
     }
 
 
-def _require_data(run: Run, inputs: Mapping[str, str]) -> None:
-    """Raise `UserError` where prepared data are missing, or other images than the record's."""
-    for name, prefix in ((run.data, ""), (run.source_data, "source_")):
-        if name is None:
-            continue
-        path = files.data_file(name)
-        remedy = f"`twf data prepare {name}`, or `twf data import {name} FILE`"
-        if not path.exists():
-            raise UserError(f"no {path}: {remedy}")
-        dataset = store.load(path)
-        for part in ("train_fingerprint", "test_fingerprint"):
-            if inputs.get(prefix + part) not in (None, getattr(dataset, part)):
-                raise UserError(f"{path} has other images than the record was made from: {remedy}")
-
-
-def _require_network(run: Run, inputs: Mapping[str, str], known: Path) -> None:
-    """Raise `UserError` where the checkpoint of a run's source is not the record's network.
+def _require_inputs(run: Run, recorded: Mapping[str, str], known: Path) -> None:
+    """Raise `UserError` where images or the network here are not the record's, or not there.
 
     Older records have the hash of their checkpoint's file; `known` has that of its tensors.
     """
-    recorded = inputs.get("network_sha256") or inputs["checkpoint_sha256"]
-    with contextlib.suppress(FileNotFoundError):
-        hashes = pd.read_csv(known).set_index("checkpoint_sha256")["network_sha256"]
-        recorded = hashes.get(recorded, recorded)
-    path = files.checkpoint_file(run.source)
-    remedy = (
-        f"`twf pretrain train {run.source}` takes one that git has, `twf pretrain import "
-        f"{run.source} FILE` another"
-    )
-    if digest("", read_safetensors(path, remedy)[0]) != recorded:
-        raise UserError(
-            f"{path} is another network than the record's, whose SHA-256 is {recorded}: {remedy}"
-        )
+    *_, here = read_inputs(run)
+    if "network_sha256" not in recorded:
+        table = pd.read_csv(known).set_index("checkpoint_sha256")["network_sha256"]
+        file = recorded["checkpoint_sha256"]
+        recorded = {**recorded, "network_sha256": table.get(file, f"of the file {file}")}
+    for name, value in here.items():
+        if name in recorded and recorded[name] != value:
+            data = run.source_data if name.startswith("source") else run.data
+            remedy = f"`twf data prepare {data}`, or `twf data import {data} FILE`"
+            if name == "network_sha256":
+                remedy = (
+                    f"`twf pretrain train {run.source}` takes one that git has, `twf pretrain "
+                    f"import {run.source} FILE` another"
+                )
+            raise UserError(f"the record's {name} is {recorded[name]}, here {value}: {remedy}")
 
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Networks as safetensors files, with what made them as metadata."""
+"""Networks, and the states of unfinished runs, as safetensors files that say what made them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from twf.study.params import Network
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A pretrained network: its tensors by name, and how it was made."""
+    """Tensors by name, of a pretrained network for example, and plain values: how it was made."""
 
     tensors: dict[str, Tensor]
     about: dict[str, Any]
@@ -35,13 +35,17 @@ class Checkpoint:
 
 
 def save(path: Path, network: ResNet, about: dict[str, Any]) -> None:
-    """Write a network, and `about` (plain values) into the metadata, with a digest of both."""
+    """Write a network, and `about`, plain values, into the metadata."""
     tensors = {name: tensor.contiguous().cpu() for name, tensor in network.state_dict().items()}
-    text = json.dumps(about)
-    metadata = {"about": text, "sha256": digest(text, tensors)}
+    write(path, Checkpoint(tensors, about))
+
+
+def write(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a file with a digest of its tensors (on the CPU) and of what it says of them."""
+    text = json.dumps(checkpoint.about)
+    metadata = {"about": text, "sha256": digest(text, checkpoint.tensors)}
     with atomic(path) as partial:
-        partial.write_bytes(serialized(tensors, metadata))
-        tidy_safetensors(partial)
+        partial.write_bytes(tidy_safetensors(serialized(checkpoint.tensors, metadata)))
 
 
 def digest(text: str, tensors: dict[str, Tensor]) -> str:
@@ -56,51 +60,33 @@ def digest(text: str, tensors: dict[str, Tensor]) -> str:
     return sha.hexdigest()
 
 
-def load(path: Path, network: Network) -> Checkpoint:
-    """Read a checkpoint and check that it holds a `network`."""
-    remedy = f"make it with `twf pretrain train {path.stem}`"
-    tensors, metadata = read_safetensors(path, remedy)
-    if "about" not in metadata:
-        raise UserError(
-            f"{path} does not say what made it; {remedy}, which also takes published weights"
-        )
-    about = _undamaged(path, tensors, metadata, f"delete it; {remedy}")
-    if about["network"] != network.model_dump():
-        raise UserError(
-            f"{path} holds a {about['network']}, its plan asks for {network.model_dump()}; {remedy}"
-        )
-    return Checkpoint(tensors, about)
+def read(path: Path, remedy: str) -> Checkpoint:
+    """What a file holds; `about` is empty where it does not say.
 
-
-def about(path: Path) -> dict[str, Any] | None:
-    """What a file says of itself; None where it is none that `save` has written.
-
-    Raises `UserError` where such a file is damaged.
+    Raises `UserError` that names the file and `remedy` where it is missing or damaged.
     """
-    if path.suffix != ".safetensors":
-        return None
-    tensors, metadata = read_safetensors(path, remedy="put the weights there")
-    if "about" not in metadata:
-        return None
-    return _undamaged(path, tensors, metadata, "bring it again")
-
-
-def _undamaged(
-    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], remedy: str
-) -> dict[str, Any]:
-    """What a file says of itself, held to its digest."""
-    if metadata.get("sha256") != digest(metadata["about"], tensors):
-        raise UserError(f"{path} is damaged, or of an older version of twf; {remedy}")
-    return dict(json.loads(metadata["about"]))
-
-
-def read_safetensors(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a file. Raises `UserError` that names it and `remedy`."""
     if not path.exists():
         raise UserError(f"no {path}; {remedy}")
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return tensors, file.metadata() or {}
+            metadata = file.metadata() or {}
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it; {remedy}") from None
+    text = metadata.get("about", "{}")
+    if "about" in metadata and metadata.get("sha256") != digest(text, tensors):
+        raise UserError(f"{path} is damaged, or of an older version of twf; delete it; {remedy}")
+    return Checkpoint(tensors, json.loads(text))
+
+
+def load(path: Path, network: Network) -> Checkpoint:
+    """Read a checkpoint and check that it holds a `network`."""
+    remedy = f"make it with `twf pretrain train {path.stem}`"
+    checkpoint = read(path, remedy)
+    if not checkpoint.about:
+        raise UserError(f"{path} does not say what made it; {remedy}, also of published weights")
+    if (shape := checkpoint.about["network"]) != network.model_dump():
+        raise UserError(
+            f"{path} holds a {shape}, its plan asks for {network.model_dump()}; {remedy}"
+        )
+    return checkpoint

@@ -105,12 +105,12 @@ def import_weights(name: str, plan: products.Values, file: Path, device: torch.d
     """
     source, data = products.planned_source(plan)
     output = files.checkpoint_file(name)
-    network = read_network(file, source.network, data.classes if data else None).to(device)
-    own, sha = checkpoints.about(file), files.sha256(file)
+    network, own = read_network(file, source.network, data.classes if data else None)
+    sha = files.sha256(file)
     carried = {key: value for key, value in plan.items() if key != products.IMPORTED}
     if source.weights is None or file != Path(source.weights):
         carried[products.IMPORTED] = sha
-    elif otherwise := products.changes(own or {}, _recipe(plan), common_only=True):
+    elif otherwise := products.changes(own, _recipe(plan), common_only=True):
         raise UserError(
             f"{file} was trained otherwise than sources.{name} says "
             f"({products.shortened(otherwise)}): correct that in params.yaml, or leave its "
@@ -126,9 +126,9 @@ def import_weights(name: str, plan: products.Values, file: Path, device: torch.d
     result = f"accuracy not measured: the data of sources.{name} are not prepared"
     if data and source.data and products.made_data(source.data) == data_plan(plan):
         dataset = store.load(files.data_file(source.data))
-        right = _test_accuracy(data, network, dataset, device)
+        right = _test_accuracy(data, network.to(device), dataset, device)
         result = f"{right:.2f} % of the test images of {source.data} right"
-        if own is None:
+        if not own:
             about |= {"data_fingerprint": dataset.train_fingerprint, "test_accuracy": right}
     checkpoints.save(output, network, about)
     print(f"{output}: {result}")

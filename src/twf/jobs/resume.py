@@ -7,23 +7,18 @@ of all that decides the result stands beside it; a state of another guard is not
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import shutil
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-
-from twf.errors import UserError
-from twf.files import atomic, locked
-from twf.jobs.checkpoints import digest
+from twf.errors import UserError, note
+from twf.files import locked
+from twf.jobs import checkpoints
+from twf.jobs.checkpoints import Checkpoint
 from twf.learning.state import Tensors, flatten
 from twf.learning.step import CaptureError
 
@@ -31,7 +26,10 @@ STATUS = 128 + signal.SIGTERM  # the exit status of a run that was told to stop
 
 
 class Stopped(BaseException):
-    """The run was told to stop: its message says whether its state is saved."""
+    """The run was told to stop: its message says whether its state is saved.
+
+    No `Exception`, which a compiler would raise anew as one of its own.
+    """
 
 
 class Keeper:
@@ -56,29 +54,20 @@ class Keeper:
 
     def load(self) -> tuple[Any, Tensors] | None:
         """What was saved last, as `flatten` gave it; None if there is no usable state."""
+        if not self.path.exists():
+            return None
         try:
-            with safe_open(self.path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except FileNotFoundError:
+            saved = checkpoints.read(self.path, "starting over")
+            guard = saved.about.get("guard", {})
+            if other := [key for key, value in self.guard.items() if guard.get(key) != value]:
+                raise UserError(
+                    f"{self.path} was made with other {', '.join(other)}; starting over"
+                )
+        except UserError as error:
+            note(str(error))
             return None
-        except (SafetensorError, OSError) as error:
-            self._start_over(f"cannot be read ({error})")
-            return None
-        text = metadata.get("state", "")
-        if metadata.get("sha256") != digest(text, tensors):
-            self._start_over("is damaged")
-            return None
-        saved = json.loads(text)
-        other = [key for key, value in self.guard.items() if saved["guard"].get(key) != value]
-        if other:
-            self._start_over(f"was made with other {', '.join(other)}")
-            return None
-        self.spent = saved["seconds"]
-        return saved["state"], tensors
-
-    def _start_over(self, reason: str) -> None:
-        print(f"{self.path} {reason}: starting over", file=sys.stderr)
+        self.spent = saved.about["seconds"]
+        return saved.about["state"], saved.tensors
 
     def pause(self, state: Callable[[], Any], now: bool = False) -> None:
         """Between two steps: save `state()` where it is time, and raise `Stopped` if told to."""
@@ -99,24 +88,19 @@ class Keeper:
         """Copy the state to the host; a thread writes it while training goes on."""
         self.wait()
         tensors: Tensors = {}
-        flat = {"guard": self.guard, "seconds": self.seconds, "state": flatten(state, tensors)}
-        self._writer = threading.Thread(target=self._write, args=(json.dumps(flat), tensors))
+        about = {"guard": self.guard, "seconds": self.seconds, "state": flatten(state, tensors)}
+        self._writer = threading.Thread(target=self._write, args=(Checkpoint(tensors, about),))
         self._writer.start()
         self._saved = time.monotonic()
 
-    def _write(self, text: str, tensors: Tensors) -> None:
-        metadata = {"state": text, "sha256": digest(text, tensors)}
+    def _write(self, state: Checkpoint) -> None:
         self._failure = ""
         try:
-            with atomic(self.path) as partial:
-                save_file(tensors, partial, metadata)
-                with partial.open("rb") as file:
-                    os.fsync(file.fileno())
-        except (OSError, SafetensorError, UserError) as error:
-            # the run matters more; what was saved before is still there
+            checkpoints.write(self.path, state)
+        except UserError as error:  # the run matters more; what was saved before is still there
             self._failure = str(error)
             with contextlib.suppress(OSError):  # the log may lie on the same full disk
-                print(f"warning: {self.path} was not saved: {error}", file=sys.stderr, flush=True)
+                note(f"warning: not saved: {error}")
 
     def wait(self) -> None:
         """Until what was saved last is written."""

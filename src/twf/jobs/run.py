@@ -18,6 +18,7 @@ from twf.errors import UserError
 from twf.gpus import cpu
 from twf.jobs import checkpoints
 from twf.jobs.arithmetic import set_arithmetic
+from twf.jobs.checkpoints import Checkpoint
 from twf.jobs.provenance import Origin
 from twf.jobs.resume import keeping
 from twf.learning import loop, tasks
@@ -45,16 +46,9 @@ def execute(
     or its code is not as planned, and `twf.jobs.resume.Stopped` where SIGTERM or SIGINT ended it.
     """
     require_inputs(run, plan)
-    dataset = store.load(files.data_file(run.data))
-    source = store.load(files.data_file(run.source_data)) if run.source_data is not None else None
-    checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
+    dataset, source, checkpoint, inputs = read_inputs(run)
     if run.held_out is not None:
         dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
-    inputs = {"network_sha256": checkpoints.digest("", checkpoint.tensors)}
-    for prefix, images in (("", dataset), ("source_", source)):
-        if images is not None:
-            inputs[f"{prefix}train_fingerprint"] = images.train_fingerprint
-            inputs[f"{prefix}test_fingerprint"] = images.test_fingerprint
     precision = set_arithmetic(run.precision, execution, device)
     roots = (LOOP, method_module(run.method))
     origin = Origin.here(device, execution, precision, inputs, *roots)
@@ -96,6 +90,25 @@ def execute(
         keeper.forget()  # last: what is killed before it goes on from the last task's end
     with contextlib.suppress(OSError):  # a full disk costs the log a line, not the record
         print(f"{path}: {_ending(row)}", flush=True)
+
+
+def read_inputs(
+    run: Run,
+) -> tuple[store.Dataset, store.Dataset | None, Checkpoint, dict[str, str]]:
+    """The data of a run, those of its source where it needs them, the network it starts from.
+
+    And their hashes, as its record has them. Raises `UserError` with the remedy where one is not
+    there.
+    """
+    dataset = store.load(files.data_file(run.data))
+    source = store.load(files.data_file(run.source_data)) if run.source_data is not None else None
+    checkpoint = checkpoints.load(files.checkpoint_file(run.source), run.network)
+    hashes = {"network_sha256": checkpoints.digest("", checkpoint.tensors)}
+    for prefix, images in (("", dataset), ("source_", source)):
+        if images is not None:
+            hashes[f"{prefix}train_fingerprint"] = images.train_fingerprint
+            hashes[f"{prefix}test_fingerprint"] = images.test_fingerprint
+    return dataset, source, checkpoint, hashes
 
 
 def require_inputs(run: Run, plan: products.Values) -> None:
@@ -152,12 +165,10 @@ def _check_tasks(run: Run, dataset: store.Dataset) -> None:
         for labels in (dataset.train_labels, dataset.test_labels)
     )
     if min(trained) < run.stream_batch:
-        its_own = "batch_size" in type(run.hyperparameters).model_fields
-        key = f"methods.{run.method}.batch_size" if its_own else "batch_size"
         raise UserError(
             f"run {run.id}: the {min(trained)} training images of task "
-            f"{trained.index(min(trained))} do not fill a batch of {run.stream_batch}; lower "
-            f"benchmarks.{run.benchmark}.{key}"
+            f"{trained.index(min(trained))} do not fill a batch of {run.stream_batch}; lower its "
+            "batch_size"
         )
     if run.method == "icarl" and run.buffer is not None and run.buffer < run.classes:
         raise UserError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,7 +94,7 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", " ".join(text.split()))
 
 
-def numeric(rows: Sequence[TextRow]) -> set[str]:
+def numeric(rows: Sequence[Mapping[str, str]]) -> set[str]:
     """The headings of the columns that hold nothing but numbers, or dashes where there is none."""
     texts = {name: {row[name] for row in rows} - {"—"} for name in rows[0]}
     return {name for name, column in texts.items() if all(map(_NUMBER.fullmatch, column))}

@@ -30,7 +30,6 @@ class Recorded(NamedTuple):
 
     product: Product
     why: str  # it is in its state, or a remark on its record
-    seconds: float  # that its record says it took
 
     @property
     def to_do(self) -> bool:
@@ -72,16 +71,15 @@ def recorded(products: Products, run: Run) -> Recorded:
     plan = products.run_plan(run, made or {})
     product = Product(path, files.run_plan(run.study, run.id), plan, made)
     if brief is None:
-        return Recorded(product, ", ".join(filter(None, ["no record", saved(run, plan)])), 0.0)
+        return Recorded(product, ", ".join(filter(None, ["no record", saved(run, plan)])))
     if "reason" in brief:
-        return Recorded(product, brief["reason"], 0.0)
-    seconds = brief["seconds"] or 0.0
+        return Recorded(product, brief["reason"])
     if product.why:
-        return Recorded(product, product.why, seconds)
+        return Recorded(product, product.why)
     remarks = ["diverged"] if brief["status"] == "diverged" else []
     if brief["provenance"].get("code", {}).get("method_hash") != _code(run.method):
         remarks.append(OTHER_CODE)
-    return Recorded(product, ", ".join(remarks), seconds)
+    return Recorded(product, ", ".join(remarks))
 
 
 def _code(method: str) -> str:

@@ -33,13 +33,13 @@ def decided(settings: Tracking) -> tuple[Mode, str]:
     Raises `UserError` for a mode that does not exist.
     """
     of_wandb = _settings()
-    words = {
+    asked_in = {
         SWITCH: variable(SWITCH),
         "WANDB_MODE": variable("WANDB_MODE"),
         SETTINGS: of_wandb.get("mode", ""),
         "tracking.mode of params.yaml": settings.mode,
     }
-    modes = {where: lookup("mode", MODES, word, where) for where, word in words.items() if word}
+    modes = {where: lookup("mode", MODES, word, where) for where, word in asked_in.items() if word}
     asked, asker = next(((mode, where) for where, mode in modes.items() if mode), (None, ""))
     if asked in ("off", "offline"):
         return asked, asker

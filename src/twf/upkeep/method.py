@@ -78,11 +78,13 @@ def _loss(source: str, own: str, like: str, title: str) -> str:
 def _described(source: str, name: str, own: str, like: str, title: str) -> str:
     """`methods.py` with hyperparameters and an entry, the last one, for the new method."""
     info = METHODS[like]
-    words = [json.dumps(title, ensure_ascii=False), f"{own}Hyperparameters"]
+    arguments = [json.dumps(title, ensure_ascii=False), f"{own}Hyperparameters"]
     for field in dataclasses.fields(info)[2:]:
         if (value := getattr(info, field.name)) != field.default:
-            words.append(f"{field.name}={value!r}".replace("'", '"'))
-    entry = f'    "{name}": MethodInfo(\n' + "".join(f"        {w},\n" for w in words) + "    ),\n"
+            arguments.append(f"{field.name}={value!r}".replace("'", '"'))
+    entry = (
+        f'    "{name}": MethodInfo(\n' + "".join(f"        {w},\n" for w in arguments) + "    ),\n"
+    )
     doc = f'"""{title}: those of {info.title}."""'
     model = f"class {own}Hyperparameters({info.hyperparameters.__name__}):\n    {doc}\n\n\n"
     start = source.index("METHODS: dict")
