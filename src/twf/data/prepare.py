@@ -12,7 +12,7 @@ from twf.data.checks import BrokenFileError, reading
 from twf.data.extract import extracted
 from twf.data.images import resize_images
 from twf.data.store import DataArrays, Split
-from twf.errors import UserError, few
+from twf.errors import UserError
 from twf.study import params, products
 
 
@@ -53,6 +53,7 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
     arrays = DataArrays(train, test, arrays.classes)
     entry, output = registry.images_entry(dataset.archive), files.data_file(name)
     check(arrays, entry, size, path)
+    _check_params(name, dataset, arrays)
     store.save(output, name, arrays, dataset.made_of)
     compared = " and ".join(entry.fingerprints_at(size)) or "none"
     print(
@@ -67,11 +68,6 @@ def check(arrays: DataArrays, entry: registry.ImagesEntry, size: int, path: Path
 
     Fingerprints are compared where the registry has them at this `size`.
     """
-    if len(arrays.classes) != entry.classes:
-        raise UserError(
-            f"{path} has {len(arrays.classes)} classes, expected {entry.classes}: "
-            f"{few(arrays.classes)}"
-        )
     for name, expected in entry.images.model_dump().items():
         count = len(arrays.splits[name].labels)
         if count != expected:
@@ -118,7 +114,7 @@ def _check_params(name: str, dataset: params.Dataset, arrays: DataArrays) -> Non
     if len(arrays.classes) != dataset.classes:
         raise UserError(
             f"datasets.{name}.classes is {dataset.classes}, but the data have "
-            f"{len(arrays.classes)} classes: write {len(arrays.classes)}"
+            f"{len(arrays.classes)} classes"
         )
     for split, data in arrays.splits.items():
         height, width = data.images.shape[1:3]
