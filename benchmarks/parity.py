@@ -9,19 +9,19 @@ the differences. Needs `data/cifar10.safetensors` and the source's checkpoint.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import io
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import partial, partialmethod
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -74,7 +74,8 @@ def theirs(checkout: Path, run: Run, data: Dataset, weights: Weights) -> Row:
     """
     torch.set_num_threads(1)
     torch.manual_seed(run.seed)
-    with imports_from(checkout), _silent():
+    said = io.StringIO()
+    with imports_from(checkout), redirect_stdout(said), redirect_stderr(said):
         import numpy
 
         datasets = importlib.import_module("torchvision.datasets")
@@ -112,13 +113,6 @@ def theirs(checkout: Path, run: Run, data: Dataset, weights: Weights) -> Row:
     return dict(zip(PROTOCOLS, found[-1], strict=True))
 
 
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        yield
-
-
 def _hold(
     self: Any,
     data: Dataset,
@@ -129,10 +123,9 @@ def _hold(
     **__: Any,
 ) -> None:
     """torchvision's CIFAR10, made of arrays."""
-    images, labels = (
-        (data.train_images, data.train_labels) if train else (data.test_images, data.test_labels)
-    )
-    self.data, self.targets = images.numpy().copy(), labels.tolist()
+    split = "train" if train else "test"
+    self.data = getattr(data, f"{split}_images").numpy().copy()
+    self.targets = getattr(data, f"{split}_labels").tolist()
     self.transform, self.target_transform = transform, None
 
 
@@ -152,18 +145,13 @@ def _load(network: Any, weights: Weights) -> Any:
 
 def subset(data: Dataset, train: int, test: int) -> Dataset:
     """The first images of each class, whose order in the file is that of their digests."""
-
-    def first(labels: Tensor, count: int) -> Tensor:
-        return torch.cat([(labels == c).nonzero()[:count, 0] for c in labels.unique()])
-
-    some, others = first(data.train_labels, train), first(data.test_labels, test)
-    return replace(
-        data,
-        train_images=data.train_images[some].clone(),
-        train_labels=data.train_labels[some].clone(),
-        test_images=data.test_images[others].clone(),
-        test_labels=data.test_labels[others].clone(),
-    )
+    some: dict[str, Tensor] = {}
+    for split, count in (("train", train), ("test", test)):
+        labels = getattr(data, f"{split}_labels")
+        first = torch.cat([(labels == c).nonzero()[:count, 0] for c in labels.unique()])
+        for kind in ("images", "labels"):
+            some[f"{split}_{kind}"] = getattr(data, f"{split}_{kind}")[first].clone()
+    return replace(data, **some)
 
 
 def run_of(params: Params, name: str, source: str, epochs: int, buffer: int) -> Run:
@@ -212,31 +200,28 @@ def _difference(first: list[Row], second: list[Row]) -> dict[str, str]:
         return {}
     texts = {"Runs": ", ".join(map(str, dict.fromkeys(counts)))}
     for protocol in PROTOCOLS:
-        theirs, ours = ([_mean(row[protocol]) for row in rows] for rows in (first, second))
+        theirs, ours = ([fmean(row[protocol]) for row in rows] for rows in (first, second))
         low, high = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
-        difference = f"{_mean(ours) - _mean(theirs):+.2f} ({low:+.2f} to {high:+.2f})"
-        texts[PROTOCOL_TITLES[protocol]] = difference
+        texts[PROTOCOL_TITLES[protocol]] = _text(fmean(ours) - fmean(theirs), low, high)
     return texts
 
 
 def _paired(first: list[Row], second: list[Row]) -> dict[str, str]:
     """The same of one code, whose runs of a seed share it: of their differences, Student's."""
-    found = [{row["seed"]: row for row in rows} for rows in (first, second)]
-    seeds = sorted(found[0].keys() & found[1].keys())
+    ours, theirs = ({row["seed"]: row for row in rows} for rows in (second, first))
+    seeds = sorted(ours.keys() & theirs.keys())
     if len(seeds) < 2:
         return {}
     texts = {"Runs": str(len(seeds))}
     for protocol in PROTOCOLS:
-        means = ([_mean(of[seed][protocol]) for seed in seeds] for of in found)
-        differences = [theirs - ours for ours, theirs in zip(*means, strict=True)]
-        gain = cell(pd.Series(differences))
-        ends = f"{gain.low:+.2f} to {gain.high:+.2f}"
-        texts[PROTOCOL_TITLES[protocol]] = f"{gain.mean:+.2f} ({ends})"
+        pairs = [(fmean(ours[seed][protocol]), fmean(theirs[seed][protocol])) for seed in seeds]
+        gain = cell(pd.Series([one - other for one, other in pairs]))
+        texts[PROTOCOL_TITLES[protocol]] = _text(gain.mean, gain.low, gain.high)
     return texts
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+def _text(mean: float, low: float, high: float) -> str:
+    return f"{mean:+.2f} ({low:+.2f} to {high:+.2f})"
 
 
 def main(
@@ -261,38 +246,32 @@ def main(
     ).tensors
     setting = {"source": source, "epochs": epochs, "buffer": buffer}
     setting |= {"train_per_class": train_per_class, "test_per_class": test_per_class}
-    rows = (
-        [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
-        if RESULTS.exists()
-        else []
-    )
-    rows = [row for row in rows if row["setting"] == setting]
+    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
+    rows = [row for row in map(json.loads, lines) if row["setting"] == setting]
     done = {(row["code"], row["method"], row["seed"]) for row in rows}
+    works = {"ours": ours, "published": partial(theirs, checkout.resolve())}
+    failed = 0
     with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
         waiting = {}
-        for seed in range(seeds):
-            for name in method or METHODS:
+        for seed, name, code in product(range(seeds), method or METHODS, works):
+            if (code, name, seed) not in done:
                 run = run_of(params, name, source, epochs, buffer)
                 run = run.model_copy(update={"seed": seed})
-                works = {"ours": partial(ours), "published": partial(theirs, checkout.resolve())}
-                for code, work in works.items():
-                    if (code, name, seed) not in done:
-                        place = {"code": code, "method": name, "seed": seed}
-                        waiting[pool.submit(work, run, data, weights)] = place
-        failed = []
+                row = {"code": code, "method": name, "seed": seed}
+                waiting[pool.submit(works[code], run, data, weights)] = row
         for finished in as_completed(waiting):
-            place = waiting[finished]
-            if finished.exception() is not None:  # which the others need not wait for
-                failed.append(f"{place}: {finished.exception()!r}")
-                print(f"failed: {failed[-1]}", file=sys.stderr)
+            row = waiting[finished]
+            if (error := finished.exception()) is not None:  # which the others need not wait for
+                failed += 1
+                print(f"failed: {row}: {error!r}", file=sys.stderr)
                 continue
-            row = place | {"setting": setting} | finished.result()
+            row |= {"setting": setting} | finished.result()
             with RESULTS.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             rows.append(row)
     print(tables(rows))
     if failed:
-        raise UserError(f"{len(failed)} runs failed: the same command tries them again")
+        raise UserError(f"{failed} runs failed: the same command tries them again")
 
 
 if __name__ == "__main__":

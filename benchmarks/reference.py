@@ -38,28 +38,17 @@ METHODS: dict[str, tuple[str, dict[str, str]]] = {
     "er": ("er", {}),
     "co2l": (
         "co2l",
-        {
-            "batch_size": "batch_size",
-            "tau": "temp",
-            "kappa": "current_temp",
-            "kappa_star": "past_temp",
-            "lambda_ird": "distill_power",
-            "lr_linear": "linear_lr",
-            "lr_linear_decay": "linear_lr_decay",
-        },
+        {"batch_size": "batch_size", "tau": "temp", "kappa": "current_temp"}
+        | {"kappa_star": "past_temp", "lambda_ird": "distill_power"}
+        | {"lr_linear": "linear_lr", "lr_linear_decay": "linear_lr_decay"},
     ),
     "icarl": ("icarl", {"weight_decay": "wd_reg"}),
     "er-ace": ("er_ace", {}),
     "derpp": ("derpp", {"alpha": "alpha", "beta": "beta"}),
     "twf": (
         "twf",
-        {
-            "alpha": "der_alpha",
-            "beta": "der_beta",
-            "lambda_diversity": "lambda_diverse_loss",
-            "lambda_fp": "lambda_fp",
-            "lambda_fp_replay": "lambda_fp_replay",
-        },
+        {"alpha": "der_alpha", "beta": "der_beta", "lambda_diversity": "lambda_diverse_loss"}
+        | {"lambda_fp": "lambda_fp", "lambda_fp_replay": "lambda_fp_replay"},
     ),
 }
 # modules that it imports and that a step does not use, with the names it takes from them

@@ -41,19 +41,10 @@ def measure(
     for count in jobs:
         rate = _together(params, run, execution, count, device, seconds)
         alone = rows[0]["images_per_second"] / rows[0]["jobs"] if rows else rate / count
-        rows.append(
-            {
-                "measurement": "jobs on one device",
-                "benchmark": run.benchmark,
-                "method": run.method,
-                "execution": execution,
-                "precision": precision,
-                "jobs": count,
-                "mps": served(),
-                "images_per_second": rate,
-                "times_alone": rate / alone,
-            }
-        )
+        row = {"measurement": "jobs on one device", "benchmark": run.benchmark}
+        row |= {"method": run.method, "execution": execution, "precision": precision}
+        speed = {"images_per_second": rate, "times_alone": rate / alone}
+        rows.append(row | {"jobs": count, "mps": served()} | speed)
     return rows
 
 
@@ -68,23 +59,17 @@ def _together(
 ) -> float:
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(count, mp_context=context) as pool:
-        ready = manager.Barrier(count)
         words = params.model_dump(mode="json"), run, execution, device, torch.get_num_threads()
+        ready = manager.Barrier(count)
         jobs = [pool.submit(_job, *words, ready, seconds) for _ in range(count)]
         return sum(job.result() for job in jobs)
 
 
 def _job(
-    values: dict[str, Any],
-    run: Run,
-    execution: str,
-    device: torch.device,
-    threads: int,
-    ready: Any,
-    seconds: float,
+    values: Any, run: Run, way: str, device: torch.device, threads: int, ready: Any, seconds: float
 ) -> float:
     torch.set_num_threads(threads)
-    step = second_task_step(reading.check(values), run, execution, device)
+    step = second_task_step(reading.check(values), run, way, device)
     for _ in range(WARM_UP):
         step()
     synchronise(device)

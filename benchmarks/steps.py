@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +13,17 @@ import torch
 
 from benchmarks import reference
 from benchmarks.shapes import method_of, random_task, step_of
-from benchmarks.timing import Effort, Row, in_fresh_process, interleaved, resident_mib
+from benchmarks.timing import Effort, Row, interleaved
+from twf.gpus import cpu
 from twf.learning.precision import set_precision
 from twf.learning.step import executed
 from twf.study import Run, reading
 from twf.study.params import Params
 
+RATIOS = {  # by how many times ours is faster
+    "milliseconds": "times_reference",
+    "processor_milliseconds": "times_reference_processor",
+}
 FIRST_STEPS = 6  # in the first task, to fill the buffer; what is timed is in the second
 
 
@@ -45,7 +53,9 @@ def peak_memory_mib(params: Params, run: Run, execution: str, device: torch.devi
     """The most memory held: PyTorch's tensors on a GPU, a fresh process's all on a CPU."""
     if device.type == "cpu":
         values = params.model_dump(mode="json")  # its classes are made as needed: no pickle of them
-        return in_fresh_process(_peak_on_cpu, values, run, execution, torch.get_num_threads())
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            words = values, run, execution, torch.get_num_threads()
+            return pool.submit(_peak_on_cpu, *words).result()
     before = torch.cuda.memory_allocated(device)  # of what is measured beside it
     step = second_task_step(params, run, execution, device)
     torch.cuda.reset_peak_memory_stats(device)
@@ -56,7 +66,13 @@ def peak_memory_mib(params: Params, run: Run, execution: str, device: torch.devi
 def _peak_on_cpu(values: dict[str, Any], run: Run, execution: str, threads: int) -> float:
     torch.set_num_threads(threads)
     second_task_step(reading.check(values), run, execution, torch.device("cpu"))()
-    return resident_mib(peak=True)
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return cpu.peak_memory_mib()
+    # which begins with the peak of the process before an exec
+    peak = re.search(r"VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8"))
+    assert peak is not None
+    return int(peak[1]) / 2**10
 
 
 def measure(
@@ -96,13 +112,6 @@ def measure(
         else:
             row["peak_memory_mib"] = peak_memory_mib(params, run, name, device)
             if checkout is not None:
-                row |= faster(row, times[reference.NAME])
+                for clock, ratio in RATIOS.items():
+                    row[ratio] = times[reference.NAME][clock] / row[clock]
         yield row
-
-
-def faster(row: Row, than: Row) -> Row:
-    """By how many times a row's work is faster than another's, by the clock and by processor."""
-    return {
-        "times_reference": than["milliseconds"] / row["milliseconds"],
-        "times_reference_processor": than["processor_milliseconds"] / row["processor_milliseconds"],
-    }

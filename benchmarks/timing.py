@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import re
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 
-from twf.gpus import cpu
-
-P = ParamSpec("P")
-R = TypeVar("R")
 Row = dict[str, Any]
 
 
@@ -72,24 +62,3 @@ def synchronise(device: torch.device) -> None:
     """Wait until a GPU has done what it was told."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def in_fresh_process(work: Callable[P, R], *arguments: P.args, **options: P.kwargs) -> R:
-    """What `work` gives in a new Python process, which has imported nothing before."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(work, *arguments, **options).result()
-
-
-def resident_mib(peak: bool = False) -> float:
-    """This process's memory now, or the most it has had since it started."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="utf-8")
-    except FileNotFoundError:  # it is Linux's alone
-        if peak:
-            return cpu.peak_memory_mib()
-        words = ["ps", "-o", "rss=", "-p", str(os.getpid())]
-        kib = subprocess.run(words, capture_output=True, check=True).stdout
-    else:  # its peak does not begin with that of the process before an exec
-        (kib,) = re.findall(rf"^{'VmHWM' if peak else 'VmRSS'}:\s+(\d+) kB$", status, flags=re.M)
-    return int(kib) / 2**10

@@ -7,6 +7,7 @@ import pickle
 import re
 import shlex
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -107,35 +108,31 @@ TEXTS = (
 NAMES = (*TEXTS, "", "a b", "a/b", "-a", "a\n", "A", "a.b", "é")
 
 
-def renamed(values: dict[str, Any], path: str, name: str) -> None:
-    """Give the key at the end of `path` another name."""
-    *outer, key = path.split("/")
-    for part in outer:
-        values = values[part]
-    values[name] = values.pop(key)
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_no_file_may_have_is_refused(tiny_values: dict[str, Any], name: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "studies.tiny",
+        "datasets.target",
+        "sources.origin",
+        "benchmarks.split-target",
+        "studies.tiny.experiments.main",
+        "studies.tiny.experiments.main.variants.plain",
+    ],
+)
+def test_a_name_that_no_file_may_have_is_refused(
+    tiny_values: dict[str, Any], path: str, name: str
+) -> None:
     """Names become files and words of a shell."""
     experiment = tiny_values["studies"]["tiny"]["experiments"]["main"]
     experiment["variants"] = {"plain": {"title": "Plain"}}
-    before = yaml.safe_dump(tiny_values)
-    for path in (
-        "studies/tiny",
-        "datasets/target",
-        "sources/origin",
-        "benchmarks/split-target",
-        "studies/tiny/experiments/main",
-        "studies/tiny/experiments/main/variants/plain",
-    ):
-        values = yaml.safe_load(before)
-        renamed(values, path, name)
-        with pytest.raises(UserError, match=r"String should match pattern") as caught:
-            reading.check(values)
-        where = path.replace("/", ".").rpartition(".")[0]
-        assert f"\n  {where}." in str(caught.value)
-        assert "\x1b" not in str(caught.value)
+    *outer, key = path.split(".")
+    values = reduce(lambda part, name: part[name], outer, tiny_values)
+    values[name] = values.pop(key)
+    with pytest.raises(UserError, match=r"String should match pattern") as caught:
+        reading.check(tiny_values)
+    assert f"\n  {'.'.join(outer)}." in str(caught.value)
+    assert "\x1b" not in str(caught.value)
 
 
 # no font has a glyph for control codes, and no plot room for such titles

@@ -11,11 +11,9 @@ Nothing is lost when a step fails or is late: the others go on, and `collect` ha
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
@@ -118,18 +116,13 @@ def do(name: str, *words: str | Path, limit: float) -> bool:
         say(f"{name}: no time left")
         return False
     began = time.time()
+    # told first: a run saves its state
+    ends = ["timeout", f"--kill-after={min(GRACE, limit / 2)}", str(max(limit - GRACE, limit / 2))]
+    command = [sys.executable if word == "python" else word for word in words]
     with (OUT / f"{name}.log").open("w", encoding="utf-8") as log:
-        process = start([sys.executable if word == "python" else word for word in words], log)
-        try:
-            status: int | str = process.wait(max(limit - GRACE, limit / 2))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGTERM)  # a run saves its state
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(min(GRACE, limit / 2))
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            status = "too late"
-    say(f"{name}: {status or 'ok'} in {time.time() - began:.1f} s")
+        status = start([*ends, *command], log).wait()
+    result = {0: "ok", 124: "too late", 137: "too late"}.get(status, f"status {status}")
+    say(f"{name}: {result} in {time.time() - began:.1f} s")
     return status == 0
 
 
