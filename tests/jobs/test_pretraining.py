@@ -15,13 +15,14 @@ import twf
 from twf import files
 from twf.data import store
 from twf.errors import UserError
-from twf.jobs import checkpoints, provenance
+from twf.jobs import checkpoints, pretraining, provenance
 from twf.jobs.checkpoints import Checkpoint
 from twf.jobs.weights import read_network
 from twf.learning.models.resnet import ResNet
 from twf.learning.pretraining import Supervised
 from twf.study import reading
 from twf.study.params import Network
+from twf.study.products import Products
 
 CPU = torch.device("cpu")
 WIDE = Network(architecture="resnet50", width=4)
@@ -126,16 +127,17 @@ def test_the_rate_follows_the_schedule_in_every_step(
 def test_published_weights_become_a_checkpoint(tiny_project, tiny_values, capsys):
     source = {"network": WIDE.model_dump(), "weights": "published.pth"}
     tiny_values["sources"]["origin"] = source
-    checked = reading.check(tiny_values)
+    plan = Products(reading.check(tiny_values)).network("origin").plan  # without the file's hash
     with pytest.raises(UserError, match="published.pth"):
-        pretrain(checked, "origin", CPU)
+        pretraining.pretrain("origin", plan, CPU)
     expected = ResNet(WIDE, classes=5).state_dict()
     torch.save(expected, "published.pth")
-    pretrain(checked, "origin", CPU)
+    pretraining.pretrain("origin", plan, CPU)
     loaded = checkpoints.load(CHECKPOINT, WIDE)
     assert len(loaded.tensors["classifier.weight"]) == 5
     assert loaded.about["weights"] == "published.pth"
-    assert loaded.about["weights_sha256"] == files.sha256(Path("published.pth"))
+    sha = files.sha256(Path("published.pth"))
+    assert loaded.about["weights_sha256"] == loaded.about["plan"]["weights_sha256"] == sha
     assert loaded.about["data"] is None and loaded.about["test_accuracy"] is None
     assert all(torch.equal(t, expected[name]) for name, t in loaded.tensors.items())
     assert "sources.origin" in capsys.readouterr().out

@@ -39,9 +39,9 @@ def pretrain(
     `Stopped` as `twf.jobs.run.execute` does, and `UserError` where this would replace a network
     that was imported.
     """
-    made, output = products.made_network(name) or {}, files.checkpoint_file(name)
-    if products.IMPORTED in made and made != plan:
-        why = products.shortened(products.changes(made, plan))
+    before, output = products.made_network(name) or {}, files.checkpoint_file(name)
+    if products.IMPORTED in before and before != plan:
+        why = products.shortened(products.changes(before, plan))
         raise UserError(
             f"{output} was imported, and is not as planned ({why}): `twf pretrain import {name} "
             "FILE` again, or delete it to have it made"
@@ -119,6 +119,8 @@ def import_weights(name: str, plan: products.Values, file: Path, device: torch.d
             f"({products.shortened(otherwise)}): correct that in params.yaml, or leave its "
             "'weights' out, to have it trained"
         )
+    elif products.WEIGHTS_SHA256 in carried:  # which may have changed since the plan was written
+        carried[products.WEIGHTS_SHA256] = sha
     about: dict[str, Any] = own or {
         "network": source.network.model_dump(),
         "data": source.data,
