@@ -19,13 +19,7 @@ from twf.study import params, products
 def prepare(name: str, dataset: params.Dataset, output: Path) -> None:
     """Read or draw the data set `name` of `params.yaml`, check it, and write it to `output`."""
     made_of = products.data_plan(dataset, known={})
-    try:
-        arrays = _read(dataset)
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"the data set {name!r} needs {error.name}, which is not installed: "
-            "pip install 'twf[report]'"
-        ) from None
+    arrays = _read(dataset)
     _check_params(name, dataset, arrays)
     store.save(output, name, arrays, made_of)
 
