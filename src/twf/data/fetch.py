@@ -25,15 +25,14 @@ def fetch(name: str, entry: Entry) -> None:
     A file that exists is checked and kept. Raises `UserError` where one has another checksum, where
     no address gives the right one, or where the disk is full. `checked.json` is written last.
     """
-    with files.locked(files.ARCHIVES / f".{name}.lock", f"fetching {name}"):
-        for file_name, file in entry.files.items():
-            path = files.archive_folder(name) / file_name
-            if not path.exists():
-                _download(path, file)
-        verified(name, entry)
-        checked = {key: {"checksum": file.checksum} for key, file in entry.files.items()}
-        with files.atomic(files.receipt_file(name)) as receipt:
-            receipt.write_text(json.dumps(checked, indent=2) + "\n", encoding="utf-8")
+    for file_name, file in entry.files.items():
+        path = files.archive_folder(name) / file_name
+        if not path.exists():
+            _download(path, file)
+    verified(name, entry)
+    checked = {key: {"checksum": file.checksum} for key, file in entry.files.items()}
+    with files.atomic(files.receipt_file(name)) as receipt:
+        receipt.write_text(json.dumps(checked, indent=2) + "\n", encoding="utf-8")
 
 
 def verified(name: str, entry: Entry) -> list[Path]:

@@ -19,13 +19,7 @@ from twf.study import params, products
 def prepare(name: str, dataset: params.Dataset, output: Path) -> None:
     """Read or draw the data set `name` of `params.yaml`, check it, and write it to `output`."""
     made_of = products.data_plan(dataset, known={})
-    try:
-        arrays = _read(dataset)
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"the data set {name!r} needs {error.name}, which is not installed: "
-            "pip install 'twf[report]'"
-        ) from None
+    arrays = _read(dataset)
     _check_params(name, dataset, arrays)
     store.save(output, name, arrays, made_of)
 
@@ -68,16 +62,14 @@ def check(arrays: DataArrays, entry: registry.ImagesEntry, size: int, path: Path
 
     Fingerprints are compared where the registry has them at this `size`.
     """
-    for name, expected in entry.images.model_dump().items():
-        count = len(arrays.splits[name].labels)
-        if count != expected:
+    for split, count in entry.images.items():
+        if (actual := len(arrays.splits[split].labels)) != count:
             raise UserError(
-                f"{path} has {count:,} {name} images, expected {expected:,}: bring the whole "
+                f"{path} has {actual:,} {split} images, expected {count:,}: bring the whole "
                 "official split"
             )
     for name, expected in entry.fingerprints_at(size).items():
-        fingerprint = arrays.splits[name].fingerprint
-        if fingerprint != expected:
+        if (fingerprint := arrays.splits[name].fingerprint) != expected:
             raise UserError(
                 f"the {name} images of {path} have the fingerprint {fingerprint}, expected "
                 f"{expected}: bring RGB pixels as they are in the archive, never saved as JPEG nor "

@@ -90,10 +90,7 @@ def _group(name: str, written: Written) -> Iterator[bool]:
     path = files.PLANS / f".{name}.lock"
     with files.writing(path):
         path.parent.mkdir(exist_ok=True)
-        if not path.exists():
-            path.touch()
-        # some file systems lock what can be written alone; that of another user may be read
-        lock = path.open("r+" if os.access(path, os.W_OK) else "r", encoding="utf-8")
+        lock = path.open("a", encoding="utf-8")  # some file systems lock what can be written alone
     written.held.append(lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -177,13 +174,8 @@ def _replace(path: Path, text: str, at: float) -> None:
 
 
 def _set_time(path: Path, at: float) -> None:
-    try:
+    with files.writing(f"the time of {path}"):
         os.utime(_stamp(path), (at, at))
-    except PermissionError:
-        raise UserError(
-            f"{path} is another user's, and has a time at which it would pass for what it is not: "
-            "have it removed"
-        ) from None
 
 
 def _stamp(path: Path) -> Path:

@@ -10,7 +10,7 @@ import torch
 
 from twf import files
 from twf.data import store
-from twf.errors import UserError
+from twf.errors import UserError, few
 from twf.jobs import checkpoints
 from twf.jobs.arithmetic import set_arithmetic
 from twf.jobs.provenance import Origin, code_origin
@@ -41,7 +41,7 @@ def pretrain(
     """
     before, output = products.made_network(name) or {}, files.checkpoint_file(name)
     if products.IMPORTED in before and before != plan:
-        why = products.shortened(products.changes(before, plan))
+        why = few(products.changes(before, plan))
         raise UserError(
             f"{output} was imported, and is not as planned ({why}): `twf pretrain import {name} "
             "FILE` again, or delete it to have it made"
@@ -116,7 +116,7 @@ def import_weights(name: str, plan: products.Values, file: Path, device: torch.d
     elif otherwise := products.changes(own, recipe, common_only=True):
         raise UserError(
             f"{file} was trained otherwise than sources.{name} says "
-            f"({products.shortened(otherwise)}): correct that in params.yaml, or leave its "
+            f"({few(otherwise)}): correct that in params.yaml, or leave its "
             "'weights' out, to have it trained"
         )
     elif products.WEIGHTS_SHA256 in carried:  # which may have changed since the plan was written
