@@ -45,12 +45,6 @@ def main(
     device: Annotated[
         Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU where there is one.")
     ] = "auto",
-    cudnn_search: Annotated[
-        bool, typer.Option(help="Let cuDNN try its algorithms, as training does on a GPU.")
-    ] = True,
-    gpu_slots: Annotated[
-        int, typer.Option(min=1, envvar="TWF_GPU_SLOTS", help="Jobs that share a GPU.")
-    ] = 1,
     name: Annotated[str, typer.Option(help="Of benchmarks/results/NAME.json.")] = "latest",
 ) -> None:
     """Time training steps on random images, in the shapes of params.yaml's benchmarks.
@@ -58,8 +52,6 @@ def main(
     Times are medians over repeats. Ratios mean more than times: what is compared is called in turn.
     `python -m benchmarks steps --benchmark split-cifar10 --reference CHECKOUT` compares TwF's step.
     """
-    import torch
-
     from benchmarks import report, sharing, steps
     from benchmarks.shapes import planned
     from benchmarks.timing import Effort, Row
@@ -71,8 +63,7 @@ def main(
     ways = execution or ["plain"]
     rows: list[Row] = []
     for count in threads or [1]:
-        on = device_for(device, count, gpu_slots)
-        torch.backends.cudnn.benchmark = cudnn_search
+        on = device_for(device, count)
         measured: list[Row] = []
         choices = product(benchmark or ["split-digits"], method or ["twf"], precision or ["tf32"])
         for where, what, rounding in choices:
@@ -82,7 +73,7 @@ def main(
             if Measurement.SHARING in wanted:
                 for way in ways:
                     measured += sharing.measure(params, run, way, rounding, jobs or [1, 2], on)
-        rows += [row | {"threads": count, "cudnn_search": cudnn_search} for row in measured]
+        rows += [row | {"threads": count} for row in measured]
     report.show(rows)
     print(f"{report.write(name, rows, on)}: {len(rows)} rows")
 

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.timing import Row
 from twf.files import atomic
@@ -27,24 +25,16 @@ HEADINGS = {
     "times_alone": "times alone",
 }
 KEPT = ("fastest", "slowest")  # in the file alone
-WIDTH = 120  # characters, where no terminal says how many
 
 
 def show(rows: list[Row]) -> None:
     """Print a table for each measurement: what differs, and what was found."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH)
     for measurement in dict.fromkeys(row["measurement"] for row in rows):
         own = [row for row in rows if row["measurement"] == measurement]
-        table = Table(title=measurement, title_justify="left")
         columns = list(dict.fromkeys(key for row in own for key in row))[1:]  # but that
-        columns = [c for c in columns if c not in KEPT and "processor" not in c]
-        for column in columns:
-            table.add_column(HEADINGS.get(column, column.replace("_", " ")))
-        for row in own:
-            table.add_row(*(_cell(row.get(column)) for column in columns))
-        console.print(table)
+        names = {c: HEADINGS.get(c, c.replace("_", " ")) for c in columns if c not in KEPT}
+        texts = [{name: _cell(row.get(c)) for c, name in names.items()} for row in own]
+        print(f"\n{measurement}\n\n{markdown(texts)}\n")
 
 
 def markdown(rows: Sequence[Mapping[str, str]]) -> str:

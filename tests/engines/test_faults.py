@@ -158,7 +158,6 @@ def test_a_damaged_checkpoint_or_record_is_named_not_used_and_made_again(
 ) -> None:
     damage(project / RECORD, at=RUN.encode())
     assert RECORD in call(project, "twf", "collect", "demo", fails=True)
-    (project / CHECKPOINT).chmod(0o644)
     damage(project / CHECKPOINT, at=(project / CHECKPOINT).read_bytes()[50_000:50_016])
     assert f"error: {CHECKPOINT}" in call(project, *MAKE, fails=True)
     (project / CHECKPOINT).unlink()
