@@ -14,7 +14,8 @@ import io
 import json
 import sys
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import partial, partialmethod
@@ -145,7 +146,7 @@ def _load(network: Any, weights: Weights) -> Any:
 
 def subset(data: Dataset, train: int, test: int) -> Dataset:
     """The first images of each class, whose order in the file is that of their digests."""
-    some: dict[str, Tensor] = {}
+    some: dict[str, Any] = {}
     for split, count in (("train", train), ("test", test)):
         labels = getattr(data, f"{split}_labels")
         first = torch.cat([(labels == c).nonzero()[:count, 0] for c in labels.unique()])
@@ -249,10 +250,11 @@ def main(
     lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
     rows = [row for row in map(json.loads, lines) if row["setting"] == setting]
     done = {(row["code"], row["method"], row["seed"]) for row in rows}
+    works: dict[str, Callable[[Run, Dataset, Weights], Row]]
     works = {"ours": ours, "published": partial(theirs, checkout.resolve())}
     failed = 0
     with ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
-        waiting = {}
+        waiting: dict[Future[Row], Row] = {}
         for seed, name, code in product(range(seeds), method or METHODS, works):
             if (code, name, seed) not in done:
                 run = run_of(params, name, source, epochs, buffer)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from twf.errors import UserError, note
+from twf.errors import UserError
 
 PARAMS = Path("params.yaml")
 PRINTED = Path("results/printed.csv")
@@ -97,27 +97,22 @@ def writing(what: Path | str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
+def locked(path: Path, work: str) -> Iterator[None]:
     """Hold the lock file `path` while doing some `work`.
 
-    Where another process holds it, say so and wait; raise `UserError` where `wait` is false. The
-    lock of a process ends with the process, however it ends.
+    Raises `UserError` where another process holds it. The lock of a process ends with the process,
+    however it ends.
     """
     from filelock import FileLock, Timeout  # most commands lock nothing
 
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    lock = FileLock(path, fallback_to_soft=False)  # whose file would outlive a killed process
+    lock = FileLock(path, blocking=False, fallback_to_soft=False)  # a soft one outlives a kill
     try:
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            message = f"{work} is being done by another process, which holds {path}"
-            if not wait:
-                raise UserError(f"{message}: wait for it, or stop it") from None
-            note(f"waiting: {message}")
-            lock.acquire()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise UserError(
+            f"{work} is being done by another process, which holds {path}: wait for it, or stop it"
+        ) from None
     except OSError as error:
         raise UserError(
             f"cannot lock {path} ({error.strerror}): its file system needs locks; make "
@@ -126,7 +121,7 @@ def locked(path: Path, work: str, wait: bool = True) -> Iterator[None]:
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)  # who waits for it takes it anew
+        path.unlink(missing_ok=True)
         lock.release()
 
 

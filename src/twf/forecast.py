@@ -37,7 +37,7 @@ def forecast(runs: Iterable[Run]) -> dict[str, Any]:
     """Hours of runs one after the other, per device of `results/costs.csv`; plain values.
 
     `devices` has for each device the `hours` of those `runs` whose kind was recorded there.
-    `not_measured` counts the runs of which no device has a record, by benchmark, width and method.
+    `not_measured` has the methods of which no device has a record, by benchmark and width.
     """
     import pandas as pd
 
@@ -46,11 +46,11 @@ def forecast(runs: Iterable[Run]) -> dict[str, Any]:
     known = planned.merge(pd.read_csv(files.COSTS), how="left", on=KEY)
     known["hours"] = known["epochs"] * known["seconds"] / 3600
     devices = known.groupby("device").agg(hours=("hours", "sum"), runs=("hours", "size"))
-    unknown = known[known["device"].isna()].groupby(KEY).size().reset_index(name="runs")
-    missing: dict[str, dict[str, int]] = {}
-    for kind in unknown.to_dict("records"):
-        where = f"{kind['benchmark']}, width {kind['width']}"
-        missing.setdefault(where, {})[kind["method"]] = kind["runs"]
+    unknown = known[known["device"].isna()].groupby(["benchmark", "width"])["method"]
+    missing = {
+        f"{benchmark}, width {width}": sorted(set(methods))
+        for (benchmark, width), methods in unknown
+    }
     return {"runs": len(kinds), "devices": devices.to_dict("index"), "not_measured": missing}
 
 
@@ -59,6 +59,6 @@ def show(forecast: dict[str, Any]) -> None:
     print(f"{forecast['runs']} runs remain; one after the other, without pretraining:")
     for device, row in forecast["devices"].items():
         print(f"  {row['hours']:8.1f} hours for {row['runs']} of them on {device}")
-    for where, methods in sorted(forecast["not_measured"].items()):
-        print(f"  not measured: {where}: {', '.join(sorted(methods))}")
+    for where, methods in forecast["not_measured"].items():
+        print(f"  not measured: {where}: {', '.join(methods)}")
     print("by medians of recorded runs (results/costs.csv)")

@@ -26,7 +26,7 @@ from twf.cli import variables
 from twf.cli.commands import app
 from twf.errors import UserError
 from twf.gpus import visible
-from twf.results.record import read_run
+from twf.results import record as records
 from twf.study import expand
 from twf.study.params import Params
 
@@ -416,11 +416,11 @@ def test_a_run_by_hand_writes_the_plans_first_and_a_plan_file_does_the_same_run(
     assert "`twf plan STUDY --write`" in mistake(twf(f"run {path}"))
     assert "`twf plan tiny`" in mistake(twf("run tiny"))
     succeed(twf, f"run tiny {FINETUNE}")
-    first = read_run(record).to_pylist()[0]
+    first = records.read(record).to_pylist()[0]
     record.unlink()
     files.PARAMS.write_text("{")
     succeed(twf, f"run {path}")
-    again = read_run(record).to_pylist()[0]
+    again = records.read(record).to_pylist()[0]
     same = ("digest", "accuracy_class_il", "accuracy_task_il", "provenance")
     assert {key: first[key] for key in same} == {key: again[key] for key in same}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from project import PROJECT
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
-import twf.data
 from twf.data import digits, letters, textures
 from twf.data.prepare import prepare
 from twf.data.store import DataArrays
@@ -97,11 +95,3 @@ def test_images_unlike_their_entry_are_refused(tmp_path, monkeypatch, named, dat
     with pytest.raises(UserError, match=named):
         prepare("mine", dataset, tmp_path / "mine.safetensors")
     assert not (tmp_path / "mine.safetensors").exists()
-
-
-def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.delattr(twf.data, "letters")
-    monkeypatch.delitem(sys.modules, "twf.data.letters")
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UserError, match=r"'mine'.* matplotlib.*pip install 'twf\[report\]'"):
-        prepare("mine", described("letters"), tmp_path / "mine.safetensors")

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import pooch.core
 import pytest
 
 from twf.data import registry
@@ -67,7 +66,6 @@ def busy(handler: Handler) -> None:
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """It has `CONTENT` as `file.bin`, and `OTHER` as `other.bin`."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pooch.core.time, "sleep", lambda seconds: None)
     served = tmp_path / "served"
     served.mkdir()
     (served / "file.bin").write_bytes(CONTENT)
@@ -108,18 +106,12 @@ def test_a_file_is_fetched_once_and_one_put_there_is_checked(server):
     fetch("some", entry(NOBODY))  # without network
 
 
-@pytest.mark.parametrize(
-    ("faults", "before"),
-    [
-        ([cut, busy], []),
-        ([], ["other.bin", NOBODY]),
-        ([], ["gone.bin", "file:///nowhere"]),
-    ],
-)
-def test_a_passing_fault_is_tried_again_and_then_the_next_address(server, faults, before):
-    server.faults = [*faults]
-    addresses = [name if ":" in name else server.address(name) for name in before]
-    fetch("some", entry(*addresses, server.address()))
+@pytest.mark.parametrize("fault", [cut, busy, None])
+@pytest.mark.parametrize("other", ["other.bin", NOBODY, "file:///nowhere"])
+def test_where_one_address_fails_the_next_one_is_asked(server, fault, other):
+    server.faults = [fault] if fault else []
+    other = other if ":" in other else server.address(other)
+    fetch("some", entry(other, server.address("gone.bin"), server.address(), server.address()))
     assert_fetched()
 
 

@@ -36,10 +36,8 @@ def save(image: Image.Image, file: Path, **options: object) -> Path:
 @pytest.mark.parametrize(
     ("mode", "suffix"),
     [
-        *[(mode, "png") for mode in ("1", "L", "P", "RGB", "LA", "RGBA")],
-        *[(mode, "tiff") for mode in ("1", "L", "P", "RGB", "LA", "RGBA", "RGBX", "PA")],
-        *[(mode, "webp") for mode in ("RGB", "RGBA")],
-        *[("P", "gif"), ("RGB", "bmp"), ("L", "pgm"), ("RGB", "ppm"), ("CMYK", "tiff")],
+        *[(mode, "tiff") for mode in ("1", "L", "P", "RGB", "LA", "RGBA", "RGBX", "PA", "CMYK")],
+        *[("RGB", "png"), ("RGB", "webp"), ("P", "gif"), ("RGB", "bmp"), ("RGB", "ppm")],
     ],
 )
 def test_an_image_without_loss_is_the_same_in_rgb(tmp_path, mode, suffix):
@@ -49,7 +47,7 @@ def test_an_image_without_loss_is_the_same_in_rgb(tmp_path, mode, suffix):
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tiff"])
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
 def test_a_photo_is_turned_as_a_viewer_shows_it_in_every_format(tmp_path, orientation, suffix):
     """Against the eight orientations of the EXIF standard, written out."""
     stored = np.zeros((SIDE, 2 * SIDE, 3), np.uint8)
@@ -98,19 +96,7 @@ def test_a_picture_larger_than_any_photo_is_refused_before_it_is_decoded(tmp_pat
         read(tmp_path / "bomb.png")
 
 
-@pytest.mark.parametrize(
-    ("mode", "suffix", "named"),
-    [
-        *((mode, "tiff", f"mode {mode}") for mode in ("I;16", "I", "F")),
-        ("I;16", "png", "mode I;16"),
-        *((mode, "png", "is partly transparent") for mode in ("RGBA", "LA")),
-        ("RGBA", "webp", "is partly transparent"),
-        ("P", "gif", "is partly transparent"),
-    ],
-)
-def test_an_image_that_is_not_plain_rgb_is_refused_by_name(tmp_path, mode, suffix, named):
-    image, options = picture(mode), {"transparency": 0} if suffix == "gif" else {}
-    if mode in ("RGBA", "LA"):
-        image.putalpha(128)
-    with pytest.raises(BrokenFileError, match=rf"odd\.{suffix} .*{named}"):
-        read(save(image, tmp_path / f"odd.{suffix}", **options))
+@pytest.mark.parametrize("mode", ["I;16", "I", "F"])
+def test_an_image_of_more_than_8_bits_is_refused_by_name(tmp_path, mode):
+    with pytest.raises(BrokenFileError, match=rf"odd\.tiff .*mode {mode}"):
+        read(save(picture(mode), tmp_path / "odd.tiff"))

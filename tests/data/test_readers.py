@@ -61,19 +61,6 @@ def test_images_of_another_size_are_resized_as_torchvision_does(unpacked, torchv
     assert_same(READERS[name](folder, 24), arrays)
 
 
-def test_cifar_pickled_by_this_python_is_read_too(unpacked):
-    """Text for keys, NumPy's new module path: what a user's own tools write."""
-    arrays = official.some_arrays("cifar100")
-    folder = unpacked("cifar100", arrays)
-    for split in ("train", "test"):
-        rows = arrays[f"x_{split}"].transpose(0, 3, 1, 2).reshape(-1, 3072)
-        batch = {"data": rows, "fine_labels": arrays[f"y_{split}"].tolist()}
-        content = pickle.dumps(batch, protocol=4)
-        assert b"numpy._core.multiarray" in content
-        (folder / "cifar-100-python" / split).write_bytes(content)
-    assert_same(cifar.read(folder, 32), arrays)
-
-
 @pytest.mark.parametrize("position", ["batch", "label", "key"])
 @pytest.mark.parametrize("protocol", range(6))
 def test_a_pickle_that_would_run_code_is_refused_and_runs_nothing(

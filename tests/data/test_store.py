@@ -34,12 +34,10 @@ def test_fingerprint_agrees_with_its_definition(arrays):
     assert Split(images, labels).fingerprint == canonical.fingerprint(images, labels)
 
 
-@pytest.mark.parametrize("mirrored", [False, True])
-def test_what_is_saved_is_loaded(tmp_path, arrays, mirrored):
+def test_what_is_saved_is_loaded(tmp_path, arrays):
     path = tmp_path / "folder" / "toy.safetensors"
-    if mirrored:  # a view is saved as what it shows
-        mirror = Split(arrays.train.images[:, :, ::-1], arrays.train.labels)
-        arrays = replace(arrays, train=mirror)
+    mirror = Split(arrays.train.images[:, :, ::-1], arrays.train.labels)
+    arrays = replace(arrays, train=mirror)  # a view is saved as what it shows
     save(path, "toy", arrays)
     dataset, by_any_reader = load(path), load_file(path)
     assert dataset.classes == arrays.classes
@@ -53,7 +51,7 @@ def test_what_is_saved_is_loaded(tmp_path, arrays, mirrored):
     assert (dataset.train_images.dtype, dataset.train_labels.dtype) == (torch.uint8, torch.int64)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_bytes_are_kept_in_whatever_order_the_images_come(tmp_path, seed):
     """A change of the format, or of the order, must raise `VERSION`, and then this value."""
     images = np.arange(6 * 5 * 5 * 3).astype(np.uint8).reshape(6, 5, 5, 3)

@@ -143,7 +143,6 @@ def test_an_experiment_reruns_the_same_and_is_shown_beside_its_commit(project: P
 def test_a_clone_after_pull_needs_neither_engine_and_reruns_what_is_changed(
     shared: Path, tmp_path: Path
 ) -> None:
-    """With the plans of `twf pull`, or with `dvc pull` only."""
     project, clone = copied(shared, tmp_path), tmp_path / "clone"
     call(project, "dvc", "remote", "add", "--default", "shared", str(tmp_path / "remote"))
     stages = call(project, "twf", "plan", "demo", "--stages").split()
@@ -152,7 +151,6 @@ def test_a_clone_after_pull_needs_neither_engine_and_reruns_what_is_changed(
     call(tmp_path, "git", "clone", "--quiet", str(project), str(clone))
     call(clone, "dvc", "pull", "--quiet", *stages)
     assert trains(clone, REPORT) == {}
-    call(clone, "twf", "pull", "demo")
     before = outputs(clone)
     own = [name for name in outputs(project) if not name.endswith(".snakemake_timestamp")]
     assert sorted(before) == sorted(own)

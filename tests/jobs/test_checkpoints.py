@@ -35,9 +35,9 @@ def path(tmp_path: Path) -> Path:
 def test_what_is_saved_is_loaded(path):
     loaded = checkpoints.load(path, SMALL)
     assert loaded.about == ABOUT
-    tensors, expected = loaded.network().state_dict(), network().state_dict()
-    assert tensors.keys() == expected.keys()
-    assert all(torch.equal(tensor, expected[name]) for name, tensor in tensors.items())
+    expected = network().state_dict()
+    assert loaded.tensors.keys() == expected.keys()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in loaded.tensors.items())
 
 
 def refusal(path: Path, network: Network = SMALL) -> str:

@@ -15,12 +15,14 @@ import twf
 from twf import files
 from twf.data import store
 from twf.errors import UserError
-from twf.jobs import checkpoints, provenance
+from twf.jobs import checkpoints, pretraining, provenance
 from twf.jobs.checkpoints import Checkpoint
+from twf.jobs.weights import read_network
 from twf.learning.models.resnet import ResNet
 from twf.learning.pretraining import Supervised
 from twf.study import reading
 from twf.study.params import Network
+from twf.study.products import Products
 
 CPU = torch.device("cpu")
 WIDE = Network(architecture="resnet50", width=4)
@@ -57,14 +59,13 @@ def trained(tiny_inputs, tiny_values, _trained) -> Checkpoint:
 
 def test_pretraining_learns_and_records_how_well(tiny_inputs, tiny_values, capsys, monkeypatch):
     monkeypatch.setattr("twf.progress.LINE_EVERY", 0.0)  # a line an epoch
-    checkpoint = train_source(tiny_values, **LONG)
+    about = train_source(tiny_values, **LONG).about
     printed = capsys.readouterr()
     first, *lines = printed.err.splitlines()
     assert first == "pretrain origin: begins: 10 epochs of 4 steps"
     losses = [float(line.rsplit(" ", 1)[1]) for line in lines if " loss " in line]
     assert len(losses) == 10
     assert losses[-1] < 0.5 * losses[0]
-    about = checkpoint.about
     assert f": {about['test_accuracy']:.2f} % of the test images of origin right\n" in printed.out
     assert about["network"] == {"architecture": "resnet18", "width": 4}
     assert about["data"] == "origin"
@@ -75,8 +76,9 @@ def test_pretraining_learns_and_records_how_well(tiny_inputs, tiny_values, capsy
     assert about["code"]["version"] == twf.__version__ and about["code"]["method_hash"]
     # the accuracy is that of evaluation mode, on the source's test images
     images = (dataset.test_images.permute(0, 3, 1, 2) / 255 - 0.5) / 0.25
+    network, _ = read_network(CHECKPOINT, NETWORK, 3)
     with torch.no_grad():
-        right = checkpoint.network().eval()(images).argmax(1) == dataset.test_labels
+        right = network.eval()(images).argmax(1) == dataset.test_labels
     assert about["test_accuracy"] == pytest.approx(100 * right.float().mean().item())
     assert about["test_accuracy"] > 80  # of 3 classes: 33 by chance
 
@@ -125,16 +127,17 @@ def test_the_rate_follows_the_schedule_in_every_step(
 def test_published_weights_become_a_checkpoint(tiny_project, tiny_values, capsys):
     source = {"network": WIDE.model_dump(), "weights": "published.pth"}
     tiny_values["sources"]["origin"] = source
-    checked = reading.check(tiny_values)
+    plan = Products(reading.check(tiny_values)).network("origin").plan  # without the file's hash
     with pytest.raises(UserError, match="published.pth"):
-        pretrain(checked, "origin", CPU)
+        pretraining.pretrain("origin", plan, CPU)
     expected = ResNet(WIDE, classes=5).state_dict()
     torch.save(expected, "published.pth")
-    pretrain(checked, "origin", CPU)
+    pretraining.pretrain("origin", plan, CPU)
     loaded = checkpoints.load(CHECKPOINT, WIDE)
-    assert loaded.network().classifier.out_features == 5
+    assert len(loaded.tensors["classifier.weight"]) == 5
     assert loaded.about["weights"] == "published.pth"
-    assert loaded.about["weights_sha256"] == files.sha256(Path("published.pth"))
+    sha = files.sha256(Path("published.pth"))
+    assert loaded.about["weights_sha256"] == loaded.about["plan"]["weights_sha256"] == sha
     assert loaded.about["data"] is None and loaded.about["test_accuracy"] is None
     assert all(torch.equal(t, expected[name]) for name, t in loaded.tensors.items())
     assert "sources.origin" in capsys.readouterr().out
@@ -158,7 +161,8 @@ def test_imported_weights_are_as_good_as_where_they_were_trained(trained, tiny_v
 def shared(trained) -> Path:
     """The trained checkpoint in half precision, as networks in git are."""
     file = Path("shared.safetensors")
-    checkpoints.save(file, trained.network().half(), trained.about)
+    network, about = read_network(CHECKPOINT, NETWORK, 3)
+    checkpoints.save(file, network.half(), about)
     return file
 
 

@@ -144,9 +144,17 @@ def test_what_a_state_cannot_hold_is_refused():
 # Whole runs
 
 
-def recorded(planned: study.Run) -> dict[str, Any]:
-    (row,) = record.read(files.record_file("tiny", planned.id)).to_pylist()
-    return row
+@pytest.fixture
+def recorded(lasting) -> Callable[[study.Run], dict[str, Any]]:
+    """`recorded(planned)`: what lasts of a run's record, which is then gone."""
+
+    def take(planned: study.Run) -> dict[str, Any]:
+        path = files.record_file("tiny", planned.id)
+        (row,) = record.read(path).to_pylist()
+        path.unlink()
+        return lasting(row)
+
+    return take
 
 
 def in_a_fork(work: Callable[[], None]) -> BaseProcess:
@@ -157,33 +165,33 @@ def in_a_fork(work: Callable[[], None]) -> BaseProcess:
 
 
 @pytest.mark.parametrize("method", ["twf", "icarl", "co2l", "lwf"])
-def test_a_run_killed_at_random_moments_has_the_same_record(tiny_inputs, tiny_run, lasting, method):
+def test_a_run_killed_at_random_moments_has_the_same_record(
+    tiny_inputs, tiny_run, recorded, method
+):
     planned = tiny_run(method)
+    path, state = files.record_file("tiny", planned.id), files.state_file("tiny", planned.id)
     start = time.monotonic()
     execute(tiny_inputs, planned, CPU)
     takes = time.monotonic() - start
-    whole = lasting(recorded(planned))
-    path = files.record_file("tiny", planned.id)
-    path.unlink()
+    whole = recorded(planned)
     chosen, kills = random.Random(method), 0
     while kills < 5 or not path.exists():
         if path.exists():  # it was through before enough kills: once more
-            assert lasting(recorded(planned)) == whole
-            path.unlink()
+            assert recorded(planned) == whole
         process = in_a_fork(lambda: execute(tiny_inputs, planned, CPU, save_every=0.0))
         if kills < 5:
             time.sleep(chosen.uniform(0, takes))
             process.kill()
         process.join()
         kills += process.exitcode == -signal.SIGKILL
-    assert lasting(recorded(planned)) == whole
-    if files.state_file("tiny", planned.id).exists():  # the last kill fell just before its removal
+    if state.exists():  # the last kill fell just before its removal
         execute(tiny_inputs, planned, CPU)
-    assert not files.state_file("tiny", planned.id).exists()
+    assert not state.exists()
+    assert recorded(planned) == whole
 
 
 def test_a_run_killed_after_its_record_is_written_ends_in_the_same_one(
-    tiny_inputs, tiny_run, lasting, monkeypatch
+    tiny_inputs, tiny_run, recorded, monkeypatch
 ):
     """Its state is still there, and nothing is trained anew, also where an engine removed it."""
     planned = tiny_run("er")
@@ -192,22 +200,18 @@ def test_a_run_killed_after_its_record_is_written_ends_in_the_same_one(
         process = in_a_fork(lambda: execute(tiny_inputs, planned, CPU, save_every=0.0))
         process.join()
     assert process.exitcode == -signal.SIGKILL
-    first = lasting(recorded(planned))
     assert files.state_file("tiny", planned.id).exists()
-    files.record_file("tiny", planned.id).unlink()
+    first = recorded(planned)
     monkeypatch.setattr(loop, "_epoch", None)
     execute(tiny_inputs, planned, CPU)
-    assert lasting(recorded(planned)) == first
+    assert recorded(planned) == first
     assert not files.state_file("tiny", planned.id).exists()
 
 
-def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, tiny_run, lasting, monkeypatch):
+def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, tiny_run, recorded, monkeypatch):
     planned = tiny_run("er")
-    path = files.record_file("tiny", planned.id)
     execute(tiny_inputs, planned, CPU)
-    whole = lasting(recorded(planned))
-    path.unlink()
-
+    whole = recorded(planned)
     pauses = []
 
     def stopped(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
@@ -219,11 +223,11 @@ def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, tiny_run, lasti
     monkeypatch.setattr(Keeper, "pause", stopped)
     with pytest.raises(Stopped):
         execute(tiny_inputs, planned, CPU)
-    assert len(pauses) == 3 and not path.exists()
+    assert len(pauses) == 3 and not files.record_file("tiny", planned.id).exists()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     execute(tiny_inputs, planned, CPU)
     assert len(pauses) < 3 + 9  # it did not start over
-    assert lasting(recorded(planned)) == whole
+    assert recorded(planned) == whole
 
 
 def test_a_run_told_to_stop_before_its_first_step_ends_at_once(tiny_inputs, tiny_run, monkeypatch):
@@ -282,23 +286,14 @@ def test_the_time_of_a_resumed_run_is_that_of_all_its_parts(tmp_path):
     assert 100.0 <= second.seconds < 130.0
 
 
-def test_the_lock_of_a_run_is_taken_once_and_freed_by_a_killed_process(tmp_path):
+def test_one_process_is_at_a_run(tmp_path):
     path = tmp_path / "run" / "state.safetensors"
-
-    def hold() -> None:
-        with keeping(path, {}, math.inf):
-            (tmp_path / "held").touch()
-            time.sleep(60)
-
-    process = in_a_fork(hold)
-    while not (tmp_path / "held").exists():
-        time.sleep(0.01)
-    with pytest.raises(UserError, match=rf"\b{process.pid}\b"), keeping(path, {}, math.inf):
-        pass
-    process.kill()
-    process.join()
-    for _ in range(2):  # free when it was killed, and when it is left
-        with keeping(path, {}, math.inf):
+    for _ in range(2):  # it is free again when it is left
+        with (
+            keeping(path, {}, math.inf),
+            pytest.raises(UserError, match=f"this run .*another process.*{path.parent}"),
+            keeping(path, {}, math.inf),
+        ):
             pass
 
 

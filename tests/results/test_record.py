@@ -129,13 +129,6 @@ def test_an_unreadable_record_is_counted_in_the_report(plan):
     assert reasons[OLD] in page
 
 
-def test_a_renamed_record_is_that_of_its_new_name(plan):
-    """A variant's title may change, and its records' names with it."""
-    record_file("small", DONE).rename(record_file("small", MISSING))
-    record.collect([record_file("small", MISSING)], runs_file("small"))
-    assert record.read_collected("small")["run"].to_pylist() == [MISSING]
-
-
 def test_a_record_that_may_not_be_read_is_not_to_be_deleted(plan, monkeypatch):
     """As root, who reads everything, cannot try it."""
 

@@ -126,6 +126,17 @@ def test_another_source_is_in_the_identifier_and_the_benchmarks_own_is_not(value
     assert [t.source for t in planned.tables.values()] == ["origin", "origin", "other"]
 
 
+def test_a_variant_is_also_run_without_a_buffer_by_the_methods_that_can(values):
+    values["benchmarks"]["split-target"]["buffers"] = [32, 16]
+    variants = {"all": {"title": "All", "without_buffer": True}}
+    experiments(values)["main"] |= {"methods": ["joint", "er", "er-ace"], "variants": variants}
+    (table,) = plan(values).tables.values()
+    assert table.buffers == [None, 16, 32]
+    cells = {(cell.method, cell.buffer) for cell in table.cells}
+    able = {("er", None), ("er", 16), ("er", 32)}
+    assert cells == {("joint", None), *able, ("er-ace", 16), ("er-ace", 32)}
+
+
 def test_a_study_scales_a_benchmark_down_and_leaves_it_its_name(values):
     values["sources"]["small"] = copy.deepcopy(values["sources"]["origin"])
     values["sources"]["small"]["network"]["width"] = 2

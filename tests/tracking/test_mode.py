@@ -64,7 +64,8 @@ def test_the_mode_is_by_a_key_and_what_the_user_asks(
     ("content", "expected"),
     [
         (f"machine api.wandb.ai login user password {KEY}", ONLINE),
-        ("machine api.wandb.ai login user password x", OFF),
+        ("machine api.wandb.ai login user password x", OFFLINE),
+        (f"# wandb\nmachine example.org login me password {KEY}", OFFLINE),
         (f"machine example.org login me password {KEY}", OFF),
         ("not of this form", OFF),
     ],

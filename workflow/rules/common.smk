@@ -21,6 +21,7 @@ if workflow.remote_exec:
     environment.pass_on_sigterm()
 
 try:
+    environment.refuse_links()
     checkout.refuse_other_code(Path(workflow.basedir))
     PARAMS = reading.load(files.PARAMS) if MAIN else None
     if MAIN:

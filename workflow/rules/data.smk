@@ -3,6 +3,7 @@ rule fetch:
         files.receipt_file("{archive}"),
     log:
         "logs/fetch/{archive}.log",
+    retries: 2
     conda:
         ENVIRONMENT
     shell:

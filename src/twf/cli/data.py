@@ -36,7 +36,7 @@ def data_list() -> None:
     reading.load(files.PARAMS)  # elsewhere, archives would not be this project's
     table = Table("name", "title", "train + test", "MiB", "status")
     for name, entry in registry.load().items():
-        images = f"{entry.images.train:,} + {entry.images.test:,}" if entry.kind == "images" else ""
+        images = "{train:,} + {test:,}".format(**entry.images) if entry.kind == "images" else ""
         sizes = [file.size for file in entry.files.values() if file.size is not None]
         size = f"{sum(sizes) / 2**20:,.0f}" if len(sizes) == len(entry.files) else "unknown"
         table.add_row(name, escape(entry.title), images, size, status(name, entry))

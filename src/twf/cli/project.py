@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from twf import files
-from twf.cli.base import PROJECT, DefaultStudyArgument, ParamsFile, app
+from twf.cli.base import PROJECT, ParamsFile, app
 from twf.study import reading
 
 new_app = typer.Typer(no_args_is_help=True, help="Your own method, begun as a copy of another.")
@@ -33,19 +33,6 @@ def new_method(
     print(f"next: change the loss in {method.LOSSES / name.replace('-', '_')}.py; then")
     print(f"  snakemake --cores all results/demo/tables/{name}.split-digits.md")
     print(f"  twf compare demo {name} {like}      # {name} minus {like}, with an interval")
-
-
-@app.command(rich_help_panel=PROJECT)
-def pull(study: DefaultStudyArgument = None) -> None:
-    """Bring a study's data, checkpoints and results from DVC's default remote, and plan with them.
-
-    Then neither `snakemake` nor `dvc repro` trains anything. Called again after an interruption, it
-    continues. docs/remotes.md has the set-up of a remote.
-    """
-    from twf.engines import remote
-
-    loaded = reading.load(files.PARAMS)  # the one that both engines read
-    remote.pull(loaded, study or loaded.study)
 
 
 @app.command(rich_help_panel=PROJECT)

@@ -27,7 +27,7 @@ from twf.cli.base import (
     ThreadsOption,
     app,
 )
-from twf.engines import environment, plans, remote
+from twf.engines import environment, plans
 from twf.errors import UserError
 from twf.gpus.devices import device_for, watched
 from twf.study import expand, products, reading
@@ -78,7 +78,7 @@ def plan(
         plans.write(loaded, planned.study)
         return
     if stages:
-        print(*remote.stages(loaded, planned.study))
+        print(*plans.stages(planned))
         return
     found = status.of_plan(loaded, planned)
     if todo:

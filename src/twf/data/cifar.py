@@ -25,32 +25,30 @@ def read(folder: Path, size: int) -> DataArrays:
     CIFAR-100 has its fine labels.
     """
     if (cifar10 := folder / "cifar-10-batches-py").is_dir():
-        meta, prefix = cifar10 / "batches.meta", ""
+        meta, prefix = cifar10 / "batches.meta", b""
         train, test = [cifar10 / f"data_batch_{i}" for i in range(1, 6)], cifar10 / "test_batch"
     else:
         cifar100 = folder / "cifar-100-python"
-        meta, prefix = cifar100 / "meta", "fine_"
+        meta, prefix = cifar100 / "meta", b"fine_"
         train, test = [cifar100 / "train"], cifar100 / "test"
-    names = [_text(name) for name in _load(meta)[f"{prefix}label_names"]]
+    names = [name.decode() for name in _load(meta)[prefix + b"label_names"]]
     return DataArrays(_split(train, prefix, size), _split([test], prefix, size), names)
 
 
-def _split(files: list[Path], prefix: str, size: int) -> Split:
+def _split(files: list[Path], prefix: bytes, size: int) -> Split:
     """The images of some batches, one after the other."""
     batches = [_load(file) for file in files]
-    rows = np.concatenate([batch["data"] for batch in batches])
+    rows = np.concatenate([batch[b"data"] for batch in batches])
     images = rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
-    labels = np.concatenate([np.array(batch[f"{prefix}labels"], np.int64) for batch in batches])
+    labels = np.concatenate([np.array(batch[prefix + b"labels"], np.int64) for batch in batches])
     return Split(resize_images(images, size), labels)
 
 
-# NumPy's own function for it, which has no public name and moved from module to module
-_RECONSTRUCT = np.empty(0).__reduce__()[0]
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
-    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
-    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
+    # which has no public name, and has moved since
+    ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
 }
 
 
@@ -63,13 +61,8 @@ class _Unpickler(pickle.Unpickler):  # noqa: S301
         return _ALLOWED[module, name]
 
 
-def _load(file: Path) -> dict[str, Any]:
-    """The dictionary in a batch; its keys as text."""
+def _load(file: Path) -> dict[bytes, Any]:
+    """The dictionary in a batch, whose text Python 2 wrote as bytes."""
     with reading(file, "a batch"), file.open("rb") as stream:
-        batch = _Unpickler(stream, encoding="bytes").load()
-        return {_text(key): value for key, value in batch.items()}
-
-
-def _text(value: Any) -> Any:
-    """Text that Python 2 wrote as `str`, which unpickles as bytes; any other value as it is."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        batch: dict[bytes, Any] = _Unpickler(stream, encoding="bytes").load()
+        return batch

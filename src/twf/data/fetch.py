@@ -1,6 +1,6 @@
 """Fetch the official archives of the registry: `archives/NAME/FILE`, each checked, each once.
 
-pooch downloads, tries again, and compares checksums.
+pooch downloads and compares checksums; Snakemake tries again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from twf import files
 from twf.data.registry import Entry, File
 from twf.errors import UserError
 
-RETRIES = 2  # of each address, after pauses of one and two seconds
 TIMEOUT = 30  # seconds without a byte
 
 
@@ -26,15 +25,14 @@ def fetch(name: str, entry: Entry) -> None:
     A file that exists is checked and kept. Raises `UserError` where one has another checksum, where
     no address gives the right one, or where the disk is full. `checked.json` is written last.
     """
-    with files.locked(files.ARCHIVES / f".{name}.lock", f"fetching {name}"):
-        for file_name, file in entry.files.items():
-            path = files.archive_folder(name) / file_name
-            if not path.exists():
-                _download(path, file)
-        verified(name, entry)
-        checked = {key: {"checksum": file.checksum} for key, file in entry.files.items()}
-        with files.atomic(files.receipt_file(name)) as receipt:
-            receipt.write_text(json.dumps(checked, indent=2) + "\n", encoding="utf-8")
+    for file_name, file in entry.files.items():
+        path = files.archive_folder(name) / file_name
+        if not path.exists():
+            _download(path, file)
+    verified(name, entry)
+    checked = {key: {"checksum": file.checksum} for key, file in entry.files.items()}
+    with files.atomic(files.receipt_file(name)) as receipt:
+        receipt.write_text(json.dumps(checked, indent=2) + "\n", encoding="utf-8")
 
 
 def verified(name: str, entry: Entry) -> list[Path]:
@@ -70,25 +68,18 @@ def _download(path: Path, file: File) -> None:
     import pooch
     import requests
 
-    downloader = pooch.HTTPDownloader(
+    http = pooch.HTTPDownloader(
         progressbar=sys.stderr.isatty(),
         timeout=TIMEOUT,
         headers={"Accept-Encoding": "identity"},  # some servers would have .tar.gz unpacked
     )
     failures = []
     for address in file.addresses:
-        source = pooch.create(
-            path=path.parent,
-            base_url="",
-            registry={path.name: file.checksum},
-            urls={path.name: address},
-            retry_if_failed=RETRIES,
-        )
-        if address.startswith("file:"):  # of a lab's disk, which pooch does not know
-            downloader = lambda url, output, _: urlretrieve(url, output)  # noqa: E731
+        # pooch does not know the files of a lab's disk
+        downloader = _copied if address.startswith("file:") else http
         with files.writing(path):
             try:
-                source.fetch(path.name, downloader=downloader)
+                pooch.retrieve(address, file.checksum, path.name, path.parent, None, downloader)
                 return
             except (requests.RequestException, URLError, ValueError) as error:
                 failures.append(f"{address}: {error}")
@@ -97,3 +88,7 @@ def _download(path: Path, file: File) -> None:
         + ("\n  ".join(failures) or "the registry has no address of it")
         + f"\n`twf data fetch {path.parent.name}` tries again; or put the file there yourself"
     )
+
+
+def _copied(address: str, output: str, _: object) -> None:
+    urlretrieve(address, output)

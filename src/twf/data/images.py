@@ -13,10 +13,8 @@ from twf.data.store import Images, Split
 
 # What is decoded. Pillow would hand Encapsulated PostScript, a program, to Ghostscript to run.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-# Pillow's modes of 8 bits or fewer, which become RGB without loss; and two, of printers and
-# cameras, that every reader turns into RGB.
-MODES = ("1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr")
-WITH_ALPHA = ("LA", "PA", "RGBA", "La", "RGBa")
+# Pillow's modes of 8 bits or fewer
+MODES = ("1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "LA", "PA", "RGBA")
 
 
 def read_split(labels: dict[Path, int], size: int) -> Split:
@@ -24,13 +22,17 @@ def read_split(labels: dict[Path, int], size: int) -> Split:
 
     An image of another size is squashed by Pillow's bilinear filter, which is also what
     torchvision's `Resize((size, size))` does to a Pillow image. Its content, not its name, decides
-    which of `FORMATS` a file is. Raises `BrokenFileError`, also for an image that is not RGB
-    without a choice of the user's: of more than 8 bits a channel, or partly transparent.
+    which of `FORMATS` a file is. Photos are turned as their EXIF orientation says. Raises
+    `BrokenFileError`, also for an image of more than 8 bits a channel.
     """
     images = np.empty((len(labels), size, size, 3), dtype=np.uint8)
     for row, file in zip(images, labels, strict=True):
         with reading(file, "an image"), Image.open(file, formats=FORMATS) as image:
-            row[...] = _resize(_as_rgb(file, image), size)
+            if image.mode not in MODES:
+                problem = f"has Pillow's mode {image.mode}: save it as RGB with 8 bits a channel"
+                raise BrokenFileError(file, problem)
+            ImageOps.exif_transpose(image, in_place=True)
+            row[...] = _resize(image.convert("RGB"), size)
     return Split(images, np.array(list(labels.values()), dtype=np.int64))
 
 
@@ -54,18 +56,6 @@ def resize_images(images: Images, size: int) -> Images:
     for row, image in zip(resized, images, strict=True):
         row[...] = _resize(Image.fromarray(np.ascontiguousarray(image)), size)
     return resized
-
-
-def _as_rgb(file: Path, image: Image.Image) -> Image.Image:
-    """An image as RGB, where that is the same image, in the orientation that its EXIF states."""
-    if image.mode not in (*MODES, *WITH_ALPHA):
-        problem = f"has Pillow's mode {image.mode}: save it as RGB with 8 bits a channel"
-        raise BrokenFileError(file, problem)
-    ImageOps.exif_transpose(image, in_place=True)
-    may_be_clear = image.mode in WITH_ALPHA or "transparency" in image.info
-    if may_be_clear and image.convert("RGBA").getchannel("A").getextrema() != (255, 255):
-        raise BrokenFileError(file, "is partly transparent: paint it on a background first")
-    return image.convert("RGB")
 
 
 def _resize(image: Image.Image, size: int) -> Images:

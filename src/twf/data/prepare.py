@@ -12,20 +12,14 @@ from twf.data.checks import BrokenFileError, reading
 from twf.data.extract import extracted
 from twf.data.images import resize_images
 from twf.data.store import DataArrays, Split
-from twf.errors import UserError, few
+from twf.errors import UserError
 from twf.study import params, products
 
 
 def prepare(name: str, dataset: params.Dataset, output: Path) -> None:
     """Read or draw the data set `name` of `params.yaml`, check it, and write it to `output`."""
     made_of = products.data_plan(dataset, known={})
-    try:
-        arrays = _read(dataset)
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"the data set {name!r} needs {error.name}, which is not installed: "
-            "pip install 'twf[report]'"
-        ) from None
+    arrays = _read(dataset)
     _check_params(name, dataset, arrays)
     store.save(output, name, arrays, made_of)
 
@@ -53,6 +47,7 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
     arrays = DataArrays(train, test, arrays.classes)
     entry, output = registry.images_entry(dataset.archive), files.data_file(name)
     check(arrays, entry, size, path)
+    _check_params(name, dataset, arrays)
     store.save(output, name, arrays, dataset.made_of)
     compared = " and ".join(entry.fingerprints_at(size)) or "none"
     print(
@@ -67,21 +62,14 @@ def check(arrays: DataArrays, entry: registry.ImagesEntry, size: int, path: Path
 
     Fingerprints are compared where the registry has them at this `size`.
     """
-    if len(arrays.classes) != entry.classes:
-        raise UserError(
-            f"{path} has {len(arrays.classes)} classes, expected {entry.classes}: "
-            f"{few(arrays.classes)}"
-        )
-    for name, expected in entry.images.model_dump().items():
-        count = len(arrays.splits[name].labels)
-        if count != expected:
+    for split, count in entry.images.items():
+        if (actual := len(arrays.splits[split].labels)) != count:
             raise UserError(
-                f"{path} has {count:,} {name} images, expected {expected:,}: bring the whole "
+                f"{path} has {actual:,} {split} images, expected {count:,}: bring the whole "
                 "official split"
             )
     for name, expected in entry.fingerprints_at(size).items():
-        fingerprint = arrays.splits[name].fingerprint
-        if fingerprint != expected:
+        if (fingerprint := arrays.splits[name].fingerprint) != expected:
             raise UserError(
                 f"the {name} images of {path} have the fingerprint {fingerprint}, expected "
                 f"{expected}: bring RGB pixels as they are in the archive, never saved as JPEG nor "
@@ -118,7 +106,7 @@ def _check_params(name: str, dataset: params.Dataset, arrays: DataArrays) -> Non
     if len(arrays.classes) != dataset.classes:
         raise UserError(
             f"datasets.{name}.classes is {dataset.classes}, but the data have "
-            f"{len(arrays.classes)} classes: write {len(arrays.classes)}"
+            f"{len(arrays.classes)} classes"
         )
     for split, data in arrays.splits.items():
         height, width = data.images.shape[1:3]

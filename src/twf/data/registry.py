@@ -37,13 +37,6 @@ class File(Strict):
     size: Count | None = None
 
 
-class Splits(Strict):
-    """How many images each split has."""
-
-    train: Count
-    test: Count
-
-
 class _Entry(Strict):
     title: str
     files: Annotated[dict[FileName, File], Field(min_length=1)]
@@ -58,7 +51,7 @@ class ImagesEntry(_Entry):
     kind: Literal["images"]
     format: Literal["cifar", "svhn", "tiny-imagenet", "cub200", "folders"]
     classes: Count
-    images: Splits
+    images: Annotated[dict[Literal["train", "test"], Count], Field(min_length=2)]
     size: Count  # pixels along a side of the images that the fingerprints are of
     # `twf.data.store.Split.fingerprint` of each split
     fingerprints: dict[Literal["train", "test"], Fingerprint | None] = Field(default_factory=dict)

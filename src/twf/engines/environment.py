@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+
+from twf.errors import UserError
 
 LOOKS = 0.2  # seconds from one look at whether the parent is there to the next
 
@@ -53,3 +56,22 @@ def pass_on_sigterm() -> None:
                         os.kill(int(child), signal.SIGTERM)
 
     threading.Thread(target=follow, daemon=True).start()
+
+
+def refuse_links() -> None:
+    """Raise `UserError` in a stage of DVC where a folder of outputs is a link to another place.
+
+    DVC would make them and then end: it looks for git's `.gitignore` where they really lie.
+    """
+    if "DVC_STAGE" not in os.environ:
+        return
+    folders = [Path("data"), Path("checkpoints"), Path("archives"), *Path("results").glob("*")]
+    here = Path.cwd().resolve()
+    links = [folder for folder in folders if not folder.resolve().is_relative_to(here)]
+    words = [sys.executable, "-m", "dvc", "config", "core.no_scm"]
+    if links and b"true" not in subprocess.run(words, capture_output=True).stdout:
+        raise UserError(
+            f"{links[0]} is a link to another place, where DVC cannot ask git what is ignored: "
+            "`dvc config --local core.no_scm true`, then the same command again. DVC keeps, pushes "
+            "and pulls as before, but for `dvc exp` and `dvc metrics diff`"
+        )

@@ -21,7 +21,7 @@ from typing import IO, Any
 from twf import files
 from twf.errors import UserError
 from twf.results import record, status
-from twf.study import expand
+from twf.study import Plan, expand, needed_data
 from twf.study.params import Params, Tracking
 from twf.study.products import Product, Products, Values, digest, study_values
 
@@ -90,10 +90,7 @@ def _group(name: str, written: Written) -> Iterator[bool]:
     path = files.PLANS / f".{name}.lock"
     with files.writing(path):
         path.parent.mkdir(exist_ok=True)
-        if not path.exists():
-            path.touch()
-        # some file systems lock what can be written alone; that of another user may be read
-        lock = path.open("r+" if os.access(path, os.W_OK) else "r", encoding="utf-8")
+        lock = path.open("a", encoding="utf-8")  # some file systems lock what can be written alone
     written.held.append(lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -177,13 +174,8 @@ def _replace(path: Path, text: str, at: float) -> None:
 
 
 def _set_time(path: Path, at: float) -> None:
-    try:
+    with files.writing(f"the time of {path}"):
         os.utime(_stamp(path), (at, at))
-    except PermissionError:
-        raise UserError(
-            f"{path} is another user's, and has a time at which it would pass for what it is not: "
-            "have it removed"
-        ) from None
 
 
 def _stamp(path: Path) -> Path:
@@ -206,3 +198,13 @@ def inputs_of(plan: Values) -> list[str]:
     """What a run is made from: the data of its benchmark, of its source if needed, its network."""
     network = files.checkpoint_file(plan["parameters"]["source"])
     return [*map(str, map(files.data_file, plan["data"])), str(network)]
+
+
+def stages(plan: Plan) -> list[str]:
+    """DVC's stages of a study: its data, its networks, its runs and its report."""
+    return [
+        *(f"data@{name}" for name in needed_data(plan.params, plan)),
+        *(f"pretrain@{name}" for name in plan.sources),
+        f"runs@{plan.study}",
+        f"report@{plan.study}",
+    ]

@@ -26,13 +26,6 @@ class Checkpoint:
     tensors: dict[str, Tensor]
     about: dict[str, Any]
 
-    def network(self) -> ResNet:
-        """The network itself, with the source's classifier."""
-        shape = Network.model_validate(self.about["network"])
-        network = ResNet(shape, len(self.tensors["classifier.weight"]))
-        network.load_state_dict(self.tensors)
-        return network
-
 
 def save(path: Path, network: ResNet, about: dict[str, Any]) -> None:
     """Write a network, and `about`, plain values, into the metadata."""

@@ -10,7 +10,7 @@ import torch
 
 from twf import files
 from twf.data import store
-from twf.errors import UserError
+from twf.errors import UserError, few
 from twf.jobs import checkpoints
 from twf.jobs.arithmetic import set_arithmetic
 from twf.jobs.provenance import Origin, code_origin
@@ -39,9 +39,9 @@ def pretrain(
     `Stopped` as `twf.jobs.run.execute` does, and `UserError` where this would replace a network
     that was imported.
     """
-    made, output = products.made_network(name) or {}, files.checkpoint_file(name)
-    if products.IMPORTED in made and made != plan:
-        why = products.shortened(products.changes(made, plan))
+    before, output = products.made_network(name) or {}, files.checkpoint_file(name)
+    if products.IMPORTED in before and before != plan:
+        why = few(products.changes(before, plan))
         raise UserError(
             f"{output} was imported, and is not as planned ({why}): `twf pretrain import {name} "
             "FILE` again, or delete it to have it made"
@@ -53,8 +53,9 @@ def pretrain(
     assert data is not None and source.data is not None  # `Source` holds this
     recipe = source.pretraining
     assert recipe is not None
-    require_data(source.data, plan)
-    dataset = store.load(files.data_file(source.data))
+    path, made = files.data_file(source.data), products.made_data(source.data)
+    products.require_as_planned(path, made, _data_plan(plan), f"`twf data prepare {source.data}`")
+    dataset = store.load(path)
     if len(dataset.train_labels) < recipe.batch_size:
         raise UserError(
             f"{len(dataset.train_labels)} training images of {source.data} do not fill a batch of "
@@ -108,14 +109,18 @@ def import_weights(name: str, plan: products.Values, file: Path, device: torch.d
     network, own = read_network(file, source.network, data.classes if data else None)
     sha = files.sha256(file)
     carried = {key: value for key, value in plan.items() if key != products.IMPORTED}
+    decisive = ("network", "data", "dataset", "pretraining")
+    recipe = {name: plan[name] for name in decisive if name in plan}
     if source.weights is None or file != Path(source.weights):
         carried[products.IMPORTED] = sha
-    elif otherwise := products.changes(own, _recipe(plan), common_only=True):
+    elif otherwise := products.changes(own, recipe, common_only=True):
         raise UserError(
             f"{file} was trained otherwise than sources.{name} says "
-            f"({products.shortened(otherwise)}): correct that in params.yaml, or leave its "
+            f"({few(otherwise)}): correct that in params.yaml, or leave its "
             "'weights' out, to have it trained"
         )
+    elif products.WEIGHTS_SHA256 in carried:  # which may have changed since the plan was written
+        carried[products.WEIGHTS_SHA256] = sha
     about: dict[str, Any] = own or {
         "network": source.network.model_dump(),
         "data": source.data,
@@ -124,7 +129,7 @@ def import_weights(name: str, plan: products.Values, file: Path, device: torch.d
     }
     about |= {"plan": carried, "weights": file.name, "weights_sha256": sha}
     result = f"accuracy not measured: the data of sources.{name} are not prepared"
-    if data and source.data and products.made_data(source.data) == data_plan(plan):
+    if data and source.data and products.made_data(source.data) == _data_plan(plan):
         dataset = store.load(files.data_file(source.data))
         right = _test_accuracy(data, network.to(device), dataset, device)
         result = f"{right:.2f} % of the test images of {source.data} right"
@@ -134,20 +139,9 @@ def import_weights(name: str, plan: products.Values, file: Path, device: torch.d
     print(f"{output}: {result}")
 
 
-def _recipe(plan: products.Values) -> products.Values:
-    names = ("network", "data", "dataset", "pretraining")
-    return {name: plan[name] for name in names if name in plan}
-
-
-def data_plan(plan: products.Values) -> products.Values:
+def _data_plan(plan: products.Values) -> products.Values:
     """The plan of the data set that a network's plan is of."""
     return {key: value for key, value in plan["dataset"].items() if key != "augmentation"}
-
-
-def require_data(name: str, plan: products.Values) -> None:
-    """Raise `UserError` where the data of a network's plan are not there, or not as planned."""
-    made, remedy = products.made_data(name), f"`twf data prepare {name}`"
-    products.require_as_planned(files.data_file(name), made, data_plan(plan), remedy)
 
 
 def _test_accuracy(

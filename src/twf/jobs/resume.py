@@ -121,7 +121,7 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
     Before the first step there is nothing to save, and the first evaluation and compilation take
     long on a CPU: it then stops at once. Raises `UserError` where another process is at this run.
     """
-    with locked(path.parent.with_name(f"{path.parent.name}.lock"), "this run", wait=False):
+    with locked(path.parent.with_name(f"{path.parent.name}.lock"), "this run"):
         for left in path.parent.glob(".*.partial"):  # by a process that was killed while it wrote
             left.unlink()
         keeper = Keeper(path, guard, every)

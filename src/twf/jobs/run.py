@@ -167,8 +167,8 @@ def _check_tasks(run: Run, dataset: store.Dataset) -> None:
     if min(trained) < run.stream_batch:
         raise UserError(
             f"run {run.id}: the {min(trained)} training images of task "
-            f"{trained.index(min(trained))} do not fill a batch of {run.stream_batch}; lower its "
-            "batch_size"
+            f"{trained.index(min(trained))} do not fill a batch of {run.stream_batch}; lower "
+            f"benchmarks.{run.benchmark}.batch_size, or the method's own"
         )
     if run.method == "icarl" and run.buffer is not None and run.buffer < run.classes:
         raise UserError(

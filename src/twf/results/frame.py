@@ -69,7 +69,7 @@ class Results:
         Raises `UserError` where a record cannot be read.
         """
         paths = [record_file(plan.study, run) for run in runs]
-        there = [record.read_run(path) for path in paths if path.exists()]
+        there = [record.read(path) for path in paths if path.exists()]
         return cls(plan, pa.concat_tables([record.SCHEMA.empty_table(), *there]))
 
     @classmethod

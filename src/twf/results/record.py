@@ -128,18 +128,6 @@ def plan_of(provenance: Mapping[str, Any]) -> dict[str, Any]:
     return {"parameters": provenance.get("parameters"), **provenance.get("plan", {})}
 
 
-def read_run(path: Path) -> pa.Table:
-    """A run's record, under the names of the run and study that its path has.
-
-    Two runs alike in their parameters are one: who renames a variant may rename its records.
-    """
-    table = read(path)
-    for name, said in (("run", path.stem), ("study", path.parts[-3])):
-        at = table.schema.get_field_index(name)
-        table = table.set_column(at, table.schema.field(at), pa.array([said] * len(table)))
-    return table
-
-
 def _differs(schema: pa.Schema) -> str | None:
     """What keeps a file of this schema from being read as records; none where nothing does."""
     version = (schema.metadata or {}).get(b"twf_record_version", b"none").decode(errors="replace")
@@ -172,7 +160,7 @@ def collect(records: list[Path], output: Path, plan: str = "") -> None:
 
     It carries the study's plan, a `twf.study.products.study_digest`; empty where it has not all.
     """
-    _write([read_run(path) for path in records], output, plan)
+    _write([read(path) for path in records], output, plan)
 
 
 def collected_plan(study: str) -> str | None:
@@ -197,7 +185,7 @@ def collect_partial(records: list[Path], output: Path) -> dict[str, str]:
     for path in records:
         try:
             if path.exists():
-                tables.append(read_run(path))
+                tables.append(read(path))
             else:
                 reasons[path.stem] = ""
         except UserError as error:

@@ -257,9 +257,9 @@ def _require_one_run_each(study: str, tables: Iterable[Table]) -> None:
     for table in tables:
         for cell in table.cells:
             for variant in {cell.variant, None} if cell.unchanged else {cell.variant}:
-                place = table.benchmark, table.paper_source, variant
+                number = table.benchmark, table.paper_source, variant
                 for seed, run in cell.runs.items():
-                    key = *place, cell.method, cell.buffer, cell.protocol, seed
+                    key = *number, cell.method, cell.buffer, cell.protocol, seed
                     other_table, other = known.setdefault(key, (table.experiment, run))
                     if other != run:
                         raise UserError(

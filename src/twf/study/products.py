@@ -16,14 +16,13 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from twf import files
-from twf.errors import UserError, lookup
+from twf.errors import UserError, few, lookup
 from twf.study.code import LOOP, code_hash, method_module
 from twf.study.params import Dataset, Params, Source
 from twf.study.plan import Plan, Run
 
 Values = dict[str, Any]
 
-SHOWN = 4  # changes that a reason names
 MADE_OF = "made_of"  # where a data set's header has its plan, as JSON
 FILE_SHA256 = "file_sha256"  # of a user's own archive
 WEIGHTS_SHA256 = "weights_sha256"  # of a user's own weights, which a source names
@@ -55,7 +54,7 @@ class Product(NamedTuple):
             return ""
         if not self.made:
             return "it does not say what made it"
-        return shortened(changes(self.made, self.plan))
+        return few(changes(self.made, self.plan))
 
 
 class Products:
@@ -245,12 +244,6 @@ def changes(
         for key in keys
         if old.get(key) != new.get(key)
     ]
-
-
-def shortened(words: list[str]) -> str:
-    """The first of them, and how many more there are."""
-    more = [f"{len(words) - SHOWN} more"] if len(words) > SHOWN else []
-    return ", ".join([*words[:SHOWN], *more])
 
 
 def _change(key: str, old: Any, new: Any, plan: Mapping[str, Any]) -> str:

@@ -17,13 +17,8 @@ from twf.study.switches import SWITCHES
 
 def load(path: Path) -> Params:
     """Read and check `params.yaml`. Each problem is a `UserError` line: key path, value, remedy."""
-    return parse(text_of(path), path)
-
-
-def text_of(path: Path) -> str:
-    """What `params.yaml` says, or a `UserError` that names where it was looked for."""
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, IsADirectoryError):
         where = f"file {path}" if path.is_absolute() else f"{path} in {Path.cwd()}"
         raise UserError(
@@ -31,10 +26,6 @@ def text_of(path: Path) -> str:
         ) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not valid YAML: {error}") from None
-
-
-def parse(text: str, path: Path) -> Params:
-    """The parameters that a file's text stands for."""
     return check(plain_values(text, path), str(path))
 
 

@@ -47,6 +47,8 @@ def decided(settings: Tracking) -> tuple[Mode, str]:
         return "online", asker or key
     names = [name for name in sorted(os.environ) if name.startswith("WANDB_") and variable(name)]
     names += [SETTINGS] if of_wandb else []
+    with contextlib.suppress(OSError):
+        names += [str(_netrc())] if b"wandb" in _netrc().read_bytes() else []
     if configured := next(filter(None, [asker, *names]), ""):
         return "offline", f"{configured}, without a usable key"
     return "off", "no key, and nothing that asks for it"
@@ -66,11 +68,14 @@ def _usable_key(server: str) -> str:
     """Where a key for W&B's server is; empty if there is none of a key's length."""
     if key := variable("WANDB_API_KEY"):
         return "WANDB_API_KEY" if len(key) >= KEY_LENGTH else ""
-    path = Path(variable("NETRC") or "~/.netrc").expanduser()
     with contextlib.suppress(OSError, netrc.NetrcParseError, UnicodeDecodeError):
-        entry = netrc.netrc(path).authenticators(urlsplit(server).netloc)
-        return str(path) if entry and len(entry[2] or "") >= KEY_LENGTH else ""
+        entry = netrc.netrc(_netrc()).authenticators(urlsplit(server).netloc)
+        return str(_netrc()) if entry and len(entry[2] or "") >= KEY_LENGTH else ""
     return ""
+
+
+def _netrc() -> Path:
+    return Path(variable("NETRC") or "~/.netrc").expanduser()
 
 
 def _settings() -> dict[str, str]:

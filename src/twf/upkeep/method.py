@@ -29,8 +29,8 @@ def new(name: str, like: str, title: str | None = None) -> list[Path]:
     Returns the files that it wrote. Raises `UserError` that says what is wrong with a name or
     title, or what is in the way; nothing is written then.
     """
-    params = reading.text_of(files.PARAMS)
-    reading.parse(params, files.PARAMS)  # a mistake that is there already is reported as such
+    reading.load(files.PARAMS)  # a mistake that is there already is reported as such
+    params = _read(files.PARAMS)
     lookup("method", METHODS, like, str(DESCRIPTIONS))
     title, module = title or name, name.replace("-", "_")
     loss_file = LOSSES / f"{module}.py"

@@ -75,13 +75,6 @@ def switches(make_plan) -> Plan:
     return make_plan([0, 1, 2], **ONE | {"methods": ["twf"]}, variants=variants)
 
 
-def test_without_twf_there_is_no_difference(make_plan, recorded):
-    plan = make_plan([0], methods=["er", "twf"], buffers=[500])
-    runs = recorded(plan, {f"{ER}.s0": 60.0, "split-cifar10.twf.500.s0": {"status": "diverged"}})
-    assert frame_of("differences", runs).empty
-    assert "differences.main.split-cifar10" not in write(runs)
-
-
 def test_a_variant_whose_only_run_diverged_has_a_row_without_a_mean(make_plan, recorded):
     variants = {"as-set": {"title": "as set"}, "f7": {"title": "F7", "fidelity": {"F7": "paper"}}}
     plan = make_plan([0], **ONE | {"methods": ["twf"]}, variants=variants)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from project import PROJECT
-from scipy.stats import binomtest
 
 from twf import study
 from twf.results import estimates
@@ -205,15 +203,6 @@ def test_a_variant_that_changes_nothing_is_the_method_as_it_is_whatever_its_name
     assert runs[""] == runs["same"] != runs["twf"]
 
 
-def test_a_variant_that_changes_nothing_is_one_contest():
-    place = CellKey("split-cifar10", "cifar100", "derpp", "", 500, "class-il")
-    ours = place._replace(method="derpp-pretraining")
-    faa = {place: {0: 60.0}, ours: {0: 50.0}}  # the method as it is, which `half` is too
-    faa |= {ours._replace(variant=name): {0: v} for name, v in (("half", 50.0), ("all", 40.0))}
-    found = evaluated("pretraining-images-help", faa)
-    assert (found["n_planned"], found["mean"]) == (2, -15.0)
-
-
 def test_the_control_of_the_pretraining_images_is_none_of_their_shares():
     cells = keyed(study.expand(PARAMS, "paper"))
     (control,) = (key for key in cells if key.variant == "share-0-wide")
@@ -266,22 +255,6 @@ def test_a_claim_of_every_cell_can_fail_early_and_not_hold_early():
     found = evaluated("gain-class-il", with_another(above))
     assert (found["mean"], found["note"]) == (40.0, "1 differences")
     assert evaluated("first-class-il", {})["note"] == "no such cell in this study"
-
-
-def chance(generator: np.random.Generator, seeds: int) -> dict[CellKey, dict[int, float]]:
-    """Six Class-IL cells of each method, alike but for chance."""
-    cells = [key._replace(buffer=buffer) for key in measured() for buffer in range(1, 7)]
-    return {key: dict(enumerate(generator.normal(70, 1, seeds))) for key in cells}
-
-
-@pytest.mark.parametrize("name", ["first-class-il", "gain-over-each-class-il", "gain-class-il"])
-def test_of_methods_that_are_alike_a_claim_is_decided_in_five_per_cent_at_most(name):
-    """One negative interval among the thirty of the first claim is there in half the samples."""
-    generator, samples = np.random.default_rng(0), 100
-    rows = [evaluated(name, chance(generator, 3)) for _ in range(samples)]
-    for verdict in ("holds", "does not hold"):
-        count = sum(row["verdict"] == verdict for row in rows)
-        assert binomtest(count, samples, 0.025, alternative="greater").pvalue > 0.01
 
 
 def test_a_rival_with_an_untuned_hyperparameter_decides_nothing():
