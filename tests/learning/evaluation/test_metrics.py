@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from twf.learning.evaluation.metrics import final_average_accuracy, forgetting, forgetting_paper
+from twf.learning.evaluation.metrics import (
+    backward_transfer,
+    final_average_accuracy,
+    forgetting,
+    forgetting_paper,
+)
 
 
 def test_golden_metrics(golden):
-    """Both forgettings and the average accuracy; the golden matrix is float32."""
+    """Forgettings, transfer and the average accuracy; the golden matrix is float32."""
     case = golden("metrics")
     accuracy = case["accuracy_after_task"].double().tolist()
     for metric, name in (
         (final_average_accuracy, "final_average_accuracy"),
         (forgetting, "forgetting_reference_code"),
         (forgetting_paper, "forgetting_paper"),
+        (backward_transfer, "backward_transfer"),
     ):
         assert metric(accuracy) == pytest.approx(case[name].item(), abs=1e-4)
 
