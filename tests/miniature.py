@@ -30,7 +30,7 @@ def call(folder: Path, *words: str, fails: bool = False) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=600,
+        timeout=1800,  # on a machine that others use too
     )
     assert (done.returncode != 0) == fails, done.stdout
     assert not has_key(done.stdout)
