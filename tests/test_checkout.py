@@ -34,11 +34,18 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def test_an_unchanged_checkout_is_its_commit(checkout):
+@pytest.mark.parametrize("variable", [None, "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"])
+def test_an_unchanged_checkout_is_its_commit(checkout, tmp_path_factory, monkeypatch, variable):
+    """Also where a variable of git's says another repository."""
+    head = git(checkout, "rev-parse", "HEAD")
+    if variable is not None:
+        other = tmp_path_factory.mktemp("other")
+        git(other, "init", "--quiet")
+        monkeypatch.setenv(variable, str(other / ".git"))
     (checkout / "results").mkdir()
     (checkout / "results/a.parquet").write_text("not decisive")
     (checkout / "README.md").write_text("not decisive")
-    assert commit() == git(checkout, "rev-parse", "HEAD")
+    assert commit() == head
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ OWN_ENVIRONMENT = (
 )
 # what can change a number, in a checkout: code, parameters, and the packages it runs with
 DECIDE = ("src", "params.yaml", "pyproject.toml", "constraints.txt")
+ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"}
 COMMIT = "TWF_COMMIT"  # the variable that names the commit of a copy that went without its git
 
 
@@ -50,7 +51,10 @@ def commit() -> str | None:
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(package), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        # a hook's or another repository's GIT_DIR is not about this folder
+        own = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=own)
+        return done.stdout.strip()
 
     try:
         # a wheel may lie in a folder that the git of another project ignores

@@ -60,7 +60,7 @@ WRONG: list[tuple[str, dict[str, Any] | Callable[[Path], object]]] = [
     ("label -1 in y_train", {"y_train": np.arange(9) % 3 - 1}),
     ("class_names", {"class_names": np.array(["ape", "bee"])}),
     ("allow_pickle=False", {"class_names": np.array(["a", "b", None], object)}),
-    ("is missing", lambda file: None),
+    ("No such file", lambda file: None),
     ("cannot be read", lambda file: np.save(file.open("wb"), ARRAYS["x_train"])),
     ("cannot be read", torn),
     ("cannot be read", bomb),

@@ -47,11 +47,10 @@ def test_an_image_without_loss_is_the_same_in_rgb(tmp_path, mode, suffix):
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("suffix", ["jpg", "png"])
-def test_a_photo_is_turned_as_a_viewer_shows_it_in_every_format(tmp_path, orientation, suffix):
+def test_a_photo_is_turned_as_a_viewer_shows_it(tmp_path, orientation):
     """Against the eight orientations of the EXIF standard, written out."""
     stored = np.zeros((SIDE, 2 * SIDE, 3), np.uint8)
-    stored[: SIDE // 2, : SIDE // 2] = (255, 0, 0)  # JPEG keeps blocks of one colour
+    stored[: SIDE // 2, : SIDE // 2] = (255, 0, 0)
     stored[: SIDE // 2, SIDE:] = (0, 255, 0)
     shown = {
         1: stored,
@@ -65,19 +64,8 @@ def test_a_photo_is_turned_as_a_viewer_shows_it_in_every_format(tmp_path, orient
     }[orientation]
     exif = Image.Exif()
     exif[0x0112] = orientation
-    file = tmp_path / f"a.{suffix}"
-    options = {"quality": 100, "subsampling": 0} if suffix == "jpg" else {}
-    save(Image.fromarray(stored), file, exif=exif, **options)
-    expected = resize_images(np.ascontiguousarray(shown)[None], SIDE)[0]
-    assert np.abs(read(file).astype(int) - expected).max() <= (2 if suffix == "jpg" else 0)
-
-
-@pytest.mark.parametrize("mode", ["RGB", "L"])
-def test_an_image_that_is_not_square_is_squashed_as_torchvision_does(tmp_path, torchvision, mode):
-    pixels = np.random.default_rng(0).integers(0, 256, (40, 56, 3), dtype=np.uint8)
-    image = Image.fromarray(pixels).convert(mode)
-    expected = torchvision.transforms.Resize((SIDE, SIDE))(image.convert("RGB"))
-    assert np.array_equal(read(save(image, tmp_path / "a.png")), np.asarray(expected))
+    file = save(Image.fromarray(stored), tmp_path / "a.png", exif=exif)
+    assert np.array_equal(read(file), resize_images(shown[None], SIDE)[0])
 
 
 def png_header(side: int) -> bytes:

@@ -196,11 +196,7 @@ def test_val_will_do_for_test_and_hidden_folders_are_passed_over(tmp_path):
 BROKEN: dict[str, Callable[[Path], object]] = {  # what is named
     "train/CLASS": lambda path: (path / "train").rename(path / "training"),
     "test/CLASS.*train": lambda path: shutil.rmtree(path / "test"),
-    "either test": lambda path: shutil.copytree(path / "test", path / "val"),
     "same classes: extra": lambda path: (path / "test" / "extra").mkdir(),
-    "train/extra has no image": lambda path: [
-        (path / split / "extra").mkdir() for split in ("train", "test")
-    ],
     r"notes\.txt cannot be read as an image": lambda path: (
         next(path.glob("train/*")) / "notes.txt"
     ).write_text("no image"),

@@ -23,8 +23,6 @@ def reading(file: Path, kind: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except FileNotFoundError as error:
-        raise BrokenFileError(Path(error.filename or file), "is missing") from None
     except Exception as error:
         problem = f"cannot be read as {kind} ({type(error).__name__}: {error})"
         raise BrokenFileError(file, problem) from None

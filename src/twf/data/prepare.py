@@ -8,7 +8,7 @@ from pathlib import Path
 
 from twf import files
 from twf.data import archive, fetch, folders, registry, store
-from twf.data.checks import BrokenFileError, reading
+from twf.data.checks import reading
 from twf.data.extract import extracted
 from twf.data.images import resize_images
 from twf.data.store import DataArrays, Split
@@ -35,14 +35,8 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
         raise UserError(
             f"datasets.{name} is no published data set: `twf data prepare {name}` makes it"
         )
-    size = dataset.size
-    if path.is_dir():
-        try:
-            arrays = folders.read(path, size)
-        except BrokenFileError as error:
-            raise UserError(f"{error}; replace it by a good one, or delete it") from None
-    else:
-        arrays = archive.read_npz(path, dataset.classes)
+    size, classes = dataset.size, dataset.classes
+    arrays = folders.read(path, size) if path.is_dir() else archive.read_npz(path, classes)
     train, test = (Split(resize_images(s.images, size), s.labels) for s in arrays.splits.values())
     arrays = DataArrays(train, test, arrays.classes)
     entry, output = registry.images_entry(dataset.archive), files.data_file(name)
