@@ -116,7 +116,7 @@ def test_a_stale_run_says_what_its_record_was_made_by(plan, run, made_with):
     network = run.network.model_copy(update={"width": 16})
     many = other.model_copy(update={"network": network, "buffer": None})
     _, why = state(plan, many)
-    assert "buffer: 500 -> none, " in why and why.endswith(", 1 more")
+    assert "buffer: 500 -> none, " in why and why.endswith(" and 1 more")
 
 
 def test_a_parameter_that_did_not_exist_yet_makes_a_record_stale(plan, run, made_with):

@@ -44,6 +44,14 @@ def expand(params: Params, study_name: str) -> Plan:
             if experiment.probes:
                 probed.update(run for cell in table.cells for run in cell.runs.values())
     _require_one_run_each(study_name, tables.values())
+    searched = dict[tuple[str, str], str]()
+    for cell in search:
+        before = searched.setdefault((cell.benchmark, cell.name), cell.experiment)
+        if before != cell.experiment:
+            raise UserError(
+                f"studies.{study_name}.experiments: {before} and {cell.experiment} both search for "
+                f"the hyperparameters of {cell.name} on {cell.benchmark}: leave it to one"
+            )
     for name in probed:
         run = runs.by_name[name]
         changes = {"probes": True} | _source_data(params, run.source, "a probe")
