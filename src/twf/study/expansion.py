@@ -33,25 +33,26 @@ def expand(params: Params, study_name: str) -> Plan:
     best = load_best_hyperparameters(study.best_hyperparameters, study_name)
     runs, probed = _Runs(study_name), set[str]()
     tables, search = dict[str, Table](), list[SearchCell]()
+    searched = dict[tuple[str, str], str]()  # the experiment that does, by cell
     for experiment_name, experiment in study.experiments.items():
         for benchmark_name in experiment.benchmarks:
             grid = _Grid(params, study_name, experiment_name, benchmark_name, best, runs)
             if experiment.search is not None:
-                search += grid.searched_cells()
+                for cell in grid.searched_cells():
+                    search.append(cell)
+                    first = searched.setdefault((benchmark_name, cell.name), experiment_name)
+                    if first != experiment_name:
+                        raise UserError(
+                            f"studies.{study_name}.experiments: {first} and {experiment_name} both "
+                            f"search for the hyperparameters of {cell.name} on {benchmark_name}: "
+                            "leave it to one"
+                        )
                 continue
             table = grid.table()
             tables[table.name] = table
             if experiment.probes:
                 probed.update(run for cell in table.cells for run in cell.runs.values())
     _require_one_run_each(study_name, tables.values())
-    searched = dict[tuple[str, str], str]()
-    for cell in search:
-        before = searched.setdefault((cell.benchmark, cell.name), cell.experiment)
-        if before != cell.experiment:
-            raise UserError(
-                f"studies.{study_name}.experiments: {before} and {cell.experiment} both search for "
-                f"the hyperparameters of {cell.name} on {cell.benchmark}: leave it to one"
-            )
     for name in probed:
         run = runs.by_name[name]
         changes = {"probes": True} | _source_data(params, run.source, "a probe")
