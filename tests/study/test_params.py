@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from project import PROJECT
 
@@ -129,6 +129,7 @@ odd = st.sampled_from([None, True, -1, 0, 10**30, 1.5, "", "x", [], [[1]], {}, {
 
 
 @settings(max_examples=60)
+@example("datasets.cifar10.classes", 10**30)
 @given(st.sampled_from(paths(PROJECT_VALUES)), odd)
 def test_no_value_whatever_makes_the_check_itself_fail(path, value):
     """A wrong value is a `UserError` that names a key on its way, never another exception."""

@@ -42,7 +42,7 @@ class Augmentation(Strict):
 
 class _Dataset(Strict):
     title: str
-    classes: Count
+    classes: Annotated[int, Field(gt=0, le=100_000)]  # numbers of tasks are its divisors
     size: Annotated[int, Field(ge=16)]  # pixels along a side
     augmentation: Augmentation
 
