@@ -262,7 +262,7 @@ def test_an_edit_while_jobs_run_changes_nothing_for_them_and_the_next_call_sees_
     said = call(project, "snakemake", RECORDS[TWF], "--cores", "1", fails=True)
     assert "Directory cannot be locked" in said
     said = call(project, "twf", "run", "demo", TWF, fails=True)
-    assert f"process {job} on {os.uname().nodename}" in said
+    assert "this run is being done by another process" in said and ".s0.lock" in said
     call(project, "snakemake", RECORDS[ER], "--cores", "1")  # on another target
     change_twf(project, lambda_fp=0.7)
     said = call(project, "snakemake", RUNS, "--dry-run", fails=True)
