@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
 import yaml
@@ -49,3 +50,11 @@ def test_the_conda_environment_installs_what_make_setup_does():
     assert (python, pip) == (f"python{METADATA['requires-python']}", "pip")
     assert by_pip["pip"][0] == "--constraint ../../constraints.txt"
     assert by_pip["pip"][1].startswith("--editable ../..[")
+
+
+def test_a_clone_that_would_have_carriage_returns_has_none(tmp_path):
+    """`make setup` reads constraints, and Python TOML and YAML, line by line."""
+    clone = ["git", "clone", "--quiet", "--config", "core.autocrlf=true", str(PROJECT), "clone"]
+    subprocess.run(clone, cwd=tmp_path, check=True)
+    for name in ("constraints.txt", "Makefile", "params.yaml", "pyproject.toml"):
+        assert b"\r" not in (tmp_path / "clone" / name).read_bytes(), name

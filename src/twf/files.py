@@ -159,4 +159,7 @@ def tidy_safetensors(content: bytes) -> bytes:
     text = json.dumps(
         json.loads(content[8:end]), sort_keys=True, separators=(",", ":"), ensure_ascii=False
     )
-    return content[:8] + text.encode().ljust(end - 8) + content[end:]
+    ordered = text.encode().ljust(end - 8)  # trailing spaces are part of the format
+    if len(ordered) != end - 8:
+        raise ValueError(f"a header grew from {end - 8} to {len(ordered)} bytes")
+    return content[:8] + ordered + content[end:]

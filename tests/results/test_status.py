@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
-from safetensors.numpy import save_file
+import torch
 
 from twf.errors import UserError
 from twf.files import PARAMS, record_file, state_file
+from twf.jobs import checkpoints
+from twf.jobs.checkpoints import Checkpoint
 from twf.results import record, status
 from twf.results.frame import Results
 from twf.study import reading
@@ -95,12 +96,13 @@ def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys):
     path.parent.mkdir(parents=True)
     saved = {"guard": {"plan": digest(of(plan, run))}}
     saved |= {"state": {"place": {"phase": 2, "epoch": 7}}}
-    save_file({"x": np.zeros(1)}, path, metadata={"state": json.dumps(saved)})
+    state_of_run = {"x": torch.zeros(1)}
+    checkpoints.write(path, Checkpoint(state_of_run, saved))  # as a run does
     assert state(plan, run) == ("to do", "no record, 107/250 epochs saved")
     status.show(status.of_plan(reading.load(PARAMS), plan))
     assert "to do, 107/250 epochs saved" in capsys.readouterr().out
-    other = json.dumps(saved | {"guard": {"plan": "of before"}})
-    save_file({"x": np.zeros(1)}, path, metadata={"state": other})
+    other = saved | {"guard": {"plan": "of before"}}
+    checkpoints.write(path, Checkpoint(state_of_run, other))
     assert state(plan, run) == ("to do", "no record, what is saved is of another plan")
     path.write_bytes(b"torn")
     assert state(plan, run) == ("to do", "no record")

@@ -103,7 +103,7 @@ def saved(run: Run, plan: Mapping[str, Any]) -> str:
     """
     header = files.header(files.state_file(run.study, run.id))
     try:
-        saved = json.loads(header["__metadata__"]["state"])
+        saved = json.loads(header["__metadata__"]["about"])
         if saved["guard"]["plan"] != digest(plan):
             return "what is saved is of another plan"
         position = saved["state"]["place"]

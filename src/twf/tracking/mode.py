@@ -35,6 +35,7 @@ def decided(settings: Tracking) -> tuple[Mode, str]:
     of_wandb = _settings()
     asked_in = {
         SWITCH: variable(SWITCH),
+        "WANDB_DISABLED": "off" if variable("WANDB_DISABLED").lower() in ("1", "true") else "",
         "WANDB_MODE": variable("WANDB_MODE"),
         SETTINGS: of_wandb.get("mode", ""),
         "tracking.mode of params.yaml": settings.mode,
