@@ -24,7 +24,6 @@ ARCHIVES = Path("archives")
 TABLES_VERSION = 6  # of the columns of tables; raised by each change, so that they are made anew
 TABLE_FORMATS = ("csv", "md", "tex")
 ESTIMATE_FORMATS = ("parquet", "csv")
-FIGURE_FORMATS = ("svg", "csv")  # the last has the data drawn
 PLANS = Path("plans")
 
 
@@ -54,7 +53,7 @@ table_file = _path("results/{study}/tables/{table}.{extension}")  # of `TABLE_FO
 estimates_file = _path("results/{study}/estimates.{extension}")  # of `ESTIMATE_FORMATS`
 metrics_file = _path("results/{study}/metrics.json")  # the means of cells, for DVC to compare
 figures_folder = _path("results/{study}/figures")
-figure_file = _path("results/{study}/figures/{figure}.{extension}")  # of `FIGURE_FORMATS`
+figure_file = _path("results/{study}/figures/{figure}.{extension}")  # svg; csv with the data drawn
 report_file = _path("results/{study}/report.html")
 runs_page = _path("results/{study}/runs.html")  # a page of its own, beside the report
 log_file = _path("logs/{study}/runs/{run}.log")  # of a run by Snakemake

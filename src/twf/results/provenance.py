@@ -19,6 +19,7 @@ from twf.study import Plan
 from twf.study.methods import METHODS
 from twf.study.params import Params
 from twf.study.switches import SWITCHES
+from twf.study.types import Fidelity
 
 NOT_RECORDED = "not recorded"
 FOLLOWED = {"paper": "the paper", "published": "the published code"}
@@ -46,6 +47,7 @@ def facts(results: Results) -> dict[str, str]:
 
 def sections(params: Params, results: Results) -> list[Section]:
     """The tables of the report's provenance."""
+    counts = _origins(results).value_counts(sort=False)  # each value once
     return [
         Section(
             "Deviations",
@@ -69,7 +71,7 @@ def sections(params: Params, results: Results) -> list[Section]:
         ),
         Section(
             "Code, inputs and software",
-            _counted(_origins(results)),
+            show.rows(counts.reset_index(name="Runs").astype(str)),
             "A method's hash is of the code in use. A commit with a + had changed files: the hash "
             "tells such code apart, the commit does not bring it back.",
         ),
@@ -81,28 +83,29 @@ def deviations(params: Params, plan: Plan) -> list[TextRow]:
 
     `Otherwise in` names the variants that follow the other. docs/fidelity.md says what each means.
     """
-    experiments = params.named_study(plan.study).experiments.items()
-    rows = []
-    for switch, followed in params.switches(plan.study).items():
-        flipped = [
-            f"{name}.{variant}"
-            for name, experiment in experiments
-            for variant, changes in experiment.variants.items()
-            if changes.fidelity.get(switch, followed) != followed
-        ]
-        names = "", "Subject", "As in", "Otherwise in"
-        row = switch, SWITCHES[switch], FOLLOWED[followed], ", ".join(flipped) or "—"
-        rows.append(dict(zip(names, row, strict=True)))
-    return rows
+    flipped = defaultdict(list)
+    for name, experiment in params.named_study(plan.study).experiments.items():
+        for variant, changes in experiment.variants.items():
+            for switch, side in changes.fidelity.items():
+                flipped[switch, side].append(f"{name}.{variant}")
+    return [
+        {"": switch, "Subject": SWITCHES[switch], "As in": FOLLOWED[side]}
+        | {"Otherwise in": ", ".join(flipped[switch, _other(side)]) or "—"}
+        for switch, side in params.switches(plan.study).items()
+    ]
+
+
+def _other(side: Fidelity) -> Fidelity:
+    return "published" if side == "paper" else "paper"
 
 
 def unfinished(results: Results) -> list[TextRow]:
-    """Missing runs are counted, of others each is named."""
-    left = results.runs[results.runs["status"] != "finished"]
+    """The runs that no mean includes; missing ones are only counted."""
+    left = results.runs[results.runs["status"] != "finished"].sort_index()
     missing = left["status"] == "missing"
     rows = [
         {"Run": str(run), "Status": row["status"], "Reason": row["reason"] or "—"}
-        for run, row in left[~missing].sort_index().iterrows()
+        for run, row in left[~missing].iterrows()
     ]
     none = {"Run": f"{missing.sum()} runs", "Status": "missing", "Reason": "no record"}
     return rows + ([none] if missing.any() else [])
@@ -140,7 +143,7 @@ def _networks(plan: Plan) -> list[TextRow]:
         rows.append(
             {
                 "Source": name,
-                "Accuracy": "not measured" if accuracy is None else f"{accuracy:.2f} %",
+                "Accuracy": NOT_RECORDED if accuracy is None else f"{accuracy:.2f} %",
                 "Recipe": " ".join(filter(None, [about.get("weights"), *recipe])) or NOT_RECORDED,
                 "Hours": NOT_RECORDED if seconds is None else f"{seconds / 3600:.3f}",
                 "SHA-256": files.sha256(path) if path.exists() else f"no {path}",
@@ -153,24 +156,18 @@ def _origins(results: Results) -> pd.DataFrame:
     """Where the records come from: a row for each thing that a record names, with its value."""
     rows: list[tuple[str, str, Any]] = []
     for row in show.rows(results.runs[results.runs["provenance"].map(bool)]):
-        recorded, method = row["provenance"], METHODS[row["method"]].title
-        precision = recorded.get("precision", NOT_RECORDED)
-        if precision == "tf32" and "cuda" not in recorded["versions"]:  # a CPU has none
+        made, code = row["provenance"], row["provenance"]["code"]
+        precision = made.get("precision", NOT_RECORDED)
+        if precision == "tf32" and "cuda" not in made["versions"]:  # a CPU has none
             precision = "fp32"
-        code, where = recorded["code"], f"{row['benchmark']} from {row['source']}"
+        where = f"{row['benchmark']} from {row['source']}"
+        inputs = made.get("inputs", {}).items()
         rows += [
             ("Code", f"twf {code['version']}", f"commit {code['commit'] or 'unknown'}"),
-            ("Method", method, code.get("method_hash")),
+            ("Method", METHODS[row["method"]].title, code.get("method_hash")),
             ("Precision", "precision of products", precision),
-            ("Execution", "steps", recorded.get("execution", NOT_RECORDED)),
+            ("Execution", "steps", made.get("execution", NOT_RECORDED)),
+            *(("Input", f"{where}, {name.replace('_', ' ')}", value) for name, value in inputs),
+            *(("Version", name, value) for name, value in made["versions"].items()),
         ]
-        for name, value in recorded.get("inputs", {}).items():
-            rows.append(("Input", f"{where}, {name.replace('_', ' ')}", value))
-        rows += [("Version", name, value) for name, value in recorded["versions"].items()]
     return pd.DataFrame(rows, columns=["Of", "What", "Value"]).astype(str)
-
-
-def _counted(origins: pd.DataFrame) -> list[TextRow]:
-    """Each value once, and how many runs have it."""
-    counts = origins.value_counts(sort=False).reset_index(name="Runs")
-    return show.rows(counts.astype(str))

@@ -9,10 +9,12 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from twf import files
@@ -24,9 +26,8 @@ from twf.results.paper import claims
 from twf.results.printed import PLACE
 from twf.results.show import PROTOCOL_TITLES, Section, TextRow, in_parentheses, number
 from twf.study import Plan, Table
-from twf.study.params import PROTOCOLS, Params
+from twf.study.params import Params
 
-TEMPLATES = Path(__file__).parent / "templates"
 TEXT = 40  # characters; a column with a longer text may have several lines
 
 GAINS = (
@@ -47,12 +48,6 @@ ORDER = (
     "parentheses, its 95 % interval over our true means."
 )
 UNFINISHED = "`snakemake --cores all results/{}/report.html` does those that are missing or stale."
-COMPARISON = (
-    "The paper's final average accuracies beside ours, in per cent. Equivalent: the 95 % interval "
-    f"of our mean lies within {estimates.MARGIN:g} points of the paper's number; higher or lower: "
-    "entirely above or below these; undecided: otherwise, with a single seed or where a run "
-    "diverged; reduced: the study scales the benchmark down."
-)
 
 
 def write_all(params: Params, results: Results) -> None:
@@ -84,50 +79,51 @@ def write(
     of_cells, gains, claimed, ranked = (
         frame[frame["kind"] == kind] for kind in ("cell", "gain", "claim", "order")
     )
-    agreed = agreement(of_cells, claimed)
-    first = _main_figure(plan, drawn)
+    agreed, first = agreement(of_cells, claimed), _main_figure(plan, drawn)
+    shown = [
+        {"name": name, "title": table.title, "rows": tables.text_rows(table, of_cells, "html")}
+        | {"note": tables.note(table, of_cells), "rule": tables.rule(table)}
+        | {"gains": tables.gain_rows(table, gains)}
+        | {"figures": [f for f in drawn if f.table == name and f != first]}
+        for name, table in plan.tables.items()
+    ]
+    unfinished = provenance.unfinished(results)
     sections = [
         Section("The paper's claims", _by_verdict(claimed), CLAIMS),
-        Section("Beside the paper", _beside_paper(of_cells), COMPARISON),
         Section("The order of methods", _orders(ranked), ORDER),
         Section("Hyperparameters searched for", search.text_rows(trials), search.NOTE),
-        Section(
-            "Runs that are in no mean", provenance.unfinished(results), UNFINISHED.format(study)
-        ),
+        Section("Runs that are in no mean", unfinished, UNFINISHED.format(study)),
     ]
-    scores = results.scores.to_dict("index")
+    styles = resources.files("twf.results").joinpath("templates", "report.css")
     common = {
         "made_by": Markup(record.REPORT_MARK.format(record.collected_plan(study))),  # noqa: S704
         "title": plan.title,
-        "style": Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704
+        "style": Markup(styles.read_text(encoding="utf-8")),  # noqa: S704
     }
-    whole = _environment.get_template("report.html.j2")
-    page = whole.render(
-        **common,
-        page="report",
-        note=plan.note,
-        message=message(results, frame, agreed),
-        main_figure=first and _figure(first),
-        tables=[
-            tables.layout(table, of_cells)
-            | {"title": table.title, "rule": tables.rule(table)}
-            | {"gains": tables.gain_rows(table, gains)}
-            | {"figures": [_figure(f) for f in drawn if f.table == name and f != first]}
-            for name, table in plan.tables.items()
-        ],
-        gains_note=GAINS,
-        sections=[section for section in sections if section.rows],
-        agreement=agreed,
-        facts=provenance.facts(results),
-        provenance=provenance.sections(params, results),
-        forgetting=tables.FORGETTING[params.switches(study)["F8"]],
-        download=_download(f"{study}-estimates.csv", files.estimates_file(study, "csv")),
-    )
-    rows = [_run(plan, str(run), row, scores) for run, row in results.runs.iterrows()]
-    runs = whole.render(**common, page="runs", runs=rows)
-    for path, text in ((files.runs_page(study), runs), (files.report_file(study), page)):
+    page = common | {
+        "page": "report",
+        "note": plan.note,
+        "message": message(results, frame, agreed),
+        "main_figure": first,
+        "tables": shown,
+        "gains_note": GAINS,
+        "sections": [section for section in sections if section.rows],
+        "agreement": agreed,
+        "facts": provenance.facts(results),
+        "provenance": provenance.sections(params, results),
+        "forgetting": tables.FORGETTING[params.switches(study)["F8"]],
+        "margin": f"{estimates.MARGIN:g}",
+        "download": _download(f"{study}-estimates.csv", files.estimates_file(study, "csv")),
+    }
+    scores = results.scores.to_dict("index")
+    runs = [_run(plan, str(run), row, scores) for run, row in results.runs.iterrows()]
+    template = _environment.get_template("report.html.j2")
+    for path, values in (
+        (files.runs_page(study), common | {"page": "runs", "runs": runs}),
+        (files.report_file(study), page),
+    ):
         with files.atomic(path) as partial:
-            partial.write_text(text, encoding="utf-8")
+            partial.write_text(template.render(values), encoding="utf-8")
 
 
 def message(results: Results, frame: pd.DataFrame, agreed: Sequence[str]) -> list[str]:
@@ -207,24 +203,6 @@ def _compared(of_cells: pd.DataFrame) -> pd.DataFrame:
     return beside.drop_duplicates(PLACE)
 
 
-def _beside_paper(of_cells: pd.DataFrame) -> list[TextRow]:
-    """The paper's numbers beside ours, as text."""
-    return [
-        {
-            "Cell": row["title"],
-            "Benchmark": f"{row['benchmark']} from {row['source']}",
-            "Protocol": PROTOCOL_TITLES[row["protocol"]],
-            "Buffer": str(row["buffer"] or "—"),
-            "Paper": number(row["paper"]),
-            "Ours": number(row["mean"]),
-            "Interval": show.interval(row["low"], row["high"]),
-            "n": f"{row['n']}/{row['n_planned']}",
-            "Verdict": row["verdict"],
-        }
-        for row in show.rows(_compared(of_cells))
-    ]
-
-
 def _orders(ranked: pd.DataFrame) -> list[TextRow]:
     return [
         {
@@ -265,16 +243,29 @@ def _counted(group: str, claimed: pd.DataFrame) -> str:
 
 def columns(rows: Sequence[TextRow]) -> dict[str, str]:
     """The class of each column of a table, by its heading: number, text or none."""
-    numbers = show.numeric(rows)
-    texts = {
-        name: [row[name] for row in rows if not isinstance(row[name], Markup)] for name in rows[0]
-    }
-    wide = {name for name, column in texts.items() if any(len(text) > TEXT for text in column)}
-    return {n: "number" if n in numbers else "text" if n in wide else "" for n in rows[0]}
+    kinds = {}
+    for name in rows[0]:
+        texts = [row[name] for row in rows]
+        plain = [text for text in texts if not isinstance(text, Markup)]
+        wide = any(len(text) > TEXT for text in plain)
+        numbers = plain and all(text[:1] in "+-0123456789—" for text in plain)
+        kinds[name] = "text" if wide else "number" if numbers else ""
+    return kinds
 
 
-_environment = show.environment(html=True)
-_environment.filters["columns"] = columns
+def svg(drawing: str) -> Markup:
+    """A drawing for the page. Text from data is escaped in it, and no script of it would be run."""
+    return Markup(drawing[drawing.index("<svg") :])  # noqa: S704
+
+
+_environment = Environment(
+    loader=PackageLoader("twf.results"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_environment.filters |= {"columns": columns, "svg": svg}
 
 
 def _download(name: str, path: Path) -> Markup:
@@ -287,54 +278,29 @@ def _download(name: str, path: Path) -> Markup:
 
 def _main_figure(plan: Plan, drawn: Sequence[Drawn]) -> Drawn | None:
     """The figure on the first screen: the first table's differences, or its first."""
-    first = next(iter(plan.tables), "")
-    own = [figure for figure in drawn if figure.table == first]
+    own = [figure for figure in drawn if figure.table == next(iter(plan.tables), "")]
     return next((f for f in own if f.name.startswith("differences")), next(iter(own), None))
 
 
-def _figure(figure: Drawn) -> dict[str, Any]:
-    """A figure for the page. Text from data is escaped in it, and no script of it would be run."""
-    drawing = Markup(figure.svg[figure.svg.index("<svg") :])  # noqa: S704
-    return {"caption": figure.caption, "svg": drawing}
-
-
 def _run(plan: Plan, run: str, row: Any, scores: Mapping[Any, Any]) -> TextRow:
-    """A planned run, with or without a record, as a row; `scores` by run and protocol."""
-    planned = plan.runs[run]
-    said = {"parameters": json.loads(planned.parameters)} | row["provenance"]
-    details = {name.capitalize(): _lines(values) for name, values in said.items()}
-    if row["started"]:
-        details["Started"] = f"{row['started']:%Y-%m-%d %H:%M} UTC"
-    if not pd.isna(row["peak_memory_mib"]):
-        details["Peak memory"] = f"{row['peak_memory_mib']:.0f} MiB"
-    details["Command"] = f"twf run {planned.study} {run}"
-    details["Log"] = str(files.log_file(planned.study, run))
-    of_run = {protocol: scores.get((run, protocol), {}) for protocol in PROTOCOLS}
+    """A planned run as a row, which opens to show what it was made from."""
+    about = {"parameters": json.loads(plan.runs[run].parameters)} | row["provenance"]
+    about |= {"started": row["started"], "peak memory in MiB": row["peak_memory_mib"]}
+    about |= {"command": f"twf run {plan.study} {run}"}
+    about |= {"log": files.log_file(plan.study, run)}
+    text = json.dumps(about, indent=1, ensure_ascii=False, default=str)
+    reason = Markup('<p class="alarm">{}</p>').format(row["reason"]) if row["reason"] else ""
+    accuracies = {}
+    for protocol, title in PROTOCOL_TITLES.items():
+        score = scores.get((run, protocol), {})
+        accuracies[title] = f"{number(score.get('faa'))} {in_parentheses(score.get('ff'))}".rstrip()
     return {
-        "Run": _details(run, details, row["reason"]),
+        "Run": Markup("<details><summary>{}</summary><pre>{}</pre></details>{}").format(
+            run, text, reason
+        ),
         "Status": Markup('<span class="{0}">{0}</span>').format(row["status"]),
-        "Seed": str(planned.seed),
-        **{
-            PROTOCOL_TITLES[p]: f"{number(of.get('faa'))} {in_parentheses(of.get('ff'))}".rstrip()
-            for p, of in of_run.items()
-        },
+        "Seed": str(row["seed"]),
+        **accuracies,
         "Seconds": "—" if pd.isna(row["seconds"]) else f"{row['seconds']:.1f}",
         "Device": row["device"] or "—",
     }
-
-
-def _details(run: str, details: TextRow, reason: str | None) -> Markup:
-    """A run that opens to show what it was made from."""
-    lines = (Markup("<dt>{}</dt><dd><pre>{}</pre></dd>").format(*item) for item in details.items())
-    opened = Markup("<details><summary>{}</summary><dl>{}</dl></details>").format(
-        run, Markup("").join(lines)
-    )
-    return opened + (Markup('<p class="alarm">{}</p>').format(reason) if reason else "")
-
-
-def _lines(values: Any) -> str:
-    """What a provenance has under one name as text: a line for each of its values."""
-    if not isinstance(values, dict):
-        return json.dumps(values, ensure_ascii=False)
-    lines = (f"{key}: {json.dumps(v, ensure_ascii=False)}" for key, v in sorted(values.items()))
-    return "\n".join(lines)

@@ -1,24 +1,21 @@
-"""A study's tables in the shape of the paper's Tables 1-3, rendered from its estimates.
-
-`layout` gives a table as text, from which Markdown, LaTeX and the report are filled.
-"""
+"""A study's tables in the shape of the paper's Tables 1-3, rendered from its estimates."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, Literal
 
 import pandas as pd
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from twf.files import atomic, metrics_file, table_file
 from twf.results import estimates, show
 from twf.results.frame import Results
-from twf.results.show import PROTOCOL_TITLES, TextRow, in_parentheses, number
+from twf.results.show import TextRow, in_parentheses, number
 from twf.study import Plan, Table
 from twf.study.methods import METHODS
+from twf.study.params import Protocol
 from twf.study.types import Fidelity
 
 _FORGETTING = (
@@ -37,19 +34,34 @@ FORGETTING: dict[Fidelity, str] = {
 FORGETTING_SHOWN: dict[Fidelity, str] = {"published": "ff", "paper": "ff_paper"}
 WIDE = ["title", "name", "method", "variant", "buffer", "protocol", "n", "n_planned", "diverged"]
 
+Syntax = Literal["markdown", "latex", "html"]
+ESCAPES: dict[Syntax, Callable[[str], str]] = {
+    "markdown": show.escape_markdown,
+    "latex": show.escape_tex,
+    "html": escape,
+}
+BOLD: dict[Syntax, str] = {"markdown": "**{}**", "latex": "\\textbf{{{}}}", "html": "<b>{}</b>"}
+
 
 def write(results: Results, of_cells: pd.DataFrame, tables: Collection[Table]) -> None:
     """Write tables: as CSV with a row for each cell, in Markdown, and in LaTeX (with booktabs)."""
-    noted = f" {results.plan.note}" if results.plan.note else ""
     for table in tables:
-        values = layout(table, of_cells)
-        values["caption"] = f"{table.title}. {values['caption']}{noted}"
-        values["remarks"] = " ".join([*values["remarks"], FORGETTING[table.forgetting]])
-        study, name = results.plan.study, table.name
-        with atomic(table_file(study, name, "csv")) as partial:
-            wide(table, of_cells).to_csv(partial, index=False)
-        show.fill("table.md.j2", values, table_file(study, name, "md"))
-        show.fill("table.tex.j2", values, table_file(study, name, "tex"))
+        about = [f"{table.title}.", note(table, of_cells), results.plan.note or ""]
+        caption = " ".join([*about, FORGETTING[table.forgetting]])
+        texts = {
+            "md": f"{show.escape_markdown(caption)}\n\n"
+            + show.markdown(text_rows(table, of_cells, "markdown")),
+            "tex": pd.DataFrame(text_rows(table, of_cells, "latex")).to_latex(
+                index=False,
+                caption=show.escape_tex(caption),
+                label=f"table:{table.name}",
+                column_format="l" + "c" * len(columns(table)),
+            ),
+            "csv": wide(table, of_cells).to_csv(index=False),
+        }
+        for ending, text in texts.items():
+            with atomic(table_file(results.plan.study, table.name, ending)) as partial:
+                partial.write_text(text, encoding="utf-8")
 
 
 def wide(table: Table, of_cells: pd.DataFrame) -> pd.DataFrame:
@@ -62,111 +74,92 @@ def wide(table: Table, of_cells: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(ff=forgetting["mean"], buffer=show.null_buffer(frame))
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A cell as text; all of it is empty where none was planned."""
-
-    span: int  # the number of columns it stands for
-    accuracy: str = ""  # '71.20 ± 1.30', or a dash
-    forgetting: str = ""  # '(12.30)', or nothing
-    remark: str = ""  # 'n=2/3, 1 diverged, †, untuned', or nothing
-    printed: str = ""  # '83.65 (11.59)', or nothing
-    interval: str = ""  # '69.71 to 72.69', or a dash
-    seeds: str = ""  # 'n=3'
-    best: bool = False
+def columns(table: Table) -> dict[str, tuple[Protocol, int | None]]:
+    """The protocol and the buffer of each column, by its heading."""
+    places = [(p, buffer) for p in table.protocols for buffer in table.buffers or [None]]
+    return {show.place(*place): place for place in places}
 
 
-def layout(table: Table, of_cells: pd.DataFrame) -> dict[str, Any]:
-    """A table's cells for a template, in the order of the plan: methods without rehearsal first.
+def text_rows(table: Table, of_cells: pd.DataFrame, syntax: Syntax) -> list[TextRow]:
+    """A table as text, methods without rehearsal first: `71.20 ± 1.30 (12.30)`, then the paper's.
 
-    A row has Class-IL's entries, then Task-IL's. An entry of a method without rehearsal spans the
-    columns of all buffers; one that was not planned is blank.
+    Such a method has the same number in the columns of all buffers; a cell that was not planned is
+    empty. HTML has the interval and the seeds too, LaTeX neither these nor the paper's.
     """
     rows = of_cells[of_cells["table"] == table.name]
-    faa = rows[rows["quantity"] == "faa"]
-    whole = faa[(faa["n"] == faa["n_planned"]) & faa["method"].map(_rehearses).astype(bool)]
-    highest = whole.groupby(["protocol", "buffer"])["mean"].max().map(number)
-    key = ["method", "variant", "protocol", "buffer"]
-    by_place = {tuple(row[k] for k in key): row for row in show.rows(faa)}
-    shown = rows[rows["quantity"] == FORGETTING_SHOWN[table.forgetting]]
-    forgetting = {tuple(row[k] for k in key): row["mean"] for row in show.rows(shown)}
-    printed = rows[rows["quantity"] == "ff"]
-    printed_ff = {tuple(row[k] for k in key): row["paper"] for row in show.rows(printed)}
+    faa, ff, forgetting = (
+        {row["name"]: row for row in show.rows(rows[rows["quantity"] == quantity])}
+        for quantity in ("faa", "ff", FORGETTING_SHOWN[table.forgetting])
+    )
+    highest: dict[Any, str] = {}
+    for cell in sorted(table.cells, key=lambda cell: faa[cell.name]["mean"]):
+        if _whole(faa[cell.name]):
+            highest[cell.protocol, cell.buffer] = number(faa[cell.name]["mean"])
+    names = {(c.method, c.variant, c.protocol, c.buffer): c.name for c in table.cells}
 
-    def entry(where: tuple[Any, ...], place: tuple[Any, int], span: int) -> Entry:
-        row = by_place.get((*where, *place))
-        if row is None:
-            return Entry(span)
-        text = number(row["mean"])
-        finished = _rehearses(where[0]) and row["n"] == row["n_planned"]
-        paper = "" if pd.isna(row["paper"]) else number(row["paper"])
-        return Entry(
-            span,
-            accuracy=text + (f" ± {row['sd']:.2f}" if row["n"] > 1 else ""),
-            forgetting=in_parentheses(forgetting[(*where, *place)]),
-            remark=", ".join(_remarks(row)),
-            printed=f"{paper} {in_parentheses(printed_ff[(*where, *place)])}".rstrip(),
-            interval=show.interval(row["low"], row["high"]),
-            seeds=f"n={row['n']}" if row["n"] else "",
-            best=finished and text == highest.get(place),  # bold are all that look like the highest
-        )
+    def text(method: str, variant: str | None, protocol: Protocol, buffer: int | None) -> str:
+        buffer = buffer if METHODS[method].rehearsal else None
+        name = names.get((method, variant, protocol, buffer))
+        if name is None:
+            return ""
+        row = faa[name]
+        accuracy = number(row["mean"])
+        # bold are all that look like the highest
+        best = _whole(row) and accuracy == highest[protocol, buffer]
+        spread = f"{accuracy} ± {row['sd']:.2f}" if row["n"] > 1 else accuracy
+        spread = ESCAPES[syntax](spread)
+        first = [BOLD[syntax].format(spread) if best else spread]
+        first += [in_parentheses(forgetting[name]["mean"]), ", ".join(_remarks(row))]
+        lines = [" ".join(filter(None, first))]
+        if syntax == "html" and row["n"]:
+            lines.append(_soft(f"{show.interval(row['low'], row['high'])}, n={row['n']}"))
+        if syntax != "latex" and not pd.isna(row["paper"]):
+            paper = f"paper {number(row['paper'])} {in_parentheses(ff[name]['paper'])}".rstrip()
+            lines.append(_soft(f"{paper}, {row['verdict']}") if syntax == "html" else paper)
+        whole = "<br>".join(lines)
+        return Markup(whole) if syntax == "html" else whole  # noqa: S704 - numbers
 
-    headings = ["none" if not buffer else str(buffer) for buffer in table.buffers] or ["—"]
-    groups = []
-    for rehearsal in (False, True):
-        buffers = [buffer or 0 for buffer in table.buffers] if rehearsal else [0]
-        places = [(protocol, buffer) for protocol in table.protocols for buffer in buffers]
-        span = 1 if rehearsal else len(headings)
-        groups.append(
-            [
-                (title, [entry((method, variant or ""), place, span) for place in places])
-                for (method, variant), title in table.rows.items()
-                if METHODS[method].rehearsal == rehearsal
-            ]
-        )
-    return {
-        "name": table.name,
-        "caption": caption(table),
-        "remarks": remarks(table, faa),
-        "protocols": [PROTOCOL_TITLES[protocol] for protocol in table.protocols],
-        "columns": headings,
-        "groups": groups,
-    }
+    ordered = sorted(table.rows.items(), key=lambda row: METHODS[row[0][0]].rehearsal)
+    return [
+        {"Method": ESCAPES[syntax](title)}
+        | {head: text(*row, *place) for head, place in columns(table).items()}
+        for row, title in ordered
+    ]
 
 
-def _rehearses(method: str) -> bool:
-    return METHODS[method].rehearsal
+def _soft(text: str) -> str:
+    return f'<span class="soft">{text}</span>'
+
+
+def _whole(row: dict[str, Any]) -> bool:
+    """Whether a cell may be the best: its method has a buffer, and all its runs have finished."""
+    return METHODS[row["method"]].rehearsal and row["n"] == row["n_planned"]
 
 
 def _remarks(row: dict[str, Any]) -> list[str]:
-    said = []
-    if row["n"] < row["n_planned"] and row["n"] + row["diverged"]:
-        said.append(f"n={row['n']}/{row['n_planned']}")
-    if row["diverged"]:
-        said.append(f"{row['diverged']} diverged")
-    if row["note"]:
-        said.append("untuned")
-    return said
+    lacks = row["n"] < row["n_planned"] and row["n"] + row["diverged"]
+    return [
+        *([f"n={row['n']}/{row['n_planned']}"] if lacks else []),
+        *([f"{row['diverged']} diverged"] if row["diverged"] else []),
+        *(["untuned"] if row["note"] else []),
+    ]
 
 
-def caption(table: Table) -> str:
-    """What the numbers of a table are, in plain text."""
+def note(table: Table, of_cells: pd.DataFrame) -> str:
+    """What the numbers of a table are, in plain text; `FORGETTING` adds what FF is."""
     seeds = max(len(cell.runs) for cell in table.cells)
     spread = f" ± sample standard deviation over {seeds} seeds" if seeds > 1 else ""
-    return (
+    parts = [
         f"Final average accuracy{spread}, and final forgetting (FF) in parentheses, in per cent"
-        + ("." if spread else " (one seed: no spread, no interval).")
-    )
-
-
-def remarks(table: Table, faa: pd.DataFrame) -> list[str]:
-    """What else is to be said below a table, a sentence each; `FORGETTING` adds what FF is."""
-    parts = [f"Pretrained on {table.source}."]
+        + ("." if spread else " (one seed: no spread, no interval)."),
+        f"Pretrained on {table.source}.",
+    ]
     if table.buffers:
         parts.append(
             "Bold: the highest accuracy among the methods with a buffer, of cells whose runs have "
             "all finished."
         )
+    faa = of_cells[(of_cells["table"] == table.name) & (of_cells["quantity"] == "faa")]
     if (faa["n"] < faa["n_planned"]).any():
         parts.append("n=a/b: a of b planned runs finished; —: none did.")
     names = sorted(set(faa["note"].str.extract(r"untuned: ([^;]+)")[0].dropna()))
@@ -174,7 +167,7 @@ def remarks(table: Table, faa: pd.DataFrame) -> list[str]:
         parts.append(
             f"Untuned: the paper does not print {', '.join(names)}, and no search has chosen it."
         )
-    return parts
+    return " ".join(parts)
 
 
 # Gains
@@ -188,23 +181,16 @@ def gain_rows(table: Table, gains: pd.DataFrame) -> list[TextRow]:
     prefix = "" if table.variants or table.baseline else "over_"
     keys = [f"{prefix}method", f"{prefix}variant", "protocol", "buffer"]
     by_place = {tuple(row[key] for key in keys): row for row in show.rows(rows)}
-    columns = {
-        (protocol, buffer or 0): show.place(protocol, buffer)
-        for protocol in table.protocols
-        for buffer in table.buffers or [None]
-        if any(place[2:] == (protocol, buffer or 0) for place in by_place)
-    }
     texts = []
     for (method, variant), title in table.rows.items():
-        key = method, variant or ""
-        if any(place[:2] == key for place in by_place):
-            # What has no buffer stands in each column, as in the table itself
-            without = bool(table.variants) and not METHODS[method].rehearsal
-            cells = {
-                name: by_place.get((*key, protocol, 0 if without else buffer))
-                for (protocol, buffer), name in columns.items()
-            }
-            texts.append({over(table): title} | {n: _gain(r) for n, r in cells.items()})
+        # a variant of a method without a buffer stands in each column, as in the table itself
+        without = bool(table.variants) and not METHODS[method].rehearsal
+        cells = {
+            head: by_place.get((method, variant or "", protocol, 0 if without else buffer or 0))
+            for head, (protocol, buffer) in columns(table).items()
+        }
+        if any(cells.values()):
+            texts.append({over(table): title} | {head: _gain(row) for head, row in cells.items()})
     return texts
 
 
@@ -219,20 +205,19 @@ def over(table: Table) -> str:
 
 def rule(table: Table) -> str:
     """In words, what the intervals of a table's gains are."""
-    if table.variants:
-        return "Student's 95 % interval of the differences by seed"
-    return "Welch's 95 % interval"
+    by_seed = "Student's 95 % interval of the differences by seed"
+    return by_seed if table.variants else "Welch's 95 % interval"
 
 
-def _gain(row: Any) -> Markup:
-    """A gain and the paper's: '+1.30 (-0.05 to +2.65) n=2/3 †<br>paper +3.28'."""
+def _gain(row: dict[str, Any] | None) -> Markup:
+    """A gain and the paper's: '+1.30 (-0.05 to +2.65) n=2/3<br>paper +3.28'."""
     if row is None:
         return Markup("—")
-    parts = [show.estimate(row["mean"], row["low"], row["high"])]
+    text = show.estimate(row["mean"], row["low"], row["high"])
     if 0 < row["n"] < row["n_planned"]:
-        parts.append(f"n={row['n']}/{row['n_planned']}")
+        text += f" n={row['n']}/{row['n_planned']}"
     paper = "" if pd.isna(row["paper"]) else f"<br>paper {number(row['paper'], '+')}"
-    return Markup(" ".join(parts) + paper)  # noqa: S704 - numbers
+    return Markup(text + paper)  # noqa: S704 - numbers
 
 
 # DVC's metrics
@@ -245,16 +230,17 @@ def metrics(plan: Plan, frame: pd.DataFrame) -> dict[str, Any]:
     `missing` is the number of planned runs that the means lack: a change of such a mean may be a
     change of its runs.
     """
-    for table in plan.tables.values():
-        shown = frame[(frame["table"] == table.name) & (frame["quantity"] == "faa")]
-        shown = shown[(shown["kind"] == "cell") & (shown["protocol"] == table.protocols[0])]
-        shown = shown[shown["buffer"] == next(filter(None, table.buffers), 0)]
-        names = (shown["method"] + " " + shown["variant"]).str.strip().str.replace(" ", ".")
-        means = dict(zip(names, shown["mean"].round(2), strict=True))
-        missing = int((shown["n_planned"] - shown["n"]).sum())
-        values = {name: mean for name, mean in means.items() if not pd.isna(mean)}
-        return values | ({"missing": missing} if missing else {})
-    return {}
+    table = next(iter(plan.tables.values()), None)
+    if table is None:
+        return {}
+    shown = frame[(frame["table"] == table.name) & (frame["quantity"] == "faa")]
+    shown = shown[(shown["kind"] == "cell") & (shown["protocol"] == table.protocols[0])]
+    shown = shown[shown["buffer"] == next(filter(None, table.buffers), 0)]
+    names = (shown["method"] + " " + shown["variant"]).str.strip().str.replace(" ", ".")
+    means = dict(zip(names, shown["mean"].round(2), strict=True))
+    missing = int((shown["n_planned"] - shown["n"]).sum())
+    values = {name: mean for name, mean in means.items() if not pd.isna(mean)}
+    return values | ({"missing": missing} if missing else {})
 
 
 def write_metrics(plan: Plan, frame: pd.DataFrame) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from twf.files import figure_file, figures_folder
 from twf.results import estimates, figures
-from twf.results.figures import charts, style
+from twf.results.figures import kinds, style
 from twf.results.frame import Results
 from twf.study import Plan, Run
 from twf.study.methods import METHODS
@@ -103,7 +103,7 @@ def probed(make_plan) -> Plan:
 
 
 def names(plan: Plan) -> list[str]:
-    return [figure.name for figure in figures.planned(plan)]
+    return [name for name, _, _ in figures.planned(plan)]
 
 
 def test_a_table_has_the_figures_of_what_it_is_about(make_plan, switches, probed):
@@ -191,7 +191,7 @@ def test_one_wide_interval_does_not_flatten_the_rest():
     place |= {"over": "TwF minus", "n": 2, "diverged": 0}
     frame = rows.assign(title=["ER", "DER++"], low=[0.5, -900.0], high=[1.5, 900.0], **place)
     with style.settings():
-        (panel,) = charts.differences(frame).axes
+        (panel,) = kinds._draw_differences(frame).axes
     assert panel.get_xlim()[0] > -10 and panel.get_xlim()[1] < 15
     assert {line.get_marker() for line in panel.lines} >= {"<", ">"}
 

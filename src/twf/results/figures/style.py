@@ -54,7 +54,6 @@ _SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same bytes on each machine
     "font.size": SIZE,
     "axes.titlesize": SIZE,
-    "axes.labelsize": SIZE,
     "xtick.labelsize": SIZE - 1,
     "ytick.labelsize": SIZE - 1,
     "legend.fontsize": SIZE - 0.5,
@@ -63,6 +62,8 @@ _SETTINGS: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
     "axes.linewidth": 0.6,
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
@@ -131,11 +132,7 @@ def legend(figure: Figure, columns: int) -> None:
             handles.setdefault(label, handle)
     look: Any = {"ncols": min(columns, len(handles)), "handlelength": 2.0, "columnspacing": 1.0}
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", **look)
-    _grow(figure, -(-len(handles) // columns))
-
-
-def _grow(figure: Figure, lines: int) -> None:
-    """Make room for lines of text above or below the panels."""
+    lines = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.1 + lines * 1.4 * SIZE / 72)
 
 
