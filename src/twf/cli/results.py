@@ -141,7 +141,7 @@ def findings(
     ] = False,
 ) -> None:
     """Make the findings' estimates and figures in docs/ from results/evidence: no data, no runs."""
-    from twf.results import pages as made
+    from twf.results import findings as made
 
     if check or fill:
         differed = made.fill(check)

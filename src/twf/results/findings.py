@@ -1,4 +1,4 @@
-"""The findings: from `results/evidence` to estimates and tables.
+"""The findings: from `results/evidence` to estimates, tables, figures, and numbers in pages.
 
 `questions.yaml` there says what is compared. Nothing here knows a study, a method or a benchmark.
 """
@@ -15,15 +15,19 @@ import pandas as pd
 from pydantic import Field, TypeAdapter, ValidationError
 
 from twf.errors import UserError, explain, invalid_file, lookup
+from twf.files import atomic
 from twf.learning.evaluation.metrics import final_average_accuracy
-from twf.results import statistics
+from twf.results import show, statistics
 from twf.results.evidence import EVIDENCE, read_table
+from twf.results.figures.findings import drawn
 from twf.results.printed import printed_keys
 from twf.results.statistics import Estimate
 from twf.study.params import Protocol
 from twf.study.reading import plain_values
 from twf.study.types import Strict
 
+PAGES = (Path("README.md"), Path("docs/findings.md"), Path("docs/measured.md"))
+ACCURACIES = {"class-il": "accuracy_class_il", "task-il": "accuracy_task_il"}
 SIGNS = (1.0, -1.0, -1.0, 1.0)  # of a question's arms
 BLOCK = re.compile(r"<!-- ([a-z][^>]*?) -->(.*?)<!-- end -->", flags=re.S)
 
@@ -96,20 +100,23 @@ class Findings:
         }
 
     def records(self, study: str) -> pd.DataFrame:
-        """The records of a study: cell, seed, accuracy (none of a run that diverged), the
-        distance's share of the loss."""
+        """The records of a study: cell, seed, precision, the distance's share of the loss.
+
+        And final average accuracy in per cent, by protocol; none of a run that diverged.
+        """
         if study not in self.scores:
             rows = []
             for row in read_table(self.folder / f"{study}.parquet").to_pylist():
                 finished = row["status"] == "finished"
-                faa = {
-                    "class-il": row["accuracy_class_il"],
-                    "task-il": row["accuracy_task_il"],
+                scores = {
+                    protocol: final_average_accuracy(row[column]) if finished else None
+                    for protocol, column in ACCURACIES.items()
                 }
                 rows.append(
                     {"cell": row["run"].rpartition(".s")[0], "seed": row["seed"]}
-                    | {p: final_average_accuracy(m) if finished else None for p, m in faa.items()}
-                    | {"share": _share(row["history"]), "precision": _precision(row)}
+                    | scores
+                    | {"share": _share(row["history"])}
+                    | {"precision": str(json.loads(row["provenance"])["precision"])}
                 )
             self.scores[study] = pd.DataFrame(rows)
         return self.scores[study]
@@ -158,16 +165,17 @@ class Findings:
             estimate = statistics.layout(pd.DataFrame(columns, dtype=float), signs)
         else:
             estimate = _estimate(values, asked.rule)
+        one, verdict = len(values) == 1, statistics.verdict(estimate)
         return {
-            "kind": "cell" if len(values) == 1 else "contrast",
+            "kind": "cell" if one else "contrast",
             "question": name,
             "setting": at,
             "protocol": setting.protocol,
             **estimate._asdict(),
             "level": statistics.LEVEL,
-            "sd": float(values[0].std()) if len(values) == 1 else math.nan,
+            "sd": float(values[0].std()) if one else math.nan,
             "paper": self.paper(asked, setting),
-            "verdict": _verdict(estimate, diverged) if len(values) > 1 else "",
+            "verdict": "" if one else "undecided" if diverged else verdict,
             "note": f"{diverged} diverged" if diverged else "",
             "since": asked.since or "",
             "study": study,
@@ -188,37 +196,33 @@ class Findings:
 
     def table(self) -> pd.DataFrame:
         """All estimates that a table shows, the plan's own rule first."""
-        rows = []
-        for name, shown in self.asked.tables.items():
-            for question in shown.questions:
-                for setting in shown.settings:
-                    for planned in (True, False):
-                        row = self.estimate(question, setting, planned)
-                        if row is not None:
-                            rows.append({"table": name} | row)
+        rows = [
+            {"table": name} | row
+            for name, shown in self.asked.tables.items()
+            for question in shown.questions
+            for setting in shown.settings
+            for planned in (True, False)
+            if (row := self.estimate(question, setting, planned)) is not None
+        ]
         return pd.DataFrame(rows)
 
     def markdown(self, name: str) -> str:
         """A table as a page shows it."""
         shown = lookup("table", self.asked.tables, name, "questions.yaml")
-        settings = [self.asked.settings[at] for at in shown.settings]
-        head = ["", *(setting.title for setting in settings)]
-        lines = []
+        settings = {at: self.asked.settings[at] for at in shown.settings}
+        rows = []
         for question in shown.questions:
             asked = self.asked.questions[question]
-            cells = [asked.title]
-            for at, setting in zip(shown.settings, settings, strict=True):
+            cells = {"": asked.title}
+            for at, setting in settings.items():
                 row = self.estimate(question, at)
-                cells.append("—" if row is None else _cell(row, setting, shown.beside))
+                cells[setting.title] = "—" if row is None else _cell(row, setting, shown.beside)
             if shown.paper:
-                any_setting = next(s for s in settings if s.benchmark == shown.paper)
+                any_setting = next(s for s in settings.values() if s.benchmark == shown.paper)
                 number = self.paper(asked, any_setting)
-                cells.append("" if number is None else f"{number:.2f}")
-            lines.append(cells)
-        if shown.paper:
-            head.append("the paper")
-        rule = [":---", *["---:"] * (len(head) - 1)]
-        return "".join(f"| {' | '.join(cells)} |\n" for cells in [head, rule, *lines])
+                cells["the paper"] = "" if number is None else f"{number:.2f}"
+            rows.append(cells)
+        return show.markdown(rows)
 
     def shares(self, question: str, at: str) -> pd.DataFrame:
         """By seed: the distance's share of TwF's loss, and what propagation adds."""
@@ -256,10 +260,6 @@ def _share(history: list[dict[str, Any]]) -> float:
     return sum(parts) / len(parts) if parts else math.nan
 
 
-def _precision(row: dict[str, Any]) -> str:
-    return str(json.loads(row["provenance"])["precision"])
-
-
 def _estimate(values: list[pd.Series], rule: str) -> Estimate:
     if len(values) == 1:
         return statistics.cell(values[0])
@@ -267,10 +267,6 @@ def _estimate(values: list[pd.Series], rule: str) -> Estimate:
         first, second, third, fourth = values
         return statistics.paired(first - second, third - fourth)
     return statistics.welch(*values) if rule == "welch" else statistics.paired(*values)
-
-
-def _verdict(estimate: Estimate, diverged: int) -> str:
-    return "undecided" if diverged else statistics.verdict(estimate)
 
 
 def number(row: dict[str, Any], form: str, digits: int = 2) -> str:
@@ -299,3 +295,31 @@ def _cell(row: dict[str, Any], setting: Setting, beside: bool) -> str:
     if beside and row["paper"] is not None:
         text += f"<br>paper {row['paper']:.2f}".replace("-", "\N{MINUS SIGN}")
     return text
+
+
+def write(folder: Path = EVIDENCE, docs: Path = Path("docs")) -> list[Path]:
+    """Write the table of estimates and the figures into `docs`. Returns what was written."""
+    findings = Findings(folder)
+    texts = {"estimates.csv": findings.table().to_csv(index=False, float_format="%.4f")}
+    texts |= {f"{name}.svg": drawing for name, drawing in drawn(findings).items()}
+    for name, text in texts.items():
+        with atomic(docs / name) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return [docs / name for name in texts]
+
+
+def fill(check: bool = False, pages: tuple[Path, ...] = PAGES) -> list[Path]:
+    """Write the evidence's numbers into the marked parts of pages. Returns those that differed.
+
+    With `check`, nothing is written.
+    """
+    findings, differed = Findings(), []
+    for path in pages:
+        text = path.read_text(encoding="utf-8")
+        filled = findings.filled(text)
+        if filled != text:
+            differed.append(path)
+            if not check:
+                with atomic(path) as partial:
+                    partial.write_text(filled, encoding="utf-8")
+    return differed
