@@ -100,27 +100,6 @@ class Results:
         return pd.DataFrame(rows.values(), index=index, columns=list(SCORES), dtype=float)
 
     @cached_property
-    def accuracies(self) -> pd.DataFrame:
-        """Each finished run's `accuracy` on task `evaluated` after training on task `trained`.
-
-        By `run` and `protocol`. Tasks count from 1; `trained` is 0 before training, and Joint's are
-        all trained at once.
-        """
-        rows = []
-        for run, row in self.finished.iterrows():
-            for protocol in PROTOCOLS:
-                matrix = row[column("accuracy", protocol)]
-                after = {0: row[column("initial", protocol)]}
-                after |= dict(enumerate(matrix, start=len(matrix[0]) - len(matrix) + 1))
-                rows += [
-                    (run, protocol, trained, evaluated, accuracy)
-                    for trained, accuracies in after.items()
-                    for evaluated, accuracy in enumerate(accuracies, start=1)
-                ]
-        names = ["run", "protocol", "trained", "evaluated", "accuracy"]
-        return pd.DataFrame(rows, columns=names)
-
-    @cached_property
     def members(self) -> pd.DataFrame:
         """A row for each planned run of each cell of the tables, in their order, with its scores.
 
@@ -192,14 +171,9 @@ def _row(products: Products, run: Run, row: dict[str, Any] | None) -> dict[str, 
     """
     recorded = row or dict.fromkeys(record.SCHEMA.names)
     recorded.pop("run")  # the index
-    said = record.provenance(recorded)
     state = recorded["status"] or "missing"
-    with_record = state not in ("unreadable", "missing")
-    if with_record and status.is_stale(products, run, recorded):
+    if state in ("finished", "diverged") and status.is_stale(products, run, recorded):
         state = "stale"
     planned = run.model_dump(include={"benchmark", "source", "method", "seed"})
-    return (
-        recorded
-        | planned
-        | {"buffer": run.buffer or 0, "digest": run.digest, "status": state, "provenance": said}
-    )
+    planned |= {"buffer": run.buffer or 0, "digest": run.digest, "status": state}
+    return recorded | planned | {"provenance": record.provenance(recorded)}

@@ -104,30 +104,6 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
 
 
-def brief(path: Path) -> dict[str, Any] | None:
-    """A record's `status`, `seconds`, `provenance` and the `plan` that it was made by.
-
-    None without a record; of one that cannot be read the plan is empty, and `reason` says why.
-    Raises `UserError` where this user may not read it.
-    """
-    if not path.exists():
-        return None
-    if not os.access(path, os.R_OK):
-        raise UserError(f"{path}: let this user read it")
-    try:
-        # all columns, so that damage anywhere in the file is found by their checksums
-        (row,) = read(path).select(["provenance", "status", "seconds"]).to_pylist()
-        said = provenance(row)
-    except (UserError, ValueError) as error:
-        return {"plan": {}, "reason": str(error)}
-    return row | {"provenance": said, "plan": plan_of(said)}
-
-
-def plan_of(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan that a record with this provenance was made by: see `twf.study.products`."""
-    return {"parameters": provenance.get("parameters"), **provenance.get("plan", {})}
-
-
 def _differs(schema: pa.Schema) -> str | None:
     """What keeps a file of this schema from being read as records; none where nothing does."""
     version = (schema.metadata or {}).get(b"twf_record_version", b"none").decode(errors="replace")
@@ -141,18 +117,33 @@ def _differs(schema: pa.Schema) -> str | None:
     return f"has not the columns of record version {VERSION}: {wrong}"
 
 
-def read_collected(study: str, history: bool = False) -> pa.Table:
-    """All collected records of a study; with their losses, the larger part, if `history` is asked.
+def brief(path: Path) -> dict[str, Any] | None:
+    """A record's `status`, `seconds`, `provenance` and the `plan` that it was made by.
 
-    Raises `UserError` where they have not been collected, and as `read` does.
+    None without a record; of one that cannot be read the plan is empty, and `reason` says why.
+    Raises `UserError` where this user may not read it.
     """
-    path = runs_file(study)
     if not path.exists():
-        raise UserError(
-            f"no {path}: `twf collect {study}` makes it, and `twf report {study} --partial` what "
-            "there is so far"
-        )
-    return read(path, [name for name in SCHEMA.names if history or name != "history"])
+        return None
+    if not os.access(path, os.R_OK):
+        raise UserError(f"{path}: let this user read it")
+    try:
+        # all columns, so that damage anywhere in the file is found by their checksums
+        (row,) = read(path).select(["provenance", "status", "seconds"]).to_pylist()
+        row["provenance"] = provenance(row)
+    except (UserError, ValueError) as error:
+        return {"plan": {}, "reason": str(error)}
+    return row | {"plan": plan_of(row["provenance"])}
+
+
+def provenance(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The decoded provenance of a record's row; empty where the record cannot be read."""
+    return dict(json.loads(row["provenance"] or "{}"))
+
+
+def plan_of(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan that a record with this provenance was made by: see `twf.study.products`."""
+    return {"parameters": provenance.get("parameters"), **provenance.get("plan", {})}
 
 
 def collect(records: list[Path], output: Path, plan: str = "") -> None:
@@ -161,18 +152,6 @@ def collect(records: list[Path], output: Path, plan: str = "") -> None:
     It carries the study's plan, a `twf.study.products.study_digest`; empty where it has not all.
     """
     _write([read(path) for path in records], output, plan)
-
-
-def collected_plan(study: str) -> str | None:
-    """The plan that a study's collected table carries; None without one, empty for no plan."""
-    path = runs_file(study)
-    try:
-        metadata = pq.read_metadata(path).metadata or {}
-    except FileNotFoundError:
-        return None
-    except (pa.ArrowException, OSError):
-        return ""
-    return metadata.get(PLAN, b"").decode(errors="replace")
 
 
 def collect_partial(records: list[Path], output: Path) -> dict[str, str]:
@@ -196,15 +175,40 @@ def collect_partial(records: list[Path], output: Path) -> dict[str, str]:
     return reasons
 
 
-def report_plan(study: str) -> str | None:
-    """The plan that a study's report carries; None without one, empty for no plan."""
+def read_collected(study: str, history: bool = False) -> pa.Table:
+    """All collected records of a study; with their losses, the larger part, if `history` is asked.
+
+    Raises `UserError` where they have not been collected, and as `read` does.
+    """
+    path = runs_file(study)
+    if not path.exists():
+        raise UserError(
+            f"no {path}: `twf collect {study}` makes it, and `twf report {study} --partial` what "
+            "there is so far"
+        )
+    return read(path, [name for name in SCHEMA.names if history or name != "history"])
+
+
+def collected_plan(study: str) -> str | None:
+    """The plan that a study's collected table carries; None without one, empty for no plan."""
+    path = runs_file(study)
     try:
-        with report_file(study).open(encoding="utf-8", errors="replace") as page:
-            head = page.read(4000)
+        metadata = pq.read_metadata(path).metadata or {}
     except FileNotFoundError:
         return None
-    found = re.search(REPORT_MARK.format("([0-9a-f]{64})"), head)
-    return found[1] if found else ""
+    except (pa.ArrowException, OSError):
+        return ""
+    return metadata.get(PLAN, b"").decode(errors="replace")
+
+
+def report_plan(study: str) -> str | None:
+    """The plan that a study's report carries; None without one, empty for no plan."""
+    path = report_file(study)
+    if not path.exists():
+        return None
+    page = path.read_text(encoding="utf-8", errors="replace")
+    mark = re.search(REPORT_MARK.format("([0-9a-f]{64})"), page)
+    return mark[1] if mark else ""
 
 
 def _write(tables: list[pa.Table], path: Path, plan: str = "") -> None:
@@ -214,8 +218,3 @@ def _write(tables: list[pa.Table], path: Path, plan: str = "") -> None:
     with atomic(path) as partial:
         # `read` holds the pages to their checksums
         pq.write_table(together, partial, write_page_checksum=True)
-
-
-def provenance(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The decoded provenance of a record's row; empty where the record cannot be read."""
-    return dict(json.loads(row["provenance"] or "{}"))

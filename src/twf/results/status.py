@@ -40,22 +40,18 @@ class Recorded(NamedTuple):
 def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
     """Everything `twf plan` says, as plain values."""
     products = Products(params)
-    inputs = {
-        "data": {name: products.data(name) for name in needed_data(params, plan)},
-        "sources": {name: products.network(name) for name in plan.sources},
-    }
+    data = {name: products.data(name) for name in needed_data(params, plan)}
+    sources = {name: products.network(name) for name in plan.sources}
     runs = {}
     for run in plan.runs.values():
-        recording = recorded(products, run)
-        state = {"status": recording.product.state, "why": recording.why}
+        held = recorded(products, run)
+        state = {"status": held.product.state, "why": held.why}
         runs[run.id] = run.values | {"digest": run.digest} | state
     return {
         "study": plan.study,
         "title": plan.title,
-        **{
-            kind: {name: {"status": each.state, "why": each.why} for name, each in named.items()}
-            for kind, named in inputs.items()
-        },
+        "data": {name: {"status": one.state, "why": one.why} for name, one in data.items()},
+        "sources": {name: {"status": one.state, "why": one.why} for name, one in sources.items()},
         "runs": runs,
         "tables": {name: len(table.cells) for name, table in plan.tables.items()},
         "searched": len(plan.search),
@@ -72,18 +68,13 @@ def recorded(products: Products, run: Run) -> Recorded:
     product = Product(path, files.run_plan(run.study, run.id), plan, made)
     if brief is None:
         return Recorded(product, ", ".join(filter(None, ["no record", saved(run, plan)])))
-    if "reason" in brief:
-        return Recorded(product, brief["reason"])
-    if product.why:
-        return Recorded(product, product.why)
+    if "reason" in brief or product.why:
+        return Recorded(product, brief.get("reason", product.why))
     remarks = ["diverged"] if brief["status"] == "diverged" else []
-    if brief["provenance"].get("code", {}).get("method_hash") != _code(run.method):
+    code = code_hash(LOOP, method_module(run.method))
+    if brief["provenance"].get("code", {}).get("method_hash") != code:
         remarks.append(OTHER_CODE)
     return Recorded(product, ", ".join(remarks))
-
-
-def _code(method: str) -> str:
-    return code_hash(LOOP, method_module(method))
 
 
 def is_stale(products: Products, run: Run, row: Mapping[str, Any]) -> bool:
@@ -150,42 +141,39 @@ def show(status: dict[str, Any], runs: bool = True, every: bool = False) -> None
     for kind in ("data", "sources"):
         parts = [f"{name} {_state(**state)}" for name, state in status[kind].items()]
         console.print(f"{kind}: {', '.join(parts)}")
-    all_runs = status["runs"]
-    shown = {
-        n: run for n, run in all_runs.items() if every or run["status"] != "done" or run["why"]
-    }
-    if runs and shown:
-        console.print(_runs(shown))
-    if runs and len(shown) < len(all_runs):
-        console.print(f"done, and not listed (see --all): {len(all_runs) - len(shown)}")
-    counts = Counter(run["status"] for run in all_runs.values())
+    of_runs, listed = status["runs"], {}
+    if runs:
+        listed = {n: r for n, r in of_runs.items() if every or r["status"] != "done" or r["why"]}
+        if listed:
+            console.print(_table(listed))
+        if len(listed) < len(of_runs):
+            console.print(f"done, and not listed (see --all): {len(of_runs) - len(listed)}")
+    counts = Counter(run["status"] for run in of_runs.values())
     total = ", ".join(f"{count} {_state(state)}" for state, count in counts.items())
     searched = f", and search for {status['searched']} cells" if status["searched"] else ""
     console.print(
-        f"{len(all_runs)} runs ({total}) fill {sum(status['tables'].values())} cells of "
+        f"{len(of_runs)} runs ({total}) fill {sum(status['tables'].values())} cells of "
         f"{len(status['tables'])} table(s){searched}"
     )
     if set(counts) != {"done"}:
         console.print(f"next: snakemake --cores all {status['target']}")
 
 
-def _runs(runs: dict[str, Any]) -> Table:
+def _table(runs: dict[str, Any]) -> Table:
     """Runs by name, as a shell takes it: `split-digits.er.50.s{0,1,2}`."""
-    seeds = defaultdict[tuple[str, str, str], list[str]](list)
+    alike = defaultdict[tuple[str, str, str], list[str]](list)
     for name, run in runs.items():
         cell, _, seed = name.rpartition(".s")
         values = " ".join(f"{key}={value:g}" for key, value in run["hyperparameters"].items())
         why = run["why"].removeprefix("no record").removeprefix(", ")
-        seeds[cell, values, _state(run["status"], why)].append(seed)
+        alike[cell, values, _state(run["status"], why)].append(seed)
     table = Table()
     table.add_column("run", no_wrap=True)
     table.add_column("hyperparameters", overflow="fold")
     table.add_column("status", overflow="fold")
-    for (cell, values, state), alike in seeds.items():
-        numbers = ",".join(alike)
-        table.add_row(
-            f"{cell}.s" + (f"{{{numbers}}}" if len(alike) > 1 else numbers), values, state
-        )
+    for (cell, values, state), seeds in alike.items():
+        numbers = ",".join(seeds)
+        table.add_row(f"{cell}.s{numbers if len(seeds) == 1 else f'{{{numbers}}}'}", values, state)
     return table
 
 
