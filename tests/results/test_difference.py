@@ -23,7 +23,7 @@ def test_two_methods_are_compared_by_welch_and_variants_by_seed(make_plan, recor
     values = {run.id: base[run.method] + run.seed for run in plan.runs.values()}
     first, *rest = difference.lines(recorded(plan, values), "derpp", "er")
     assert (
-        "derpp minus er, split-cifar10 from cifar100, buffer 500, Class-IL: +10.00 points" in first
+        "derpp minus er, split-cifar10 from cifar100, Class-IL, buffer 500: +10.00 points" in first
     )
     assert "Welch's, 3 seeds" in first and "seeds: [0, 1, 2, 3, 4]" in rest[-1]
 

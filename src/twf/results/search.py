@@ -58,11 +58,6 @@ def trials(results: Results) -> pd.DataFrame:
     return frame
 
 
-def ended(of_cell: pd.DataFrame) -> bool:
-    """Whether each run of each trial of a cell has finished or diverged."""
-    return bool((of_cell["n"] + of_cell["n_diverged"] == of_cell["n_planned"]).all())
-
-
 def untuned(plan: Plan) -> dict[CellKey, str]:
     """The cells with a hyperparameter that the paper does not print and no search has chosen.
 
@@ -110,22 +105,23 @@ def write(results: Results) -> pd.DataFrame:
     tried = trials(results)
     with atomic(table) as partial:
         tried.assign(buffer=show.null_buffer(tried)).to_csv(partial, index=False)
-    cells = list(tried.groupby(_CELL, sort=False))
-    if left := sum(not ended(of_cell) for _, of_cell in cells):
-        print(f"{study} is not written: {left} of {len(cells)} cells have trials to do")
+    left = tried[tried["n"] + tried["n_diverged"] < tried["n_planned"]]
+    if len(left):
+        to_do, cells = len(left[_CELL].drop_duplicates()), len(results.plan.search)
+        print(f"{study} is not written: {to_do} of {cells} cells have trials to do")
         return tried
-    for (_, name), of_cell in cells:
-        if not of_cell["best"].any():
-            print(f"{study} has nothing for {name}: each of its trials has a run that diverged")
     best: list[dict[str, Any]] = []
-    for cell, (_, of_cell) in zip(results.plan.search, cells, strict=True):
-        for i in of_cell["best"].to_numpy().nonzero()[0]:
-            values = cell.trials[int(i)].hyperparameters
-            found = BestHyperparameters(
-                **cell.model_dump(include={"benchmark", "method", "buffer", "protocol"}),
-                hyperparameters=values.model_dump(include=set(cell.named)),
+    for cell, (_, of_cell) in zip(
+        results.plan.search, tried.groupby(_CELL, sort=False), strict=True
+    ):
+        if not of_cell["best"].any():
+            print(
+                f"{study} has nothing for {cell.name}: each of its trials has a run that diverged"
             )
-            best.append(found.model_dump())
+        for i in of_cell["best"].to_numpy().nonzero()[0]:
+            values = cell.trials[int(i)].hyperparameters.model_dump(include=set(cell.named))
+            place = cell.model_dump(include={"benchmark", "method", "buffer", "protocol"})
+            best.append(BestHyperparameters(**place, hyperparameters=values).model_dump())
     with atomic(study) as partial:
         partial.write_text(
             f"# Found by the searches of the study {results.plan.study}; input of another study's\n"
