@@ -130,15 +130,18 @@ def message(results: Results, frame: pd.DataFrame, agreed: Sequence[str]) -> lis
     """The report's message: what was run, the main result with its interval, how sure it is."""
     plan, runs = results.plan, results.runs
     states = Counter(runs["status"])
-    left = [f"{count} {state}" for state, count in states.items() if state != "finished"]
+    left = "".join(f"; {n} {state}" for state, n in states.items() if state != "finished")
     seeds, methods = len(set(runs["seed"])), runs["method"].nunique()
-    said = [
+    what = (
         f"{states['finished']} of {len(runs)} planned runs have finished: {methods} methods, "
-        f"{seeds} seed{'s' * (seeds > 1)}" + (f"; {', '.join(left)}." if left else ".")
-    ]
-    if plan.tables:
-        said.append(_main_result(plan, next(iter(plan.tables.values())), frame))
-    return [*said, agreed[0]]
+        f"{seeds} seed{'s' * (seeds > 1)}{left}."
+    )
+    return [what, *(_main_result(plan, table, frame) for table in _first(plan)), agreed[0]]
+
+
+def _first(plan: Plan) -> list[Table]:
+    """The first table of a study, if it has any."""
+    return list(plan.tables.values())[:1]
 
 
 def _main_result(plan: Plan, table: Table, frame: pd.DataFrame) -> str:
@@ -152,55 +155,43 @@ def _main_result(plan: Plan, table: Table, frame: pd.DataFrame) -> str:
     own = cells[cells["method"] == estimates.REFERENCE]
     first = (own if len(own) else cells).iloc[0]
     ends = show.interval(first["low"], first["high"])
-    said = (
+    sentence = (
         f"{first['title']} has {number(first['mean'])} % final average accuracy "
         f"({'one seed' if pd.isna(first['low']) else f'95 % interval {ends}'}) on "
         f"{plan.params.benchmarks[table.benchmark].title}, "
         f"{show.place(table.protocols[0], first['buffer'])}"
     )
     gains = shown[(shown["kind"] == "gain") & (shown["buffer"] == first["buffer"])]
-    for best in show.rows(cells[cells["method"] != first["method"]]):
-        lead = gains[
-            (gains["method"] == first["method"]) & (gains["over_method"] == best["method"])
-        ]
-        if len(lead):
-            gain = show.estimate(*lead[["mean", "low", "high"]].iloc[0])
-            return f"{said}: {gain} points over {best['title']}, the best of the others."
-    return f"{said}."
+    gains = gains[gains["method"] == first["method"]].set_index("over_method")
+    for best in show.rows(cells[cells["method"].isin(gains.index)].head(1)):
+        gain = show.estimate(*gains.loc[best["method"], ["mean", "low", "high"]])
+        sentence += f": {gain} points over {best['title']}, the best of the others"
+    return f"{sentence}."
 
 
 def agreement(of_cells: pd.DataFrame, claimed: pd.DataFrame) -> list[str]:
     """What the comparison with the paper and its claims come to, in sentences."""
-    compared = _compared(of_cells)
-    counts = Counter(compared["verdict"])
-    measured = len(compared) - counts["not run"]
-    of_claims = [_counted(group, claimed[claimed["group"] == group]) for group in claims.ABOUT]
-    if not measured:
-        none = "None of the numbers that the paper prints has been measured yet."
-        return [none, *of_claims]
-    sentences = []
+    compared = of_cells[(of_cells["quantity"] == "faa") & of_cells["paper"].notna()]
+    counts = Counter(compared.drop_duplicates(PLACE)["verdict"])
+    measured = counts.total() - counts["not run"] - counts["reduced"]
+    parts = [
+        f"of {measured} numbers of the paper that were measured at its own scale, "
+        f"{counts['equivalent']} agree (the 95 % interval of our mean lies within "
+        f"{estimates.MARGIN:g} points of the number), ours are higher in {counts['higher']} and "
+        f"lower in {counts['lower']}, and {counts['undecided']} are undecided (the interval is too "
+        "wide, there is one seed, or a run diverged)"
+    ]
+    parts = parts if measured else []
     if counts["reduced"]:
-        sentences.append(
-            f"{counts['reduced']} of the numbers that the paper prints have been measured at "
-            "reduced scale, where a difference says nothing of the paper's number."
+        parts.append(
+            f"{counts['reduced']} were measured at reduced scale, where a difference says nothing "
+            "of the paper's number"
         )
-    if at_its_own := measured - counts["reduced"]:
-        differ = counts["higher"] + counts["lower"]
-        sentences += [
-            f"Of {at_its_own} numbers of the paper that were measured at its own scale, "
-            f"{counts['equivalent']} agree: the 95 % interval of our mean lies within "
-            f"{estimates.MARGIN:g} points of the paper's number.",
-            f"{differ} do not agree, ours higher in {counts['higher']} and lower in "
-            f"{counts['lower']}; {counts['undecided']} are undecided, as the interval is too wide, "
-            "there is none with a single seed, or a run diverged.",
-        ]
-    return [*sentences, *of_claims]
-
-
-def _compared(of_cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells beside which the paper has a number, each once."""
-    beside = of_cells[(of_cells["quantity"] == "faa") & of_cells["paper"].notna()]
-    return beside.drop_duplicates(PLACE)
+    whole = "; ".join(parts) or "none of the numbers that the paper prints has been measured yet"
+    return [
+        f"{whole[0].upper()}{whole[1:]}.",
+        *(_counted(group, claimed[claimed["group"] == group]) for group in claims.ABOUT),
+    ]
 
 
 def _orders(ranked: pd.DataFrame) -> list[TextRow]:
@@ -278,7 +269,7 @@ def _download(name: str, path: Path) -> Markup:
 
 def _main_figure(plan: Plan, drawn: Sequence[Drawn]) -> Drawn | None:
     """The figure on the first screen: the first table's differences, or its first."""
-    own = [figure for figure in drawn if figure.table == next(iter(plan.tables), "")]
+    own = [figure for table in _first(plan) for figure in drawn if figure.table == table.name]
     return next((f for f in own if f.name.startswith("differences")), next(iter(own), None))
 
 
