@@ -9,11 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from results.test_report import made
 
-from twf.cli.results import _collect_partial
 from twf.errors import UserError
-from twf.files import record_file, report_file, runs_file
+from twf.files import record_file, runs_file
 from twf.results import record
 from twf.results.frame import Results
 from twf.study import Plan
@@ -35,11 +33,6 @@ def plan(make_plan, recorded) -> Plan:
     pq.write_table(old.replace_schema_metadata(metadata), record_file("small", OLD))
     record_file("small", MISSING).unlink()
     return plan
-
-
-def gather(plan: Plan) -> dict[str, str]:
-    files = [record_file(plan.study, run) for run in plan.runs]
-    return record.collect_partial(files, runs_file(plan.study))
 
 
 @pytest.mark.parametrize("run", [MISSING, OLD, TORN])
@@ -77,7 +70,6 @@ def test_a_record_with_other_columns_is_refused(plan, change, named):
         with pytest.raises(UserError, match=named) as caught:
             record.read(path, columns)
         assert str(path) in str(caught.value)
-    assert named in gather(plan)[DONE]
 
 
 @pytest.mark.parametrize("version", ["1", "3", "2.0", "", "next"])
@@ -100,33 +92,11 @@ def test_a_record_cut_anywhere_is_refused(plan):
 
 
 def test_a_collected_table_with_other_columns_is_refused(plan):
-    gather(plan)
+    record.collect([record_file("small", DONE)], runs_file("small"))
     path = runs_file("small")
     pq.write_table(pq.read_table(path).drop_columns(["history"]), path)
     with pytest.raises(UserError, match="history"):
         Results.collected(plan)
-
-
-def test_collecting_some_says_why_others_are_not_there(plan):
-    reasons = gather(plan)
-    assert set(reasons) == {TORN, OLD, MISSING}
-    assert reasons[MISSING] == ""
-    for run in (TORN, OLD):
-        assert str(record_file("small", run)) in reasons[run]
-    rows = {row["run"]: row for row in record.read(runs_file("small")).to_pylist()}
-    statuses = {run: row["status"] for run, row in rows.items()}
-    assert statuses == {TORN: "unreadable", OLD: "unreadable", DONE: "finished"}
-    assert rows[OLD]["reason"] == reasons[OLD]
-
-
-def test_an_unreadable_record_is_counted_in_the_report(plan):
-    reasons = gather(plan)
-    results = Results.collected(plan)
-    assert list(results.runs["status"]) == ["unreadable", "unreadable", "missing", "finished"]
-    made(results)
-    page = report_file("small").read_text()
-    assert "4 planned: 1 finished, 2 unreadable, 1 missing" in page
-    assert reasons[OLD] in page
 
 
 def test_a_record_that_may_not_be_read_is_not_to_be_deleted(plan, monkeypatch):
@@ -141,15 +111,11 @@ def test_a_record_that_may_not_be_read_is_not_to_be_deleted(plan, monkeypatch):
         record.read(path)
 
 
-def test_what_is_collected_in_part_carries_no_plan(plan, capsys):
+def test_what_is_collected_in_part_carries_no_plan(plan):
     """So Snakemake collects again, whatever the times of records that are brought."""
-    _collect_partial(plan)
+    record.collect([record_file("small", DONE)], runs_file("small"))
     assert record.collected_plan("small") == ""
-
-
-def test_nothing_to_collect_is_a_table_of_no_rows(make_plan):
-    plan = make_plan([0])
-    assert set(gather(plan)) == set(plan.runs)
+    record.collect([], runs_file("small"))
     assert record.read(runs_file("small")).num_rows == 0
 
 

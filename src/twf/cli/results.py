@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from twf import files
 from twf.cli.base import NODES, PROJECT, ParamsFile, StudyArgument, app, plan_of
 from twf.errors import UserError
-from twf.study import Plan, expand, reading
-
-if TYPE_CHECKING:
-    from twf.results.frame import Results
+from twf.study import expand, reading
 
 
 @app.command()
@@ -31,12 +27,17 @@ def report(
     and metrics for DVC. With `--partial`, of the records that are there, whatever is missing: while
     a study runs, or of records from elsewhere.
     """
-    from twf.results import report
+    from twf.results import record, report
     from twf.results.frame import Results
 
     loaded = reading.load(params)
     planned = expand(loaded, study)
-    results = _collect_partial(planned) if partial else Results.collected(planned)
+    if partial:
+        paths = [files.record_file(study, run) for run in planned.runs]
+        there = [path for path in paths if path.exists()]
+        record.collect(there, files.runs_file(study))
+        print(f"{len(there)} of {len(paths)} records")
+    results = Results.collected(planned)
     report.write_all(loaded, results)
     print(f"the report: {files.report_file(study)}")
 
@@ -72,26 +73,6 @@ def collect(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
     made_by = status.require_done(planned)
     paths = [files.record_file(study, run) for run in planned.runs]
     record.collect(paths, files.runs_file(study), made_by)
-
-
-def _collect_partial(planned: Plan) -> Results:
-    """Collect the records that are there, and say how many."""
-    from twf.results import record
-    from twf.results.frame import Results
-
-    paths = [files.record_file(planned.study, run) for run in planned.runs]
-    collected = files.runs_file(planned.study)
-    left_out = record.collect_partial(paths, collected)
-    results = Results.collected(planned)
-    unreadable = [reason for reason in left_out.values() if reason]
-    print(
-        f"{len(paths) - len(left_out)} of {len(paths)} records, "
-        f"{(results.runs['status'] == 'stale').sum()} of them stale; "
-        f"{len(left_out) - len(unreadable)} missing, {len(unreadable)} unreadable"
-    )
-    for reason in unreadable:
-        print(f"unreadable: {reason}", file=sys.stderr)
-    return results
 
 
 @app.command(rich_help_panel=NODES)

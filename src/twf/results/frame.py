@@ -26,7 +26,7 @@ from twf.study import Plan, Run
 from twf.study.params import PROTOCOLS, Protocol
 from twf.study.products import Products
 
-STATUSES = ("finished", "diverged", "stale", "unreadable", "missing")
+STATUSES = ("finished", "diverged", "stale", "missing")
 
 # By column of `Results.scores`: a function of the accuracy matrix and of what was before training.
 SCORES: dict[str, Callable[..., float | None]] = {
@@ -55,12 +55,12 @@ class Results:
         ).astype({"seconds": float, "peak_memory_mib": float, "buffer": int, "seed": int})
 
     @classmethod
-    def collected(cls, plan: Plan, history: bool = False) -> Results:
-        """The runs with their collected records; with their losses, if `history` is asked.
+    def collected(cls, plan: Plan) -> Results:
+        """The runs with their collected records.
 
         Raises `UserError` where the records have not been collected, or cannot be read.
         """
-        return cls(plan, record.read_collected(plan.study, history))
+        return cls(plan, record.read_collected(plan.study))
 
     @classmethod
     def of_records(cls, plan: Plan, runs: Iterable[str]) -> Results:

@@ -49,8 +49,8 @@ SCHEMA = pa.schema(
         ("pretrained", pa.bool_()),
         ("buffer", pa.int64()),  # null without rehearsal
         ("seed", pa.int64()),
-        ("status", pa.string()),  # finished, or diverged; `collect_partial` adds unreadable
-        ("reason", pa.string()),  # why it diverged or cannot be read; null otherwise
+        ("status", pa.string()),  # finished, or diverged
+        ("reason", pa.string()),  # why it diverged; null otherwise
         # per cent on each task before training, by the network with its fresh classifier
         ("initial_class_il", pa.list_(pa.float64())),
         ("initial_task_il", pa.list_(pa.float64())),
@@ -154,29 +154,8 @@ def collect(records: list[Path], output: Path, plan: str = "") -> None:
     _write([read(path) for path in records], output, plan)
 
 
-def collect_partial(records: list[Path], output: Path) -> dict[str, str]:
-    """Put the records that are there into one table, as `collect` does; none need be.
-
-    Returns why the others are not in it, by run: empty for one without a record. A record that
-    cannot be read has a row with the status `unreadable`, this reason, and nothing else.
-    """
-    tables, reasons = [], {}
-    for path in records:
-        try:
-            if path.exists():
-                tables.append(read(path))
-            else:
-                reasons[path.stem] = ""
-        except UserError as error:
-            reasons[path.stem] = str(error)
-            row = dict.fromkeys(SCHEMA.names) | {"run": path.stem, "status": "unreadable"}
-            tables.append(pa.Table.from_pylist([row | {"reason": str(error)}], schema=SCHEMA))
-    _write(tables, output)
-    return reasons
-
-
-def read_collected(study: str, history: bool = False) -> pa.Table:
-    """All collected records of a study; with their losses, the larger part, if `history` is asked.
+def read_collected(study: str) -> pa.Table:
+    """All collected records of a study but for their losses, the larger part.
 
     Raises `UserError` where they have not been collected, and as `read` does.
     """
@@ -186,7 +165,7 @@ def read_collected(study: str, history: bool = False) -> pa.Table:
             f"no {path}: `twf collect {study}` makes it, and `twf report {study} --partial` what "
             "there is so far"
         )
-    return read(path, [name for name in SCHEMA.names if history or name != "history"])
+    return read(path, [name for name in SCHEMA.names if name != "history"])
 
 
 def collected_plan(study: str) -> str | None:
