@@ -17,10 +17,10 @@ import pandas as pd
 from scipy.stats import gmean
 
 from benchmarks import command
-from benchmarks.report import RESULTS, markdown
+from benchmarks.report import RESULTS
 from twf import files
 from twf.forecast import costs
-from twf.results.show import TextRow
+from twf.results.show import TextRow, markdown
 from twf.study import expand, reading
 
 EVIDENCE = Path("results/evidence")
@@ -115,7 +115,7 @@ def main() -> None:
     frame = records()
     costs(frame).to_csv(files.COSTS, index=False)
     methods, hours = tables(milliseconds(frame))
-    print(*(markdown(rows) for rows in (methods, hours)), sep="\n\n")
+    print(*(markdown(rows) for rows in (methods, hours)), sep="\n")
     first = float(hours[0]["Hours"])
     print(
         f"\nTable 1 with three seeds takes one H100 about {first:.0f} hours with six runs at once."

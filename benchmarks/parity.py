@@ -34,7 +34,6 @@ from torch import Tensor
 
 from benchmarks import command
 from benchmarks.reference import METHODS, imports_from, made
-from benchmarks.report import markdown
 from benchmarks.shapes import Nobody, planned
 from twf import files
 from twf.data import store
@@ -42,7 +41,7 @@ from twf.data.store import Dataset
 from twf.errors import UserError, lookup
 from twf.jobs import checkpoints
 from twf.learning import loop
-from twf.results.show import PROTOCOL_TITLES
+from twf.results.show import PROTOCOL_TITLES, markdown
 from twf.results.statistics import cell
 from twf.study import Run, reading
 from twf.study.params import PROTOCOLS, Params
@@ -188,7 +187,7 @@ def tables(rows: list[Row]) -> str:
         if "." in name
     ]
     found = [[row for row in each if "Runs" in row] for each in (compared, parts)]
-    return "\n\n".join(markdown(rows) for rows in found if rows)
+    return "\n".join(markdown(rows) for rows in found if rows)
 
 
 def _difference(first: list[Row], second: list[Row]) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import torch
 from benchmarks.timing import Row
 from twf.files import atomic
 from twf.jobs.provenance import code_origin, device_and_versions
-from twf.results.show import numeric
+from twf.results.show import markdown
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -34,14 +33,7 @@ def show(rows: list[Row]) -> None:
         columns = list(dict.fromkeys(key for row in own for key in row))[1:]  # but that
         names = {c: HEADINGS.get(c, c.replace("_", " ")) for c in columns if c not in KEPT}
         texts = [{name: _cell(row.get(c)) for c, name in names.items()} for row in own]
-        print(f"\n{measurement}\n\n{markdown(texts)}\n")
-
-
-def markdown(rows: Sequence[Mapping[str, str]]) -> str:
-    """Rows of text as a table in Markdown, numbers to the right."""
-    right = numeric(rows)
-    lines = [list(rows[0]), ["---:" if name in right else ":---" for name in rows[0]]]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [*lines, *(r.values() for r in rows)])
+        print(f"\n{measurement}\n\n{markdown(texts)}")
 
 
 def _cell(value: object) -> str:
