@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import copy
-import ctypes
-import errno
 import gc
-import io
 import math
 import os
 import shutil
@@ -32,7 +28,6 @@ from project import PROJECT
 from twf import checkout, files, study
 from twf.data import store
 from twf.data.prepare import prepare
-from twf.gpus import cpu
 from twf.jobs import checkpoints
 from twf.jobs.checkpoints import Checkpoint
 from twf.jobs.resume import Keeper
@@ -279,28 +274,6 @@ def lasting() -> Callable[[dict[str, Any]], dict[str, Any]]:
         return {k: v for k, v in row.items() if k not in passing} | {"history": history}
 
     return without_times
-
-
-@pytest.fixture
-def macos(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process with what Python and the C library have on macOS, and no folder /proc."""
-    monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    cpu.multiplies_bfloat16.cache_clear()
-
-    def without_proc(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(path: Any, *words: Any, **options: Any) -> Any:
-            if str(path).startswith("/proc"):
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-            return function(path, *words, **options)
-
-        return call
-
-    for module, name in ((builtins, "open"), (io, "open"), (os, "stat")):
-        monkeypatch.setattr(module, name, without_proc(getattr(module, name)))
-    yield
-    cpu.multiplies_bfloat16.cache_clear()
 
 
 @pytest.fixture

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -58,14 +56,3 @@ def test_bfloat16_is_for_cpus_that_gain_by_it(tmp_path, monkeypatch, cpuinfo, ga
     monkeypatch.setattr(cpu, "CPUINFO", tmp_path / "cpuinfo")
     assert cpu.multiplies_bfloat16.__wrapped__() is gains
     assert cpu.cpu_name(2) == f"{platform.machine()}, 2 threads"
-
-
-def test_without_linux_a_processor_and_its_memory_are_what_python_tells(macos, monkeypatch):
-    assert cpu.cpu_name(2) == f"{platform.machine()}, 2 threads"
-    assert cpu.multiplies_bfloat16() is False
-    cpu.keep_freed_memory()
-    usage = SimpleNamespace(ru_maxrss=3 * 2**20)  # in KiB, or on macOS in bytes
-    monkeypatch.setattr(resource, "getrusage", lambda _: usage)
-    assert cpu.peak_memory_mib() == 3
-    monkeypatch.setattr(sys, "platform", "linux")
-    assert cpu.peak_memory_mib() == 3 * 2**10

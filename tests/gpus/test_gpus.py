@@ -17,13 +17,13 @@ import pytest
 import torch
 
 from twf.errors import UserError
-from twf.gpus import devices, slots, visible
+from twf.gpus import devices, visible
 
 JOB = """
 import subprocess, sys
-from twf.gpus import slots
-slots.POLL = 0.05
-print(slots.take(sys.argv[2:], int(sys.argv[1])), flush=True)
+from twf.gpus import devices
+devices.POLL = 0.05
+print(devices.take_slot(sys.argv[2:], int(sys.argv[1])), flush=True)
 # a process that outlives a job that is killed, as the one of Weights & Biases may
 subprocess.Popen(["cat"], stdout=subprocess.DEVNULL)
 sys.stdin.read()
@@ -75,7 +75,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine with two GPUs, no slot taken."""
     monkeypatch.setattr(visible, "gpus", lambda: ["A", "B"])
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(slots, "_held", [])
+    monkeypatch.setattr(devices, "_held", [])
     for name in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG"):
         monkeypatch.setenv(name, "")  # restored when the test ends
 
@@ -91,7 +91,7 @@ def test_a_job_on_the_cpu_takes_no_slot_and_computes_with_its_threads(two_gpus, 
     for threads in (3, 1):
         assert devices.device_for("cpu", threads=threads) == torch.device("cpu")
         assert torch.get_num_threads() == threads
-    assert slots._held == [] and not list(tmp_path.iterdir())
+    assert devices._held == [] and not list(tmp_path.iterdir())
 
 
 def test_a_deterministic_job_says_so_to_pytorch(two_gpus, monkeypatch) -> None:
@@ -102,21 +102,6 @@ def test_a_deterministic_job_says_so_to_pytorch(two_gpus, monkeypatch) -> None:
     assert calls == [] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ""
     devices.device_for("cuda", threads=1, deterministic=True)
     assert calls == [True] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-
-
-OUT = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
-BUSY = torch.AcceleratorError("CUDA error: all CUDA-capable devices are busy or unavailable\nCom")
-OLD = RuntimeError("The NVIDIA driver on your system is too old (found version 11040)")
-CPU_ONLY = AssertionError("Torch not compiled with CUDA enabled")
-ILLEGAL = torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
-
-
-@pytest.mark.parametrize("error", [OUT, BUSY, OLD, CPU_ONLY, ILLEGAL, RuntimeError("shapes")])
-def test_only_a_gpu_that_cannot_be_used_is_the_users_to_mend(error) -> None:
-    expected = UserError if error in (OUT, BUSY, OLD, CPU_ONLY) else type(error)
-    with pytest.raises(expected) as raised, devices.watched():
-        raise error
-    assert expected is not UserError or "gpu_slots" in str(raised.value)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from twf.cli.base import (
 )
 from twf.engines import environment, plans
 from twf.errors import UserError
-from twf.gpus.devices import device_for, watched
+from twf.gpus.devices import device_for
 from twf.study import expand, products, reading
 
 pretrain_app = typer.Typer(no_args_is_help=True, help="Pretrained networks: where runs start.")
@@ -120,11 +120,7 @@ def pretrain_train(
         environment.stop_with_parent()
     from twf.jobs.pretraining import pretrain
 
-    with (
-        planned_network(params, source) as (name, planned, shared),
-        resumable(),
-        watched(),
-    ):
+    with planned_network(params, source) as (name, planned, shared), resumable():
         on = device_for(device, threads, gpu_slots or shared, deterministic)
         pretrain(name, planned, on, save_every, execution)
 
@@ -145,7 +141,7 @@ def pretrain_import(
     """
     from twf.jobs.pretraining import import_weights
 
-    with planned_network(params, source) as (name, planned, shared), watched():
+    with planned_network(params, source) as (name, planned, shared):
         on = device_for(device, threads, gpu_slots or shared)
         import_weights(name, planned, file, on)
 
@@ -205,7 +201,7 @@ def run(
             raise UserError(f"which run of {study}? `twf plan {study}` lists them")
         planned, plan = products.planned_run(path)
         slots, tracking = plans.settings()
-    with resumable(), watched():
+    with resumable():
         on = device_for(device, threads, gpu_slots or slots, deterministic)
         execute(planned, plan, tracking, on, save_every, execution)
     del held  # the plans, until here

@@ -1,23 +1,31 @@
-"""The device that a job works on."""
+"""The device that a job works on, and how many of a user's jobs share a GPU, whoever starts them.
+
+A job holds the lock of a slot as long as its process lives; however that ends, the system frees it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
-from collections.abc import Iterator
+import tempfile
+import time
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from twf.errors import UserError
-from twf.gpus import cpu, slots, visible
+from filelock import FileLock, Timeout
+
+from twf import files
+from twf.errors import UserError, note
+from twf.gpus import cpu, visible
 
 if TYPE_CHECKING:
     import torch
 
-# What PyTorch says where other processes use a GPU, and where it does not fit the driver or GPU.
-UNUSABLE = re.compile(
-    "CUDA.*(out of memory|busy or unavailable|no kernel image|initializ)|NVIDIA driver|with CUDA en"
-)
+POLL = 2.0  # seconds between two looks for a free slot
+
+_held: list[tuple[str, FileLock]] = []  # at most one slot
 
 
 def device_for(
@@ -38,7 +46,7 @@ def device_for(
     if name == "cuda" and not gpus:
         raise UserError("no CUDA device here; leave --device away, or say --device cpu")
     if gpus:
-        os.environ["CUDA_VISIBLE_DEVICES"] = slots.take(gpus, gpu_slots)
+        os.environ["CUDA_VISIBLE_DEVICES"] = take_slot(gpus, gpu_slots)
     import torch
 
     torch.set_num_threads(threads)
@@ -54,19 +62,28 @@ def device_for(
     return torch.device("cuda")
 
 
-@contextlib.contextmanager
-def watched() -> Iterator[None]:
-    """Raise `UserError` where, in the block, PyTorch cannot use a GPU that is well.
+def take_slot(gpus: Sequence[str], slots: int) -> str:
+    """Hold a slot of one of the GPUs, of `slots` each, until this process ends.
 
-    Any other error stays what it is.
+    The first slot of each GPU goes before the second of any. Where none is free, say so and wait. A
+    process that holds a slot already keeps it. Raises `UserError` where a lock cannot be made.
     """
-    try:
-        yield
-    except (RuntimeError, AssertionError) as error:  # the latter by a PyTorch for CPUs only
-        if not UNUSABLE.search(str(error)):
-            raise
-        raise UserError(
-            f"PyTorch cannot use the GPU ({str(error).strip().splitlines()[0].rstrip('.')}): "
-            "nvidia-smi shows its driver and who uses it; where your own jobs do, lower gpu_slots "
-            "in params.yaml. CUDA_VISIBLE_DEVICES= before the command trains on CPU cores"
-        ) from error
+    waiting = False
+    while not _held:
+        for number, gpu in product(range(slots), gpus):
+            name = f"twf-{os.getuid()}-{gpu.replace('/', '-')}.{number}.lock"
+            path = Path(tempfile.gettempdir(), name)
+            lock = FileLock(path, fallback_to_soft=False)  # a soft lock would outlive its process
+            with files.writing(path), contextlib.suppress(Timeout):
+                lock.acquire(blocking=False)
+                _held.append((gpu, lock))
+                break
+        else:
+            if not waiting:
+                note(
+                    f"waiting for a GPU: {slots} of your jobs on each of {len(gpus)} already; "
+                    "--gpu-slots, or gpu_slots in params.yaml, lets more share one"
+                )
+            waiting = True
+            time.sleep(POLL)
+    return _held[0][0]

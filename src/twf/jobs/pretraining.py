@@ -12,8 +12,7 @@ from twf import files
 from twf.data import store
 from twf.errors import UserError, few
 from twf.jobs import checkpoints
-from twf.jobs.arithmetic import set_arithmetic
-from twf.jobs.provenance import Origin, code_origin
+from twf.jobs.provenance import Origin, code_origin, set_arithmetic
 from twf.jobs.resume import keeping
 from twf.jobs.weights import read_network
 from twf.learning.augmentation import Augment

@@ -11,9 +11,12 @@ import torch
 
 import twf
 from twf import checkout
+from twf.errors import UserError
 from twf.gpus import cpu
+from twf.learning.precision import set_precision
 from twf.study import products
 from twf.study.code import code_hash
+from twf.study.params import Precision
 
 
 @dataclass(frozen=True)
@@ -85,3 +88,20 @@ def code_origin(*roots: str) -> dict[str, str | None]:
         "commit": checkout.commit(),
         "method_hash": code_hash(*roots),
     }
+
+
+def set_arithmetic(precision: str, execution: str, device: torch.device) -> Precision:
+    """`set_precision`, for steps that are executed so.
+
+    Raises `UserError` for compiled steps in bfloat16 on a CPU that gains nothing by it. There,
+    PyTorch 2.13 was seen to give other values of TwF's terms and NaN; in float32 it does not.
+    """
+    chosen = set_precision(precision, device)
+    compiled = execution.startswith("compiled")
+    slow = device.type == "cpu" and not cpu.multiplies_bfloat16()
+    if compiled and chosen == "bf16" and slow:
+        raise UserError(
+            "compiled steps in bfloat16 are wrong on a CPU whose products it does not speed up "
+            "(docs/speed.md): --execution plain, or precision: fp32"
+        )
+    return chosen

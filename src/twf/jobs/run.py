@@ -17,9 +17,8 @@ from twf.data import store
 from twf.errors import UserError
 from twf.gpus import cpu
 from twf.jobs import checkpoints
-from twf.jobs.arithmetic import set_arithmetic
 from twf.jobs.checkpoints import Checkpoint
-from twf.jobs.provenance import Origin
+from twf.jobs.provenance import Origin, set_arithmetic
 from twf.jobs.resume import keeping
 from twf.learning import loop, tasks
 from twf.learning.evaluation.metrics import final_average_accuracy

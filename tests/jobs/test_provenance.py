@@ -8,7 +8,7 @@ from made import execute
 
 from twf.errors import UserError
 from twf.gpus import cpu
-from twf.jobs.arithmetic import set_arithmetic
+from twf.jobs.provenance import set_arithmetic
 
 CPU = torch.device("cpu")
 
