@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
-
-from rich.console import Console
-from rich.text import Text
 
 from twf import checkout
 from twf.errors import UserError
@@ -21,43 +18,31 @@ from twf.tracking import mode
 PACKAGES = ("torch", "snakemake", "dvc", "wandb", "matplotlib")
 DRIVER = Path("/proc/driver/nvidia")  # where Linux shows that NVIDIA's driver is loaded
 
-State = Literal["ok", "warning", "wrong"]
-COLOURS: dict[State, str] = {"ok": "green", "warning": "yellow", "wrong": "red"}
-
 
 class Check(NamedTuple):
     """The result of looking at one thing, and the remedy where something is wrong with it."""
 
     name: str
-    state: State
+    state: Literal["ok", "warning", "wrong"]
     message: str
     remedy: str = ""
 
 
 def examine(params: Params) -> Iterator[Check]:
     """All checks, one after the other."""
-    checks: dict[str, Callable[[Params], Iterator[Check]]] = {
-        "code": code,
-        "packages": packages,
-        "gpus": gpus,
-        "inputs": inputs,
-        "tracking": tracking,
-    }
-    for name, check in checks.items():
+    for check in (code, packages, gpus, inputs, tracking):
         try:
             yield from check(params)
         except UserError as error:  # its message has the remedy
-            yield Check(name, "wrong", str(error))
+            yield Check(check.__name__, "wrong", str(error))
 
 
 def show(checks: Iterable[Check]) -> bool:
     """Print each check as it is done; whether nothing is wrong."""
-    console = Console(soft_wrap=True, highlight=False)
     well = True
     for check in checks:
         remedy = f". To mend it: {check.remedy}" if check.remedy else ""
-        state = f"{check.state:<8}", COLOURS[check.state]
-        console.print(Text.assemble(state, f"{check.name:<11}{check.message}{remedy}"))
+        print(f"{check.state:<8}{check.name:<11}{check.message}{remedy}", flush=True)
         well &= check.state != "wrong"
     return well
 
@@ -75,12 +60,8 @@ def code(_: Params) -> Iterator[Check]:
 def packages(_: Params) -> Iterator[Check]:
     """The versions of Python and of the packages that decide most."""
     installed = {package.name: package.version for package in metadata.distributions()}
-    versions = [f"{name} {installed[name]}" for name in PACKAGES if name in installed]
-    missing = [name for name in PACKAGES if name not in installed]
+    versions = [f"{name} {installed.get(name, 'missing')}" for name in PACKAGES]
     yield Check("packages", "ok", f"Python {platform.python_version()}, {', '.join(versions)}")
-    if missing:
-        message = f"without {', '.join(missing)}: enough to train, not for all of the pipeline"
-        yield Check("packages", "warning", message, "make --always-make setup")
 
 
 def gpus(_: Params) -> Iterator[Check]:
