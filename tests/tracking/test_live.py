@@ -16,7 +16,7 @@ from wandb_files import stored_run
 
 from twf.jobs.resume import Stopped
 from twf.study.params import Tracking
-from twf.tracking import view
+from twf.tracking import live as view
 from twf.tracking.live import start_tracking
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from twf.study.params import Tracking
-from twf.tracking import view
+from twf.tracking import live as view
 
 
 def test_a_run_has_its_studys_project_its_cells_group_and_an_identifier_by_its_parameters(
