@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 from project import PROJECT
+from twf.study.expansion import points
 
 from twf import files
 from twf.errors import UserError
 from twf.study import Plan, expand, reading
-from twf.study.grids import points
 from twf.study.methods import METHODS
 from twf.study.params import Search
 

@@ -99,8 +99,8 @@ def two_variants(values: Values) -> None:
     ("change", "named"),
     [
         (two_shares, "both called .*trial.* and differ in held_out"),
-        (two_sources, r"er.* on split-target is .* in main and .* in wide"),
-        (two_variants, "in one and .* in two"),
+        (two_sources, "main and wide both have .* on split-target"),
+        (two_variants, "one and two both have er.high.* on split-target"),
     ],
 )
 def test_two_runs_for_one_number_are_refused(values, change, named):

@@ -11,8 +11,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from twf.errors import UserError, explain, invalid_file, near_miss
+from twf.study.methods import SWITCHES
 from twf.study.params import Params
-from twf.study.switches import SWITCHES
 
 
 def load(path: Path) -> Params:
