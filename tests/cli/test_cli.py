@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import typer
 import yaml
@@ -43,17 +41,7 @@ def change_params(change: Callable[[dict], object]) -> None:
     files.PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
 
 
-OF_RECORDS = ["report tiny"]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        *("plan", "doctor", "data prepare target", "pretrain train origin"),
-        "pretrain import origin mine.pth",
-        *(f"run tiny {RUN}", "collect tiny", *OF_RECORDS),
-    ],
-)
+@pytest.mark.parametrize("words", ["plan", "data prepare target", f"run tiny {RUN}", "report tiny"])
 def test_outside_a_project_folder_every_command_says_so(twf, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     message = mistake(twf(words))
@@ -62,10 +50,7 @@ def test_outside_a_project_folder_every_command_says_so(twf, tmp_path, monkeypat
 
 
 UNKNOWN = {  # what is unknown, and what there is
-    **{words.replace("tiny", "large"): ("large", "tiny") for words in OF_RECORDS},
-    "plan large": ("large", "tiny"),
-    **dict.fromkeys([f"run large {RUN}", "collect large"], ("large", "tiny")),
-    "data fetch --study large": ("large", "tiny"),
+    **dict.fromkeys(["plan large", "report large", "data fetch --study large"], ("large", "tiny")),
     "run tiny split-target.er.99.s0": ("split-target.er.99.s0", "`twf plan tiny`"),
     "table tiny other": ("other", "main.split-target"),
     "data fetch cifar10 nothing": ("nothing", "cifar100"),
@@ -89,7 +74,7 @@ MISSING = {  # the file that is not there, and what makes it
     f"run tiny {RUN}": (TARGET, "`twf data prepare target`"),
     f"run tiny {RUN} ": (CHECKPOINT, "`twf pretrain train origin`"),
     "collect tiny": ("results/tiny/runs/split-target.joint.s0.parquet", "`twf plan tiny`"),
-    **dict.fromkeys(OF_RECORDS, (str(files.runs_file("tiny")), "`twf collect tiny`")),
+    "report tiny": (str(files.runs_file("tiny")), "`twf collect tiny`"),
 }
 
 
@@ -126,45 +111,24 @@ def test_what_is_there_of_a_study_makes_its_tables_and_report(twf, tiny_inputs):
     said = twf("report tiny --partial")
     assert said.code == 0
     assert f"1 of {planned} records" in said.out
-    page = files.report_file("tiny").read_text()
-    assert (
-        RUN in files.runs_page("tiny").read_text()
-        and f"{planned} planned: 1 finished, {planned - 1} missing" in page
-    )
-    for made in (
-        files.table_file("tiny", "main.split-target", "md"),
-        files.estimates_file("tiny", "csv"),
-        files.metrics_file("tiny"),
-        files.runs_page("tiny"),
-    ):
-        assert made.exists()
-
-
-WRONG: list[tuple[str, str, Any, list[str]]] = [  # a command, a key, its value, what is named
-    ("plan", "study", "large", ["study: 'large'", "tiny"]),
-    (
-        f"run tiny {RUN}",
-        "sources.origin.network.width",
-        8,
-        [CHECKPOINT, "`twf pretrain train origin`", "network.width: 4 -> 8"],
-    ),
-    (
-        f"run tiny {FINETUNE}",
-        "datasets.target.classes",
-        2,
-        [TARGET, "`twf data prepare target`"],
-    ),
-    (
-        "pretrain train origin",
-        "sources.origin.pretraining.batch_size",
-        64,
-        ["sources.origin.pretraining.batch_size"],
-    ),
-]
+    assert RUN in files.runs_page("tiny").read_text()
+    missing = f"{planned} planned: 1 finished, {planned - 1} missing"
+    assert missing in files.report_file("tiny").read_text()
+    assert files.table_file("tiny", "main.split-target", "md").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "key", "value", "named"), WRONG, ids=[f"{key}={value}" for _, key, value, _ in WRONG]
+    ("words", "key", "value", "named"),
+    [
+        ("plan", "study", "large", ["study: 'large'", "tiny"]),
+        (
+            f"run tiny {RUN}",
+            "sources.origin.network.width",
+            8,
+            [CHECKPOINT, "`twf pretrain train origin`", "network.width: 4 -> 8"],
+        ),
+        (f"run tiny {RUN}", "datasets.target.classes", 2, [TARGET, "`twf data prepare target`"]),
+    ],
 )
 def test_parameters_that_do_not_fit_what_is_there_are_explained(
     twf, tiny_inputs, words, key, value, named
@@ -173,21 +137,6 @@ def test_parameters_that_do_not_fit_what_is_there_are_explained(
     change_params(lambda values: reduce(getitem, parents, values).update({last: value}))
     message = mistake(twf(words))
     assert all(part in message for part in named)
-
-
-def test_the_smallest_task_must_fill_a_batch(twf, tiny_inputs):
-    """Two tasks of 22 images; then one of 40 and one of 4."""
-    change_params(lambda v: v["benchmarks"]["split-target"].update(batch_size=22))
-    succeed(twf, f"run tiny {FINETUNE}")
-
-    change_params(lambda v: v["benchmarks"]["split-target"].update(batch_size=8))
-    labels = np.repeat([0, 1, 2, 3], [20, 20, 2, 2])
-    images = np.zeros((44, 16, 16, 3), np.uint8)
-    test = {"x_test": images[:4], "y_test": np.arange(4)}
-    np.savez("archives/target.npz", x_train=images, y_train=labels, **test)
-    succeed(twf, "data prepare target")
-    message = mistake(twf(f"run tiny {FINETUNE}"))
-    assert "task 1" in message and "benchmarks.split-target.batch_size" in message
 
 
 def test_a_diverging_pretraining_is_a_users_mistake(twf, tiny_inputs):
@@ -221,53 +170,30 @@ def test_a_mistake_reaches_the_shell_without_a_traceback(tmp_path):
     assert mistake(Said(done.returncode, done.stdout, done.stderr)).count("\n") == 1
 
 
-@pytest.fixture
-def own_archive(tmp_path, monkeypatch) -> bytes:
-    """The content of `some.npz` of the archive `target` of a registry."""
-    content = b"some bytes"
-    (tmp_path / "some.npz").write_bytes(content)
-    checksum = f"md5:{hashlib.md5(content).hexdigest()}"
-    address = (tmp_path / "some.npz").as_uri()
-    entry = {
-        "title": "Our target",
-        "kind": "images",
-        "format": "folders",
-        "homepage": "https://lab.example",
-        "licence": "to be cited",
-        "citation": "Us, 2022",
-        "files": {"some.npz": {"size": 10, "checksum": checksum, "addresses": [address]}},
-        "classes": 4,
-        "images": {"train": 44, "test": 16},
-        "size": 16,
-    }
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"target": entry}))
-    monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "own.yaml"))
-    return content
-
-
 @pytest.mark.parametrize("words", ["data fetch target", "data fetch --study tiny"])
-def test_archives_are_fetched_by_name_or_for_a_study(twf, tiny_project, own_archive, words):
-    """The miniature study's data set `target` is an archive of the registry."""
+def test_archives_are_fetched_by_name_or_for_a_study(twf, tiny_project, monkeypatch, words):
+    """The miniature study's data set `target` is an archive of a registry of one's own."""
+    some, content = Path("some.npz").absolute(), b"some bytes"
+    some.write_bytes(content)
+    checksum = f"md5:{hashlib.md5(content).hexdigest()}"
+    file = {"size": 10, "checksum": checksum, "addresses": [some.as_uri()]}
+    entry = {"title": "Our target", "kind": "images", "format": "folders", "classes": 4, "size": 16}
+    entry |= {"homepage": "https://lab.example", "licence": "to be cited", "citation": "Us, 2022"}
+    entry |= {"files": {"some.npz": file}, "images": {"train": 44, "test": 16}}
+    Path("own.yaml").write_text(yaml.safe_dump({"target": entry}))
+    monkeypatch.setenv("TWF_REGISTRY", "own.yaml")
 
     def make_official(values: dict) -> None:
         del values["datasets"]["target"]["file"]
         values["datasets"]["target"] |= {"reader": "official", "archive": "target"}
 
-    def listed() -> str:
-        (line,) = [line for line in twf("data list").out.splitlines() if " target " in f" {line}"]
-        return line
-
     change_params(make_official)
-    assert "44 + 16" in listed() and "missing" in listed()
+    listed = twf("data list").out
+    assert "44 + 16" in listed and "missing" in listed
     succeed(twf, words)
-    assert (files.archive_folder("target") / "some.npz").read_bytes() == own_archive
-    assert "present" in listed()
-    if "--study" in words:
-        shutil.rmtree(files.archive_folder("target"))
-        files.data_file("target").parent.mkdir()
-        files.data_file("target").touch()
-        succeed(twf, words)
-        assert "missing" in listed(), "what is prepared needs no archive"
+    assert (files.archive_folder("target") / "some.npz").read_bytes() == content
+    assert "present" in twf("data list").out
+    assert "--study STUDY" in mistake(twf("data fetch"))
 
 
 def test_the_doctor_exits_with_1_where_something_is_wrong(twf, tiny_project, monkeypatch):
@@ -276,9 +202,7 @@ def test_the_doctor_exits_with_1_where_something_is_wrong(twf, tiny_project, mon
     said = twf("doctor")
     assert said.code == 1 and "wrong   tracking" in said.out
     monkeypatch.setenv("TWF_TRACKING", "")
-    monkeypatch.setenv("WANDB_API_KEY", "fake-0123")
-    said = twf("doctor")
-    assert said.code == 0 and "wrong" not in said.out and "fake-0123" not in said.out
+    assert twf("doctor").code == 0
 
 
 def subcommands(group: Any, words: str = "") -> Iterator[str]:
@@ -309,8 +233,7 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
 
     succeed(twf, "data prepare target", "data prepare origin", "pretrain train origin")
     Path(CHECKPOINT).rename("mine.safetensors")
-    said = twf("pretrain import origin mine.safetensors")
-    assert said.code == 0 and "%" in said.out  # of the test images
+    assert "%" in twf("pretrain import origin mine.safetensors").out  # of the test images
     succeed(twf, f"run tiny {FINETUNE}", f"run tiny {RUN}")
     assert states() == [dict.fromkeys(group, "done") for group in names]
     assert "snakemake" not in twf("plan").out
@@ -318,9 +241,6 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     publish_nothing()
     succeed(twf, "collect tiny", "table tiny main.split-target", "report tiny")
     assert str(files.report_file("tiny")) in twf("report tiny").out
-    assert files.figure_file("tiny", "accuracy.main.split-target", "svg").exists()
-    for extension in files.TABLE_FORMATS:
-        assert files.table_file("tiny", "main.split-target", extension).exists()
     assert "Split Target" in files.report_file("tiny").read_text()
 
     change_params(lambda v: v["benchmarks"]["split-target"]["methods"]["er"].update(lr=0.06))
