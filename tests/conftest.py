@@ -36,8 +36,7 @@ from twf.learning.loop import Outcome
 from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import seeded
 from twf.study import Run, params, reading
-from twf.study.methods import METHODS
-from twf.study.switches import SWITCHES
+from twf.study.methods import METHODS, SWITCHES
 from twf.tracking.live import LiveTracker
 
 CPU = torch.device("cpu")

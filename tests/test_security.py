@@ -24,7 +24,7 @@ from twf.data import folders, registry, store
 from twf.errors import UserError
 from twf.jobs import checkpoints, weights
 from twf.results import record
-from twf.study import grids, reading
+from twf.study import expansion, reading
 from twf.study.params import Network
 
 # Files that hold code
@@ -54,7 +54,7 @@ def postscript(path: Path, trace: Path) -> None:
 
 
 def best_hyperparameters(path: Path) -> object:
-    return grids.load_best_hyperparameters(str(path), "study")
+    return expansion.load_best_hyperparameters(str(path), "study")
 
 
 RESNET = Network(architecture="resnet18", width=4)

@@ -13,7 +13,7 @@ from project import PROJECT
 
 from twf.errors import UserError
 from twf.files import FINDINGS
-from twf.results import evidence, findings, record
+from twf.results import evidence, findings, pages, record
 
 
 def row(run: str, accuracy: float, study: str = "mine") -> dict:
@@ -160,8 +160,8 @@ def test_marked_parts_of_a_page_are_filled_and_all_else_stays(asked):
 def test_the_projects_findings_are_the_same_bytes_again(tmp_path, monkeypatch):
     """Of what git has, twice; and the pages say the same."""
     monkeypatch.chdir(PROJECT)
-    assert findings.fill(check=True) == []
-    written = findings.write(docs=tmp_path)
+    assert pages.fill(check=True) == []
+    written = pages.write(docs=tmp_path)
     assert [f"docs/{path.name}" for path in written] == FINDINGS
     for path in written:
         assert path.read_bytes() == (PROJECT / "docs" / path.name).read_bytes(), path.name

@@ -28,7 +28,7 @@ from twf.results.frame import Results
 from twf.results.paper.claims import VERDICTS, load
 from twf.results.printed import PLACE
 from twf.study import Plan, expand, reading
-from twf.study.switches import SWITCHES
+from twf.study.methods import SWITCHES
 
 HEADINGS = {"h1", "h2", "h3", "h4"}
 HOSTILE = (

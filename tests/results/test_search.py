@@ -15,7 +15,7 @@ from twf.files import (
 )
 from twf.results import search
 from twf.study import expand, reading
-from twf.study import grids as searching
+from twf.study import expansion as searching
 
 SEARCH = {"held_out": 0.1, "grids": {"er": {"lr": [0.01, 0.1]}, "derpp": {"alpha": [0.2, 0.4]}}}
 
@@ -130,6 +130,6 @@ def test_two_searches_of_one_cell_are_refused_by_name(make_plan):
     values = yaml.safe_load(PARAMS.read_text())
     values["studies"]["small"]["experiments"] = {"coarse": one, "fine": one}
     PARAMS.write_text(yaml.safe_dump(values))
-    said = "coarse and fine both search for the hyperparameters of er.500.class-il on split-cifar10"
+    said = "coarse and fine both have a search for er.500.class-il on split-cifar10"
     with pytest.raises(UserError, match=said):
         expand(reading.load(PARAMS), "small")

@@ -47,19 +47,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def changes(file: Path, edit: Callable[[str], str], *roots: str) -> bool:
     """Whether an edit of a file changes the hash over `roots`."""
-    text = file.read_text()
-    parsed.cache_clear()
     before = code_hash(*roots)
-    file.write_text(edit(text))
+    file.write_text(edit(file.read_text()))
     parsed.cache_clear()
-    try:
-        return code_hash(*roots) != before
-    finally:
-        file.write_text(text)
-
-
-def one_more(text: str) -> str:
-    return f"{text}\nMORE = 1\n"
+    return code_hash(*roots) != before
 
 
 @pytest.mark.parametrize(
@@ -74,17 +65,16 @@ def one_more(text: str) -> str:
         ("models/gates.py", "twf", True),
         ("models/gates.py", "er", False),
         ("pretraining.py", "er", False),
+        ("pretraining.py", None, True),
+        ("methods/twf.py", None, False),
     ],
 )
 def test_what_a_method_uses_changes_its_hash_and_nothing_else_does(
-    package: Path, file: str, method: str, used: bool
+    package: Path, file: str, method: str | None, used: bool
 ) -> None:
-    assert changes(package / file, one_more, LOOP, method_module(method)) == used
-
-
-def test_pretraining_has_a_hash_of_its_own(package: Path) -> None:
-    assert changes(package / "pretraining.py", one_more, PRETRAINING)
-    assert not changes(package / "methods/twf.py", one_more, PRETRAINING)
+    """Pretraining, which has no method, has a hash of its own."""
+    roots = [LOOP, method_module(method)] if method else [PRETRAINING]
+    assert changes(package / file, lambda text: f"{text}\nMORE = 1\n", *roots) == used
 
 
 def test_comments_docstrings_and_layout_change_nothing(package: Path) -> None:

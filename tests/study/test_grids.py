@@ -13,7 +13,7 @@ from project import PROJECT
 from twf import files
 from twf.errors import UserError
 from twf.study import Plan, expand, reading
-from twf.study.grids import points
+from twf.study.expansion import points
 from twf.study.methods import METHODS
 from twf.study.params import Search
 
@@ -100,6 +100,7 @@ def test_each_grid_of_the_papers_search_has_several_points_and_the_paper_values(
     assert {(c.benchmark, c.method, c.buffer, c.protocol) for c in planned.search} == published
 
 
+TUNED = "split-target.derpp.16.task-il.s0"
 BOTH = {"er": {"lr": [0.1]}, "derpp": {"beta": [1.0]}}
 
 
@@ -107,8 +108,6 @@ BOTH = {"er": {"lr": [0.1]}, "derpp": {"beta": [1.0]}}
     ("change", "named"),
     [
         ({"grids": {"er": {"lr": [0.1]}}}, "search: search.grids: .*derpp"),
-        ({"held_out": 1.0}, "search.search.held_out: "),
-        ({"points": 0}, "search.search.points: "),
         ({"grids": BOTH | {"er": {"lr": [0.0]}}}, r"search.search.grids.er: lr: .*\(is: 0.0\)"),
         ({"grids": BOTH | {"er": {"alpha": [1.0]}}}, "search.search.grids.er: .*'alpha'.* lr"),
     ],
@@ -134,23 +133,19 @@ def best(tiny_values: Values, tmp_path: Path) -> Callable[..., Path]:
 
 
 def test_a_study_takes_the_best_of_a_search_and_the_rest_from_params(tiny_values, best):
+    """And a variant's value before either."""
     best("derpp", "task-il", lr=0.7)
     planned = plan(tiny_values)
-    rates = {name: run.hyperparameters.lr for name, run in planned.runs.items()}
-    assert rates.pop("split-target.derpp.16.task-il.s0") == 0.7
+    rates = {name: run.hyperparameters.lr for name, run in planned.runs.items() if name != TUNED}
     assert set(rates.values()) == {0.05}
-    tuned = planned.runs["split-target.derpp.16.task-il.s0"].hyperparameters
+    tuned = planned.runs[TUNED].hyperparameters
+    assert tuned.lr == 0.7
     assert tuned.alpha == tiny_values["benchmarks"]["split-target"]["methods"]["derpp"]["alpha"]
     (table,) = planned.tables.values()
     searched = {cell.protocol: cell.searched for cell in table.cells if cell.method == "derpp"}
     assert searched == {"class-il": [], "task-il": ["lr"]}
-
-
-def test_a_variants_value_stands_above_the_best_of_a_search(tiny_values, best):
-    best("er", "task-il", lr=0.7)
     fast = {"title": "Fast", "hyperparameters": {"lr": 0.9}}
-    main = tiny_values["studies"]["tiny"]["experiments"]["main"]
-    main |= {"methods": ["er"], "variants": {"fast": fast}}
+    tiny_values["studies"]["tiny"]["experiments"]["main"]["variants"] = {"fast": fast}
     assert {run.hyperparameters.lr for run in plan(tiny_values).runs.values()} == {0.9}
 
 

@@ -1,4 +1,4 @@
-"""A run is followed while it trains, and tracking can never fail it."""
+"""A run is followed while it trains, shown as its record has it, and never failed by tracking."""
 
 from __future__ import annotations
 
@@ -12,30 +12,26 @@ from unittest.mock import Mock
 from unittest.mock import call as called
 
 import pytest
-from wandb_files import stored_run
+import wandb
 
 from twf.jobs.resume import Stopped
 from twf.study.params import Tracking
-from twf.tracking import view
-from twf.tracking.live import start_tracking
+from twf.tracking.live import about, rows, start_tracking, summary
 
 
-def test_an_offline_run_holds_what_the_record_holds(tracked, monkeypatch):
-    """Under our own identifier, in a sweep too, in a folder that may lie at home."""
+def test_an_offline_run_is_kept_under_our_own_identifier(tracked, monkeypatch):
+    """In a sweep too, in a folder that may lie at home."""
     variables = {"WANDB_SWEEP_ID": "s1", "WANDB_RUN_ID": "abc", "WANDB_DIR": "~/runs"}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    row = tracked("derpp")
+    described = about(tracked("derpp"), Tracking())
+    wandb.teardown()  # another process writes, and is done when it has ended
     (folder,) = Path("~/runs/wandb").expanduser().glob("offline-run-*")
-    stored = stored_run(folder)
-    about, header = view.about(row, Tracking()), stored["run"]
-    assert (header.project, header.run_id) == (about["project"], about["id"])
-    assert (header.display_name, header.run_group) == (about["name"], about["group"])
-    assert stored["config"] == about["config"]
-    assert [entry.pop("_step") for entry in stored["history"]] == list(range(6))
-    assert stored["history"] == view.rows(row)
-    assert view.summary(row).items() <= stored["summary"].items()
-    assert stored["exit"] == [0]
+    assert folder.name.endswith(described["id"])
+    content = (folder / f"run-{described['id']}.wandb").read_bytes()
+    names = [described[key] for key in ("project", "name", "group")]
+    for part in (*names, "accuracy/class-il/seen", "faa/task-il", described["config"]["host"]):
+        assert part.encode() in content, part
 
 
 @pytest.fixture
@@ -88,7 +84,63 @@ def test_a_resumed_run_is_sent_again_from_its_first_row(init, tracked):
     assert sent.finish.mock_calls == [called(exit_code=1)]
     first = sent.log.mock_calls
     sent.reset_mock(side_effect=True)
-    rows = view.rows(tracked("er"))
+    record = tracked("er")
     again = sent.log.mock_calls
-    assert again == [called(row, step=step, commit=True) for step, row in enumerate(rows)]
-    assert first == again[:4] and len(rows) == 6
+    assert again == [called(values, step=i, commit=True) for i, values in enumerate(rows(record))]
+    assert first == again[:4] and len(again) == 6
+    assert init.call_args.kwargs.items() >= about(record, Tracking()).items()
+    assert sent.summary.update.mock_calls == [called(summary(record))]
+
+
+def test_a_run_has_its_studys_project_its_cells_group_and_an_identifier_by_its_parameters(
+    row, tiny_run
+):
+    run = tiny_run("er", seed=10, id="cell.s10")
+    described = about(row(run), Tracking(project="mine", entity="lab"))
+    assert [described[key] for key in ("project", "entity")] == ["mine-tiny", "lab"]
+    assert [described[key] for key in ("name", "group")] == [run.id, "cell"]
+    assert described["id"] == f"tiny.cell.s10.{run.digest[:8]}"
+    assert about(row(run, seconds=1.0), Tracking())["id"] == described["id"]
+    config = described["config"]
+    assert config.items() >= run.values.items()
+    assert config["code"]["commit"] == "abc1234" and config["study"] == "tiny"
+    assert not any("." in key for key in config), "Weights & Biases reads a dot as nesting"
+
+
+def test_rows_are_epochs_and_what_each_phase_came_to(row, tiny_run):
+    """Accuracy seen is over the tasks so far, and over all for Joint."""
+    first, second, phase, *_, last = rows(row(tiny_run("er")))
+    losses = {"loss/total": 0.75, "loss/a": 0.5, "loss/b": 0.25}
+    assert first == losses | {"phase": 0, "epoch": 0}
+    assert second == losses | {"phase": 0, "epoch": 1}
+    assert phase == {
+        "phase": 0,
+        "accuracy/class-il/seen": 90.0,
+        "accuracy/class-il/task-0": 90.0,
+        "accuracy/class-il/task-1": 30.0,
+        "accuracy/task-il/seen": 95.0,
+        "accuracy/task-il/task-0": 95.0,
+        "accuracy/task-il/task-1": 50.0,
+    }
+    assert last["accuracy/class-il/seen"] == 75.0
+    assert rows(row(tiny_run("joint")))[-1]["accuracy/class-il/seen"] == 60.0
+
+
+def test_rows_of_a_run_so_far_are_the_first_of_all(row, tiny_run):
+    """So that a run can be sent row by row, and again from the start."""
+    whole = row(tiny_run("er"), cka=[[1.0], [0.9], [0.8]])
+    assert [values["cka/0"] for values in rows(whole) if "cka/0" in values] == [0.9, 0.8]
+    stages = [(0, 0), (1, 0), (2, 0), (2, 1), (3, 1), (4, 1), (4, 2)]  # epochs, phases so far
+    for count, (epochs, phases) in enumerate(stages):
+        so_far = whole | {"history": whole["history"][:epochs], "cka": whole["cka"][: phases + 1]}
+        for name in ("accuracy_class_il", "accuracy_task_il"):
+            so_far[name] = whole[name][:phases]
+        assert rows(so_far) == rows(whole)[:count]
+
+
+def test_the_summary_is_final_accuracy_and_forgetting_or_why_there_are_none(row, tiny_run):
+    outcome = {"status": "finished", "reason": None, "seconds": 12.34}
+    outcome |= {"faa/class-il": 75.0, "ff/class-il": 20.0, "faa/task-il": 87.5, "ff/task-il": 10.0}
+    assert summary(row(tiny_run("er"))) == outcome
+    diverged = {"status": "diverged", "reason": "loss is not finite"}
+    assert summary(row(tiny_run("er"), **diverged)) == diverged | {"seconds": 12.34}

@@ -6,7 +6,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from twf import checkout, files, study
-from twf.cli import variables
+from twf.cli import training
 from twf.data import registry
 from twf.engines import environment, plans
 from twf.errors import UserError
@@ -25,7 +25,7 @@ try:
     checkout.refuse_other_code(Path(workflow.basedir))
     PARAMS = reading.load(files.PARAMS) if MAIN else None
     if MAIN:
-        variables.refuse_wrong(PARAMS)
+        training.refuse_wrong_variables(PARAMS)
     # A job that trains takes a slot of a GPU if there is one. On a cluster each command looks by
     # itself: other jobs need no GPU, and may run on a node whose GPUs are not for them.
     GPUS = [] if workflow.remote_exec else visible.gpus()

@@ -3,8 +3,6 @@
 Nothing heavy is imported but inside the commands, so that help and planning come at once.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import sys
@@ -27,7 +25,8 @@ def main() -> None:
     try:
         if sys.argv[1:2] != ["doctor"]:
             checkout.refuse_other_code()
-        from twf.cli.commands import app
+        from twf.cli import training, results, data  # noqa: F401, I001 - the order of `--help`
+        from twf.cli.app import app
 
         app(prog_name="twf")  # however it was started
     except UserError as error:

@@ -1,6 +1,4 @@
-"""`twf data`: archives and arrays."""
-
-from __future__ import annotations
+"""`twf data`: archives and arrays; and what is about the project's folder: `twf new`, `doctor`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,23 +6,19 @@ from typing import Annotated
 import typer
 
 from twf import files
-from twf.cli.base import NODES, ParamsFile, app
+from twf.cli.app import NODES, PROJECT, ParamsFile, app, group
 from twf.engines import plans
 from twf.errors import UserError, lookup
 from twf.study import expand, products, reading
-from twf.study.params import Dataset
 
-data_app = typer.Typer(
-    no_args_is_help=True, help="Data sets: fetch their archives, prepare their arrays."
-)
-app.add_typer(data_app, name="data", rich_help_panel=NODES)
+data_app = group("data", NODES, "Data sets: fetch their archives, prepare their arrays.")
 
 
 @data_app.command("list")
 def data_list() -> None:
     """List the official archives, and which are present, by their sizes.
 
-    Next: `twf data show NAME` has licence and citation, `twf data fetch NAME` fetches one.
+    Their licences, citations and checksums are in src/twf/data/registry.yaml.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -33,7 +27,6 @@ def data_list() -> None:
     from twf.data import registry
     from twf.data.fetch import status
 
-    reading.load(files.PARAMS)  # elsewhere, archives would not be this project's
     table = Table("name", "title", "train + test", "MiB", "status")
     for name, entry in registry.load().items():
         images = "{train:,} + {test:,}".format(**entry.images) if entry.kind == "images" else ""
@@ -43,35 +36,10 @@ def data_list() -> None:
     Console().print(table)
 
 
-@data_app.command("show")
-def data_show(
-    name: Annotated[str, typer.Argument(help="An archive, as `twf data list` names it.")],
-) -> None:
-    """Show an archive's files, checksums, addresses, licence and citation.
-
-    Next: `twf data fetch NAME`.
-    """
-    import yaml
-
-    from twf.data import registry
-    from twf.data.fetch import status
-
-    reading.load(files.PARAMS)
-    entry = registry.entry(name)
-    values = {"status": status(name, entry), "folder": str(files.archive_folder(name))}
-    values |= entry.model_dump(exclude_none=True, exclude={"citation"})
-    print(yaml.safe_dump(values, sort_keys=False, allow_unicode=True) + entry.citation, end="")
-
-
 @data_app.command("fetch")
 def data_fetch(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Archives, as `twf data list` names them.")
-    ] = None,
-    study: Annotated[
-        str | None,
-        typer.Option(help="A study of params.yaml: all that it needs and is not prepared."),
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="See `twf data list`.")] = None,
+    study: Annotated[str | None, typer.Option(help="All that a study still needs.")] = None,
     params: ParamsFile = files.PARAMS,
 ) -> None:
     """Fetch official archives, and check them: archives/NAME. Next: `twf data prepare`.
@@ -94,10 +62,7 @@ def data_fetch(
 
 @data_app.command("prepare")
 def data_prepare(
-    name: Annotated[
-        str,
-        typer.Argument(help="A data set, for example digits; or its plan file: plans/data/X.json."),
-    ],
+    name: Annotated[str, typer.Argument(help="A data set, or its plan file: plans/data/X.json.")],
     params: ParamsFile = files.PARAMS,
 ) -> None:
     """Make the arrays of a data set: data/NAME.safetensors. Next: `twf pretrain train`.
@@ -106,33 +71,59 @@ def data_prepare(
     """
     from twf.data.prepare import prepare
 
-    path, held = Path(name), None
+    path = Path(name)
     if path.suffix != ".json":
-        _dataset(params, name)
-        held = plans.write(reading.load(params))
+        loaded = reading.load(params)
+        lookup("data set", loaded.datasets, name, str(params))
+        _held = plans.write(loaded)
         path = files.data_plan(name)
     dataset = products.planned_dataset(products.read_plan(path))
     prepare(path.stem, dataset, files.data_file(path.stem))
-    del held  # the plans, until here
 
 
 @data_app.command("import")
 def data_import(
     name: Annotated[str, typer.Argument(help="A data set of params.yaml, for example cifar10.")],
-    file: Annotated[
-        Path,
-        typer.Argument(help="A .npz (x_train, y_train, x_test, y_test), or a folder of folders."),
-    ],
+    file: Annotated[Path, typer.Argument(help="A .npz, or a folder of folders.")],
     params: ParamsFile = files.PARAMS,
 ) -> None:
     """Take a published data set from a file of yours: data/NAME.safetensors.
 
-    The images are checked to be the official ones. Next: `twf plan STUDY`.
+    An .npz has x_train, y_train, x_test and y_test. The images are checked to be the official ones.
+    Next: `twf plan STUDY`.
     """
     from twf.data.prepare import import_data
 
-    import_data(name, _dataset(params, name), file)
+    dataset = lookup("data set", reading.load(params).datasets, name, str(params))
+    import_data(name, dataset, file)
 
 
-def _dataset(params: Path, name: str) -> Dataset:
-    return lookup("data set", reading.load(params).datasets, name, str(params))
+@group("new", PROJECT, "Your own method, begun as a copy of another.").command("method")
+def new_method(
+    name: Annotated[str, typer.Argument(help="Its name: small letters, digits, hyphens.")],
+    like: Annotated[str, typer.Option(help="The method that it is copied from.")],
+    title: Annotated[str | None, typer.Option(help="What tables call it.")] = None,
+) -> None:
+    """Make your own method: its loss, hyperparameters, values, and an experiment of the demo.
+
+    It trains as the copied method does until you change its loss. Next: docs/add-a-method.md.
+    """
+    from twf.upkeep import method
+
+    print(*method.new(name, like, title), sep="\n")
+    print(f"next: change the loss in {method.LOSSES / name.replace('-', '_')}.py; then")
+    print(f"  snakemake --cores all results/demo/tables/{name}.split-digits.md")
+    print(f"  twf compare demo {name} {like}      # {name} minus {like}, with an interval")
+
+
+@app.command(rich_help_panel=PROJECT)
+def doctor(params: ParamsFile = files.PARAMS) -> None:
+    """Say what is wrong with the set-up, and how to mend it; exit with 1 where something is.
+
+    A line for each check, which is ok, a warning or wrong: code, packages, GPUs, data and
+    checkpoints, tracking.
+    """
+    from twf.upkeep import doctor as examining
+
+    if not examining.show(examining.examine(reading.load(params))):
+        raise typer.Exit(1)

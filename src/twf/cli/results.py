@@ -1,25 +1,21 @@
 """From records to the report: what tables, figures and texts are made by."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from twf import files
-from twf.cli.base import NODES, PROJECT, ParamsFile, StudyArgument, app, plan_of
+from twf.cli.app import NODES, PROJECT, ParamsFile, Study, app, group
 from twf.errors import UserError
 from twf.study import expand, reading
 
 
 @app.command()
 def report(
-    study: StudyArgument,
+    study: Study,
     params: ParamsFile = files.PARAMS,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Of the records that are there, collected first.")
-    ] = False,
+    partial: Annotated[bool, typer.Option("--partial", help="Of the records so far.")] = False,
 ) -> None:
     """Make the report of a study, one HTML file to open or send: results/STUDY/report.html.
 
@@ -37,14 +33,13 @@ def report(
         there = [path for path in paths if path.exists()]
         record.collect(there, files.runs_file(study))
         print(f"{len(there)} of {len(paths)} records")
-    results = Results.collected(planned)
-    report.write_all(loaded, results)
+    report.write_all(loaded, Results.collected(planned))
     print(f"the report: {files.report_file(study)}")
 
 
 @app.command()
 def compare(
-    study: StudyArgument,
+    study: Study,
     new: Annotated[str, typer.Argument(help="A method, or METHOD.VARIANT.")],
     baseline: Annotated[str, typer.Argument(help="What it is compared with.")],
     params: ParamsFile = files.PARAMS,
@@ -56,20 +51,20 @@ def compare(
     from twf.results import difference
     from twf.results.frame import Results
 
-    planned = plan_of(params, study)
+    planned = expand(reading.load(params), study)
     for line in difference.lines(Results.of_records(planned, planned.runs), new, baseline):
         print(line)
 
 
 @app.command(rich_help_panel=NODES)
-def collect(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+def collect(study: Study, params: ParamsFile = files.PARAMS) -> None:
     """Put all records of a study into results/STUDY/runs.parquet. Next: `twf report`.
 
     Each must be there, and as planned; `twf report STUDY --partial` collects those that are there.
     """
     from twf.results import record, status
 
-    planned = plan_of(params, study)
+    planned = expand(reading.load(params), study)
     made_by = status.require_done(planned)
     paths = [files.record_file(study, run) for run in planned.runs]
     record.collect(paths, files.runs_file(study), made_by)
@@ -77,7 +72,7 @@ def collect(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 
 @app.command(rich_help_panel=NODES)
 def table(
-    study: StudyArgument,
+    study: Study,
     table: Annotated[str, typer.Argument(help="EXPERIMENT.BENCHMARK, like main.split-digits.")],
     params: ParamsFile = files.PARAMS,
 ) -> None:
@@ -88,25 +83,23 @@ def table(
     from twf.results import estimates, tables
     from twf.results.frame import Results
 
-    planned = plan_of(params, study)
+    planned = expand(reading.load(params), study)
     one = planned.named_table(table)
     results = Results.of_records(planned, planned.runs_of(one))
     tables.write(results, estimates.cells(results, [one]), [one])
 
 
 @app.command(rich_help_panel=NODES)
-def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
+def search(study: Study, params: ParamsFile = files.PARAMS) -> None:
     """Say what a study's searches for hyperparameters found: every trial, and the best.
 
-    It reads the records of the trials, as far as they are there.
-
-    Another study takes results/STUDY/tables/best-hyperparameters.yaml as its
-    `best_hyperparameters`. Next: `twf report`.
+    It reads the records of the trials, as far as they are there. Another study takes
+    results/STUDY/tables/best-hyperparameters.yaml as its `best_hyperparameters`.
     """
     from twf.results import search
     from twf.results.frame import Results
 
-    planned = plan_of(params, study)
+    planned = expand(reading.load(params), study)
     if not planned.search:
         raise UserError(f"study {study} has no experiment with 'search' in {params}")
     search.write(Results.of_records(planned, planned.runs_of_searches()))
@@ -114,30 +107,24 @@ def search(study: StudyArgument, params: ParamsFile = files.PARAMS) -> None:
 
 @app.command(rich_help_panel=PROJECT)
 def findings(
-    fill: Annotated[
-        bool, typer.Option("--pages", help="Write the numbers into README and docs too.")
-    ] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Only say which pages differ from the evidence.")
-    ] = False,
+    fill: Annotated[bool, typer.Option("--pages", help="The pages' numbers too.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only say which pages differ.")] = False,
 ) -> None:
-    """Make the findings' estimates and figures in docs/ from results/evidence: no data, no runs."""
-    from twf.results import findings as made
+    """Make the findings' estimates and figures in docs/ from results/evidence: no data, no runs.
+
+    With `--pages`, the numbers in README and docs are written too.
+    """
+    from twf.results import pages as made
 
     if check or fill:
         differed = made.fill(check)
         if check and differed:
             raise UserError(f"`twf findings --pages` changes {', '.join(map(str, differed))}")
     if not check:
-        for path in made.write():
-            print(path)
+        print(*made.write(), sep="\n")
 
 
-evidence_app = typer.Typer(no_args_is_help=True, help="Measured records: results/evidence.")
-app.add_typer(evidence_app, name="evidence", rich_help_panel=PROJECT)
-
-
-@evidence_app.command("add")
+@group("evidence", PROJECT, "Measured records: results/evidence.").command("add")
 def evidence_add(
     study: Annotated[str, typer.Argument(help="A study, or a folder of its record files.")],
 ) -> None:

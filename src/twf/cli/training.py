@@ -1,62 +1,48 @@
-"""`twf plan`, `pretrain` and `run`: what there is to train, and training it."""
-
-from __future__ import annotations
+"""`twf plan`, `run` and `pretrain`: what there is to train, and training it."""
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+from typer.main import get_command
 
 from twf import files
-from twf.cli.base import (
-    NODES,
-    DefaultStudyArgument,
-    DeterministicOption,
-    DeviceOption,
-    ExecutionOption,
-    JobOption,
-    ParamsFile,
-    PlannedSourceArgument,
-    SaveOption,
-    SlotsOption,
-    SourceArgument,
-    ThreadsOption,
-    app,
-)
+from twf.cli.app import NODES, ParamsFile, app, group
 from twf.engines import environment, plans
 from twf.errors import UserError
 from twf.gpus.devices import device_for
 from twf.study import expand, products, reading
+from twf.study.params import Execution, Params
+from twf.tracking import mode
 
-pretrain_app = typer.Typer(no_args_is_help=True, help="Pretrained networks: where runs start.")
-app.add_typer(pretrain_app, name="pretrain", rich_help_panel=NODES)
+Device = Annotated[
+    Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU if there is one.")
+]
+Threads = Annotated[int, typer.Option(min=1, help="CPU threads.")]
+SaveEvery = Annotated[
+    float, typer.Option(min=0, envvar="TWF_SAVE_EVERY", help="Seconds between saved states.")
+]
+Way = Annotated[Execution, typer.Option(envvar="TWF_EXECUTION", help="See docs/speed.md.")]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", envvar="TWF_DETERMINISTIC", help="On a GPU too; slower.")
+]
+GpuSlots = Annotated[
+    int | None, typer.Option(min=1, envvar="TWF_GPU_SLOTS", help="Jobs that share a GPU.")
+]
+Job = Annotated[bool, typer.Option("--job", hidden=True)]  # of Snakemake: it ends with it
 
 
 @app.command()
 def plan(
-    study: DefaultStudyArgument = None,
+    study: Annotated[str | None, typer.Argument(help="A study, or params.yaml's default.")] = None,
     params: ParamsFile = files.PARAMS,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    todo: Annotated[
-        bool, typer.Option("--todo", help="The records of the runs that are not done, no more.")
-    ] = False,
-    every: Annotated[
-        bool, typer.Option("--all", help="Every run, also where nothing is to be done.")
-    ] = False,
-    write: Annotated[
-        bool, typer.Option("--write", help="Write the study's plan files, and no more.")
-    ] = False,
-    stages: Annotated[
-        bool, typer.Option("--stages", help="DVC's stages of the study, and no more.")
-    ] = False,
-    forecast: Annotated[
-        bool,
-        typer.Option("--forecast", help="How long what remains takes, by what runs took before."),
-    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Runs that are done, too.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Only write its plan files.")] = False,
+    stages: Annotated[bool, typer.Option("--stages", help="Only name its DVC stages.")] = False,
+    forecast: Annotated[bool, typer.Option("--forecast", help="By what runs took before.")] = False,
 ) -> None:
     """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
@@ -66,107 +52,40 @@ def plan(
     record; `3/15 epochs saved`: it was begun, and goes on from there.
 
     Next: `snakemake --cores all results/STUDY/report.html` does what remains.
-
-    A forecast is by the recorded runs of each benchmark, method, width and device, and names what
-    none was recorded of.
     """
+    from twf import forecast as forecasting
     from twf.results import status
 
     loaded = reading.load(params)
     planned = expand(loaded, study or loaded.study)
     if write:
         plans.write(loaded, planned.study)
-        return
-    if stages:
+    elif stages:
         print(*plans.stages(planned))
-        return
-    found = status.of_plan(loaded, planned)
-    if todo:
-        for name, entry in found["runs"].items():
-            if entry["status"] != "done":
-                print(files.record_file(planned.study, name))
-        return
-    if forecast:
-        from twf import forecast as forecasting
-
-        left = [r for r in planned.runs.values() if found["runs"][r.id]["status"] != "done"]
-        found["forecast"] = forecasting.forecast(left)
-    if as_json:
-        print(json.dumps(found, indent=2))
-        return
-    status.show(found, not forecast, every)
-    if forecast:
-        forecasting.show(found["forecast"])
-
-
-@pretrain_app.command("train")
-def pretrain_train(
-    source: PlannedSourceArgument,
-    params: ParamsFile = files.PARAMS,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 1,
-    save_every: SaveOption = 300.0,
-    execution: ExecutionOption = "plain",
-    deterministic: DeterministicOption = False,
-    gpu_slots: SlotsOption = None,
-    job: JobOption = False,
-) -> None:
-    """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
-
-    Needs the source's data (`twf data prepare`). Called again after an interruption, it resumes
-    from its last saved state. Next: `twf run`.
-    """
-    if job:
-        environment.stop_with_parent()
-    from twf.jobs.pretraining import pretrain
-
-    with planned_network(params, source) as (name, planned, shared), resumable():
-        on = device_for(device, threads, gpu_slots or shared, deterministic)
-        pretrain(name, planned, on, save_every, execution)
-
-
-@pretrain_app.command("import")
-def pretrain_import(
-    source: SourceArgument,
-    file: Annotated[Path, typer.Argument(help="Weights: .safetensors, or .pth of torch.save.")],
-    params: ParamsFile = files.PARAMS,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 1,
-    gpu_slots: SlotsOption = None,
-) -> None:
-    """Take weights that were trained elsewhere for a source: checkpoints/SOURCE.safetensors.
-
-    If the source's data are prepared (`twf data prepare`), the accuracy on its test images is
-    measured and kept with them. Next: `twf run`.
-    """
-    from twf.jobs.pretraining import import_weights
-
-    with planned_network(params, source) as (name, planned, shared):
-        on = device_for(device, threads, gpu_slots or shared)
-        import_weights(name, planned, file, on)
+    else:
+        states = status.of_plan(loaded, planned)
+        status.show(states, not forecast, every)
+        if forecast:
+            left = [r for r in planned.runs.values() if states["runs"][r.id]["status"] != "done"]
+            forecasting.show(forecasting.forecast(left))
 
 
 @app.command()
 def run(
     study: Annotated[str, typer.Argument(help="A study, or a plan file: plans/STUDY/RUN.json.")],
-    run: Annotated[
-        str | None, typer.Argument(help="A run's identifier, as `twf plan STUDY` lists them.")
-    ] = None,
+    run: Annotated[str | None, typer.Argument(help="As `twf plan STUDY` lists it.")] = None,
     again: Annotated[
-        Path | None,
-        typer.Option(help="A table of records, whose RUN is run again: twf run --again FILE RUN."),
+        Path | None, typer.Option(help="Instead of STUDY: a table of records.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="With --again: another seed than the record's.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="With --again: another one.")] = None,
     params: ParamsFile = files.PARAMS,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 1,
-    save_every: SaveOption = 300.0,
-    execution: ExecutionOption = "plain",
-    deterministic: DeterministicOption = False,
-    gpu_slots: SlotsOption = None,
-    job: JobOption = False,
+    device: Device = "auto",
+    threads: Threads = 1,
+    save_every: SaveEvery = 300.0,
+    execution: Way = "plain",
+    deterministic: Deterministic = False,
+    gpu_slots: GpuSlots = None,
+    job: Job = False,
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
 
@@ -179,57 +98,93 @@ def run(
     from its network, with today's code: results/again-STUDY/runs/RUN.parquet, and how the two
     differ.
     """
-    if job:
-        environment.stop_with_parent()
-    from twf.jobs.run import execute
+    with _training(job):
+        from twf.jobs.run import execute
 
-    held, recorded = None, None
-    if again is not None:
-        from twf.jobs import again as records
+        recorded, path = None, Path(study)
+        if again is not None:
+            from twf.jobs import again as records
 
-        recorded = records.read_row(again, study)
-        planned, plan = records.planned(recorded, seed, again.parent)
-        loaded = reading.load(params)
-        slots, tracking = loaded.gpu_slots, loaded.tracking
-    else:
-        path = Path(study)
-        if run is not None:
+            recorded = records.read_row(again, study)
+            planned, plan = records.planned(recorded, seed, again.parent)
             loaded = reading.load(params)
-            path = files.run_plan(study, expand(loaded, study).named_run(run).id)
-            held = plans.write(loaded, study)
-        elif path.suffix != ".json":
-            raise UserError(f"which run of {study}? `twf plan {study}` lists them")
-        planned, plan = products.planned_run(path)
-        slots, tracking = plans.settings()
-    with resumable():
+            slots, tracking = loaded.gpu_slots, loaded.tracking
+        else:
+            if run is not None:
+                loaded = reading.load(params)
+                path = files.run_plan(study, expand(loaded, study).named_run(run).id)
+                _held = plans.write(loaded, study)
+            elif path.suffix != ".json":
+                raise UserError(f"which run of {study}? `twf plan {study}` lists them")
+            planned, plan = products.planned_run(path)
+            slots, tracking = plans.settings()
         on = device_for(device, threads, gpu_slots or slots, deterministic)
         execute(planned, plan, tracking, on, save_every, execution)
-    del held  # the plans, until here
-    if recorded is not None:
-        print(*records.compared(recorded, records.made(planned)), sep="\n")
+        if recorded is not None:
+            print(*records.compared(recorded, records.made(planned)), sep="\n")
 
 
-@contextlib.contextmanager
-def planned_network(params: Path, source: str) -> Iterator[tuple[str, products.Values, int]]:
-    """A source's name, the plan of its network, and the jobs that share a GPU.
+pretrain_app = group("pretrain", NODES, "Pretrained networks: where runs start.")
 
-    By a plan file, and nothing of `params.yaml`; for a source's name, the plans are written first,
-    and held.
+
+@pretrain_app.command("train")
+def pretrain_train(
+    source: Annotated[str, typer.Argument(help="A source, or plans/checkpoints/SOURCE.json.")],
+    params: ParamsFile = files.PARAMS,
+    device: Device = "auto",
+    threads: Threads = 1,
+    save_every: SaveEvery = 300.0,
+    execution: Way = "plain",
+    deterministic: Deterministic = False,
+    gpu_slots: GpuSlots = None,
+    job: Job = False,
+) -> None:
+    """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
+
+    Needs the source's data (`twf data prepare`). Called again after an interruption, it resumes
+    from its last saved state. Next: `twf run`.
     """
-    path, held = Path(source), None
-    if path.suffix != ".json":
-        loaded = reading.load(params)
-        loaded.named_source(source)
-        held = plans.write(loaded)
-        path = files.checkpoint_plan(source)
-    plan = products.read_plan(path)
-    yield path.stem, plan, plans.settings()[0]
-    del held
+    with _training(job):
+        from twf.jobs.pretraining import pretrain
+
+        path, _held = _network_plan(source, params)
+        slots, _ = plans.settings()
+        on = device_for(device, threads, gpu_slots or slots, deterministic)
+        pretrain(path.stem, products.read_plan(path), on, save_every, execution)
+
+
+@pretrain_app.command("import")
+def pretrain_import(
+    source: Annotated[str, typer.Argument(help="A source of params.yaml, for example cifar100.")],
+    file: Annotated[Path, typer.Argument(help="Weights: .safetensors, or .pth of torch.save.")],
+    params: ParamsFile = files.PARAMS,
+) -> None:
+    """Take weights that were trained elsewhere for a source: checkpoints/SOURCE.safetensors.
+
+    If the source's data are prepared (`twf data prepare`), the accuracy on its test images is
+    measured and kept with them. Next: `twf run`.
+    """
+    from twf.jobs.pretraining import import_weights
+
+    path, _held = _network_plan(source, params)
+    on = device_for("auto", 1, plans.settings()[0])
+    import_weights(path.stem, products.read_plan(path), file, on)
+
+
+def _network_plan(source: str, params: Path) -> tuple[Path, plans.Written | None]:
+    """The plan file of a source's network; for a source's name, all plans are written and held."""
+    if source.endswith(".json"):
+        return Path(source), None
+    loaded = reading.load(params)
+    loaded.named_source(source)
+    return files.checkpoint_plan(source), plans.write(loaded)
 
 
 @contextlib.contextmanager
-def resumable() -> Iterator[None]:
-    """Train one thing; say so where it was stopped and saved."""
+def _training(job: bool) -> Iterator[None]:
+    """Train one thing: a `job` ends with Snakemake, and where it was saved is said at its end."""
+    if job:
+        environment.stop_with_parent()
     from twf.jobs.resume import STATUS, Stopped
 
     try:
@@ -237,3 +192,13 @@ def resumable() -> Iterator[None]:
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
         raise typer.Exit(STATUS) from None
+
+
+def refuse_wrong_variables(params: Params) -> None:
+    """Raise `UserError` for a variable of the environment that `twf run` would refuse."""
+    command = get_command(app).commands["run"]  # type: ignore[attr-defined]
+    try:
+        command.make_context("run", ["STUDY", "RUN"])  # reads the options' variables
+    except typer.BadParameter as error:
+        raise UserError(error.format_message()) from None
+    mode.decided(params.tracking)

@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from twf import files
 from twf.errors import UserError, explain, invalid_file, lookup
-from twf.study import Plan, needed_data
+from twf.study import Plan
 from twf.study.params import Name, Params
 from twf.study.reading import plain_values
 from twf.study.types import Count, Strict
@@ -110,7 +110,7 @@ def images_entry(name: str) -> ImagesEntry:
 
 def needed(params: Params, plan: Plan) -> list[str]:
     """The entries to fetch for a study, in order: of data not prepared yet, and of weights."""
-    datasets = {name: params.datasets[name] for name in needed_data(params, plan)}
+    datasets = {name: params.datasets[name] for name in plan.data}
     archives = [
         dataset.archive
         for name, dataset in datasets.items()

@@ -21,7 +21,7 @@ from typing import IO, Any
 from twf import files
 from twf.errors import UserError
 from twf.results import record, status
-from twf.study import Plan, expand, needed_data
+from twf.study import Plan, expand
 from twf.study.params import Params, Tracking
 from twf.study.products import Product, Products, Values, digest, study_values
 
@@ -203,7 +203,7 @@ def inputs_of(plan: Values) -> list[str]:
 def stages(plan: Plan) -> list[str]:
     """DVC's stages of a study: its data, its networks, its runs and its report."""
     return [
-        *(f"data@{name}" for name in needed_data(plan.params, plan)),
+        *(f"data@{name}" for name in plan.data),
         *(f"pretrain@{name}" for name in plan.sources),
         f"runs@{plan.study}",
         f"report@{plan.study}",

@@ -1,4 +1,4 @@
-"""The findings: from `results/evidence` to estimates, tables, figures, and numbers in pages.
+"""The findings: from `results/evidence` to estimates and tables.
 
 `questions.yaml` there says what is compared. Nothing here knows a study, a method or a benchmark.
 """
@@ -15,18 +15,15 @@ import pandas as pd
 from pydantic import Field, TypeAdapter, ValidationError
 
 from twf.errors import UserError, explain, invalid_file, lookup
-from twf.files import atomic
 from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.results import show, statistics
 from twf.results.evidence import EVIDENCE, read_table
-from twf.results.figures.findings import drawn
 from twf.results.printed import printed_keys
 from twf.results.statistics import Estimate
 from twf.study.params import Protocol
 from twf.study.reading import plain_values
 from twf.study.types import Strict
 
-PAGES = (Path("README.md"), Path("docs/findings.md"), Path("docs/measured.md"))
 ACCURACIES = {"class-il": "accuracy_class_il", "task-il": "accuracy_task_il"}
 SIGNS = (1.0, -1.0, -1.0, 1.0)  # of a question's arms
 BLOCK = re.compile(r"<!-- ([a-z][^>]*?) -->(.*?)<!-- end -->", flags=re.S)
@@ -295,31 +292,3 @@ def _cell(row: dict[str, Any], setting: Setting, beside: bool) -> str:
     if beside and row["paper"] is not None:
         text += f"<br>paper {row['paper']:.2f}".replace("-", "\N{MINUS SIGN}")
     return text
-
-
-def write(folder: Path = EVIDENCE, docs: Path = Path("docs")) -> list[Path]:
-    """Write the table of estimates and the figures into `docs`. Returns what was written."""
-    findings = Findings(folder)
-    texts = {"estimates.csv": findings.table().to_csv(index=False, float_format="%.4f")}
-    texts |= {f"{name}.svg": drawing for name, drawing in drawn(findings).items()}
-    for name, text in texts.items():
-        with atomic(docs / name) as partial:
-            partial.write_text(text, encoding="utf-8")
-    return [docs / name for name in texts]
-
-
-def fill(check: bool = False, pages: tuple[Path, ...] = PAGES) -> list[Path]:
-    """Write the evidence's numbers into the marked parts of pages. Returns those that differed.
-
-    With `check`, nothing is written.
-    """
-    findings, differed = Findings(), []
-    for path in pages:
-        text = path.read_text(encoding="utf-8")
-        filled = findings.filled(text)
-        if filled != text:
-            differed.append(path)
-            if not check:
-                with atomic(path) as partial:
-                    partial.write_text(filled, encoding="utf-8")
-    return differed

@@ -16,9 +16,8 @@ from twf.results import search, show
 from twf.results.frame import STATUSES, Results, key_of
 from twf.results.show import PROTOCOL_TITLES, Section, TextRow
 from twf.study import Plan
-from twf.study.methods import METHODS
+from twf.study.methods import METHODS, SWITCHES
 from twf.study.params import Params
-from twf.study.switches import SWITCHES
 from twf.study.types import Fidelity
 
 NOT_RECORDED = "not recorded"

@@ -14,7 +14,7 @@ from twf.results.frame import Results, key_of
 from twf.results.printed import CellKey
 from twf.results.show import PROTOCOL_TITLES, TextRow, number
 from twf.study import Plan
-from twf.study.grids import BestHyperparameters
+from twf.study.expansion import BestHyperparameters
 from twf.study.methods import METHODS
 
 NOTE = (

@@ -15,7 +15,7 @@ from rich.table import Table
 from twf import files
 from twf.errors import UserError
 from twf.results import record
-from twf.study import Plan, Run, needed_data
+from twf.study import Plan, Run
 from twf.study.code import LOOP, code_hash, method_module
 from twf.study.params import Params
 from twf.study.products import Product, Products, digest, study_digest
@@ -40,7 +40,7 @@ class Recorded(NamedTuple):
 def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
     """Everything `twf plan` says, as plain values."""
     products = Products(params)
-    data = {name: products.data(name) for name in needed_data(params, plan)}
+    data = {name: products.data(name) for name in plan.data}
     sources = {name: products.network(name) for name in plan.sources}
     runs = {}
     for run in plan.runs.values():

@@ -7,17 +7,40 @@ lists methods or cells.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections.abc import Iterable, Iterator
+import random
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from twf.errors import UserError
-from twf.study.grids import Best, load_best_hyperparameters, points
-from twf.study.methods import METHODS
-from twf.study.params import Params, Protocol, Variant
-from twf.study.plan import Cell, Plan, Run, SearchCell, Table, Trial
+from pydantic import TypeAdapter, ValidationError
 
-Position = tuple[str, int | None, Protocol]  # method, buffer and protocol of a number
+from twf.errors import UserError
+from twf.study.methods import METHODS
+from twf.study.params import (
+    Benchmark,
+    Experiment,
+    MethodName,
+    Name,
+    Params,
+    Protocol,
+    Search,
+    Variant,
+)
+from twf.study.plan import Cell, Plan, Position, Run, SearchCell, Table, Trial
+from twf.study.reading import plain_values
+from twf.study.types import Count, Hyperparameters, Strict
+
+
+class BestHyperparameters(Strict):
+    """The hyperparameters that a search found for one cell; others stay as in params.yaml."""
+
+    benchmark: Name
+    method: MethodName
+    buffer: Count | None
+    protocol: Protocol
+    hyperparameters: dict[str, int | float]
 
 
 def expand(params: Params, study_name: str) -> Plan:
@@ -30,56 +53,47 @@ def expand(params: Params, study_name: str) -> Plan:
     `task-il` where no earlier cell has the same run under Class-IL, and seed.
     """
     study = params.named_study(study_name)
-    best = load_best_hyperparameters(study.best_hyperparameters, study_name)
-    runs, probed = _Runs(study_name), set[str]()
-    tables, search = dict[str, Table](), list[SearchCell]()
-    searched = dict[tuple[str, str], str]()  # the experiment that does, by cell
+    expansion = _Expansion(params, study_name)
+    tables, search, probed = dict[str, Table](), list[SearchCell](), set[str]()
     for experiment_name, experiment in study.experiments.items():
-        for benchmark_name in experiment.benchmarks:
-            grid = _Grid(params, study_name, experiment_name, benchmark_name, best, runs)
+        for benchmark in experiment.benchmarks:
+            grid = _Grid(expansion, experiment_name, benchmark)
             if experiment.search is not None:
-                for cell in grid.searched_cells():
-                    search.append(cell)
-                    first = searched.setdefault((benchmark_name, cell.name), experiment_name)
-                    if first != experiment_name:
-                        raise UserError(
-                            f"studies.{study_name}.experiments: {first} and {experiment_name} both "
-                            f"search for the hyperparameters of {cell.name} on {benchmark_name}: "
-                            "leave it to one"
-                        )
+                search += grid.searched_cells(experiment.search)
                 continue
             table = grid.table()
             tables[table.name] = table
             if experiment.probes:
                 probed.update(run for cell in table.cells for run in cell.runs.values())
-    _require_one_run_each(study_name, tables.values())
+    runs = expansion.runs
     for name in probed:
-        run = runs.by_name[name]
-        changes = {"probes": True} | _source_data(params, run.source, "a probe")
-        runs.by_name[name] = run.model_copy(update=changes)
+        changes = {"probes": True} | _source_data(params, runs[name].source, "a probe")
+        runs[name] = runs[name].model_copy(update=changes)
     return Plan(
         params=params,
         study=study_name,
         title=study.title,
         note=study.note,
-        runs=runs.by_name,
+        runs=runs,
         tables=tables,
         search=search,
     )
 
 
-class _Runs:
-    """The runs of a study so far, each once."""
+class _Expansion:
+    """The runs of a study so far, each once, and what stands for what."""
 
-    def __init__(self, study: str) -> None:
-        self.study = study
-        self.by_name: dict[str, Run] = {}
+    def __init__(self, params: Params, study: str) -> None:
+        self.params, self.study = params, study
+        self.best = load_best_hyperparameters(params.studies[study].best_hyperparameters, study)
+        self.runs: dict[str, Run] = {}
         self._names: dict[str, str] = {}  # by parameters
+        self._numbers: dict[tuple[Any, ...], tuple[str, str]] = {}  # an experiment and its run
 
     def name_of(self, run: Run) -> str:
         """The identifier of the run with these parameters: that of the first cell that needs it."""
         name = self._names.setdefault(run.parameters, run.id)
-        other = self.by_name.setdefault(name, run)
+        other = self.runs.setdefault(name, run)
         if other.parameters != run.parameters:
             old, new = other.values, run.values
             raise UserError(
@@ -89,138 +103,140 @@ class _Runs:
             )
         return name
 
+    def require_one(self, experiment: str, run: str, what: str, *number: Any) -> None:
+        """Raise `UserError` where a number has another run already: a mean would mix the two."""
+        first, other = self._numbers.setdefault(number, (experiment, run))
+        if other != run:
+            raise UserError(
+                f"studies.{self.study}.experiments: {first} and {experiment} both have {what}, by "
+                "different runs: name a variant for what differs, leave it to one, or make another "
+                "study of one"
+            )
+
 
 class _Grid:
     """An experiment on one of its benchmarks."""
 
-    def __init__(
-        self,
-        params: Params,
-        study_name: str,
-        experiment_name: str,
-        benchmark_name: str,
-        best: Best,
-        runs: _Runs,
-    ) -> None:
-        self.params, self.best, self.runs = params, best, runs
-        self.study_name, self.study = study_name, params.named_study(study_name)
-        self.experiment_name = experiment_name
-        self.experiment = self.study.experiments[experiment_name]
-        self.benchmark_name = benchmark_name
-        self.benchmark = params.benchmark(benchmark_name, study_name)
+    def __init__(self, expansion: _Expansion, name: str, benchmark: str) -> None:
+        self.expansion, self.params = expansion, expansion.params
+        self.study = self.params.studies[expansion.study]
+        self.name, self.benchmark_name = name, benchmark
+        self.experiment: Experiment = self.study.experiments[name]
+        self.benchmark: Benchmark = self.params.benchmark(benchmark, expansion.study)
         self.source = self.experiment.source or self.benchmark.source
-        self.path = f"studies.{study_name}.experiments.{experiment_name}"
+        self.own = self.params.benchmarks[benchmark]  # where the study scales it down
+        self.paper_source = self.experiment.source or self.own.source
+        self.path = f"studies.{expansion.study}.experiments.{name}"
 
     def table(self) -> Table:
-        own = self.params.benchmarks[self.benchmark_name]
         return Table(
-            name=f"{self.experiment_name}.{self.benchmark_name}",
-            title=f"{self.experiment.title}: {own.title}",
-            experiment=self.experiment_name,
+            name=f"{self.name}.{self.benchmark_name}",
+            title=f"{self.experiment.title}: {self.own.title}",
+            experiment=self.name,
             benchmark=self.benchmark_name,
             source=self.source,
-            paper_source=self.experiment.source or own.source,
+            paper_source=self.paper_source,
             reduced=self.benchmark_name in self.study.scale,
-            cells=[self._cell(position, variant) for position, variant in self._positions()],
+            cells=[self._cell(position) for position in self._positions()],
             variants={key: variant.title for key, variant in self.experiment.variants.items()},
             baseline=self.experiment.baseline,
-            forgetting=self.params.switches(self.study_name)["F8"],
+            forgetting=self.params.switches(self.expansion.study)["F8"],
         )
 
-    def searched_cells(self) -> list[SearchCell]:
-        return [self._searched_cell(position) for position, _ in self._positions()]
-
-    def _positions(self) -> Iterator[tuple[Position, str | None]]:
-        """The position and the variant of each cell, in order."""
+    def _positions(self) -> Iterator[Position]:
         sizes = self.experiment.buffers or self.benchmark.buffers
-        for method in self.experiment.methods:
-            info = METHODS[method]
-            for name in self.experiment.variants or [None]:
-                variant = self._variant(name)
-                if method not in (variant.methods or self.experiment.methods):
-                    continue
-                without = not info.rehearsal or (variant.without_buffer and info.without_buffer)
-                buffers: list[int | None] = [None] if without else []
-                for buffer in [*buffers, *sizes] if info.rehearsal else buffers:
-                    for protocol in self.experiment.protocols:
-                        yield (method, buffer, protocol), name
+        names = self.experiment.variants or [None]
+        for method, name in itertools.product(self.experiment.methods, names):
+            info, variant = METHODS[method], self._variant(name)
+            if method not in (variant.methods or self.experiment.methods):
+                continue
+            buffers: list[int | None] = [*sizes] if info.rehearsal else []
+            if not info.rehearsal or (variant.without_buffer and info.without_buffer):
+                buffers.insert(0, None)
+            for buffer, protocol in itertools.product(buffers, self.experiment.protocols):
+                yield Position(method=method, variant=name, buffer=buffer, protocol=protocol)
 
     def _variant(self, name: str | None) -> Variant:
         return Variant(title="") if name is None else self.experiment.variants[name]
 
-    def _searched(self, position: Position) -> dict[str, int | float]:
-        return self.best.get((self.benchmark_name, *position), {})
+    def _best(self, cell: Position) -> dict[str, int | float]:
+        key = self.benchmark_name, cell.method, cell.buffer, cell.protocol
+        return self.expansion.best.get(key, {})
 
-    def _cell(self, position: Position, name: str | None) -> Cell:
-        run, as_set = self._run(position, name), self._run(position, None)
-        method, buffer, protocol = position
-        searched = self._searched(position).keys() - self._variant(name).hyperparameters.keys()
+    def _cell(self, position: Position) -> Cell:
+        as_set = self._run(position.model_copy(update={"variant": None}))
+        run = self._run(position)
+        unchanged = run.parameters == as_set.parameters
+        runs = self._by_seed(run)
+        for seed, name in runs.items():
+            for variant in {position.variant, None} if unchanged else {position.variant}:
+                at = position.model_copy(update={"variant": variant})
+                number = self.benchmark_name, self.paper_source, at.name, seed
+                what = f"{position.name} on {self.benchmark_name}"
+                self.expansion.require_one(self.name, name, what, *number)
+        own = self._variant(position.variant).hyperparameters
         return Cell(
-            method=method,
-            variant=name,
-            buffer=buffer,
-            protocol=protocol,
-            unchanged=run.parameters == as_set.parameters,
+            **position.model_dump(),
+            unchanged=unchanged,
             retuned=run.hyperparameters != as_set.hyperparameters,
-            searched=sorted(searched),
-            runs=self._by_seed(run),
+            searched=sorted(self._best(position).keys() - own.keys()),
+            runs=runs,
         )
 
-    def _searched_cell(self, position: Position) -> SearchCell:
-        search, run = self.experiment.search, self._run(position, None)
-        assert search is not None  # who calls this has looked
-        method, buffer, protocol = position
-        trials = []
-        where = f"{self.path}.search.grids.{method}"
-        for values in points(search, method, run.hyperparameters, where):
-            text = json.dumps(values.model_dump(), sort_keys=True)
-            trial = f"trial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-            changes = {
-                "id": f"{run.id.removesuffix('.task-il')}.{trial}",
-                "hyperparameters": values,
-                "held_out": search.held_out,
-            }
-            runs = self._by_seed(run.model_copy(update=changes))
-            trials.append(Trial(hyperparameters=values, runs=runs))
-        return SearchCell(
-            benchmark=self.benchmark_name,
-            method=method,
-            buffer=buffer,
-            protocol=protocol,
-            as_set=run.hyperparameters,
-            named=list(search.grids[method]),
-            trials=trials,
-        )
+    def searched_cells(self, search: Search) -> Iterator[SearchCell]:
+        for position in self._positions():
+            run, where = self._run(position), f"{self.path}.search.grids.{position.method}"
+            what = f"a search for {position.name} on {self.benchmark_name}"
+            self.expansion.require_one(self.name, self.name, what, what)
+            trials = []
+            for values in points(search, position.method, run.hyperparameters, where):
+                text = json.dumps(values.model_dump(), sort_keys=True)
+                trial = f"trial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+                changes = {
+                    "id": f"{run.id.removesuffix('.task-il')}.{trial}",
+                    "hyperparameters": values,
+                    "held_out": search.held_out,
+                }
+                runs = self._by_seed(run.model_copy(update=changes))
+                trials.append(Trial(hyperparameters=values, runs=runs))
+            yield SearchCell(
+                **position.model_dump(),
+                benchmark=self.benchmark_name,
+                as_set=run.hyperparameters,
+                named=list(search.grids[position.method]),
+                trials=trials,
+            )
 
     def _by_seed(self, run: Run) -> dict[int, str]:
         """The identifier of a run with each of the experiment's seeds."""
-        seeded = {
-            seed: run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
+        return {
+            seed: self.expansion.name_of(
+                run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
+            )
             for seed in self.experiment.seeds or self.study.seeds
         }
-        return {seed: self.runs.name_of(run) for seed, run in seeded.items()}
 
-    def _run(self, position: Position, name: str | None) -> Run:
+    def _run(self, cell: Position) -> Run:
         """The run that one cell needs, its seed still to be set."""
         params, benchmark, source = self.params, self.benchmark, self.source
-        (method_name, buffer, protocol), variant = position, self._variant(name)
-        method, data = METHODS[method_name], params.datasets[benchmark.data]
-        fidelity = params.switches(self.study_name) | variant.fidelity
-        parts = [self.benchmark_name, method_name]
-        if method.rehearsal:
-            parts.append(str(buffer or 0))
-        if source != benchmark.source:
-            parts.append(f"from-{source}")
-        if variant.changes:
-            parts.append(str(name))
-        if protocol == "task-il":  # where no earlier cell has this run: see `expand`
-            parts.append(protocol)
+        variant, method = self._variant(cell.variant), METHODS[cell.method]
+        data = params.datasets[benchmark.data]
+        fidelity = params.switches(self.expansion.study) | variant.fidelity
+        parts = [
+            self.benchmark_name,
+            cell.method,
+            str(cell.buffer or 0) if method.rehearsal else None,
+            f"from-{source}" if source != benchmark.source else None,
+            cell.variant if variant.changes else None,
+            # where no earlier cell has this run: see `expand`
+            cell.protocol if cell.protocol == "task-il" else None,
+        ]
         source_data: dict[str, Any] = {"source_data": None, "source_augmentation": None}
         if method.source_data:
-            source_data = _source_data(params, source, method_name)
+            source_data = _source_data(params, source, cell.method)
         return Run(
-            id=".".join(parts),
-            study=self.study_name,
+            id=".".join(filter(None, parts)),
+            study=self.expansion.study,
             benchmark=self.benchmark_name,
             data=benchmark.data,
             classes=data.classes,
@@ -228,15 +244,15 @@ class _Grid:
             source=source,
             network=params.sources[source].network,
             augmentation=data.augmentation,
-            method=method_name,
-            buffer=buffer,
+            method=cell.method,
+            buffer=cell.buffer,
             pretrained=variant.pretrained,
             probes=False,
             **source_data,
             fidelity={switch: fidelity[switch] for switch in method.switches},
-            hyperparameters=benchmark.hyperparameters(*position)
-            .changed(self._searched(position), str(self.study.best_hyperparameters))
-            .changed(variant.hyperparameters, f"{self.path}.variants.{name}.hyperparameters"),
+            hyperparameters=benchmark.hyperparameters(cell.method, cell.buffer, cell.protocol)
+            .changed(self._best(cell), str(self.study.best_hyperparameters))
+            .changed(variant.hyperparameters, f"{self.path}.variants.{cell.variant}"),
             epochs=benchmark.epochs,
             batch_size=benchmark.batch_size,
             lr_decay=benchmark.lr_decay,
@@ -257,22 +273,42 @@ def _source_data(params: Params, source: str, user: str) -> dict[str, Any]:
     return {"source_data": data, "source_augmentation": params.datasets[data].augmentation}
 
 
-def _require_one_run_each(study: str, tables: Iterable[Table]) -> None:
-    """Raise `UserError` where a number has different runs in two tables: a mean would mix them.
+def points(search: Search, method: str, base: Hyperparameters, where: str) -> list[Hyperparameters]:
+    """The hyperparameters to try for one cell, of which `base` are those that params.yaml has.
 
-    A variant that changes nothing is the method as it is too.
+    Every combination of the grid's values; what it does not name stays as in `base`. Where these
+    are more than `search.points`, `base` and a random choice of the others, always the same (random
+    search; Bergstra and Bengio, JMLR 2012). Raises `UserError`, with the grid's path `where`, for
+    values that the method cannot have.
     """
-    known: dict[tuple[Any, ...], tuple[str, str]] = {}
-    for table in tables:
-        for cell in table.cells:
-            for variant in {cell.variant, None} if cell.unchanged else {cell.variant}:
-                number = table.benchmark, table.paper_source, variant
-                for seed, run in cell.runs.items():
-                    key = *number, cell.method, cell.buffer, cell.protocol, seed
-                    other_table, other = known.setdefault(key, (table.experiment, run))
-                    if other != run:
-                        raise UserError(
-                            f"studies.{study}.experiments: {cell.name} on {table.benchmark} is "
-                            f"{other} in {other_table} and {run} in {table.experiment}: name a "
-                            "variant for what differs, or make another study of one"
-                        )
+    grid = search.grids[method]
+    combinations = itertools.product(*grid.values())
+    every = [base.changed(dict(zip(grid, values, strict=True)), where) for values in combinations]
+    tried = list({values.model_dump_json(): values for values in every}.values())  # each once
+    if search.points is None or len(tried) <= search.points:
+        return tried
+    others = [values for values in tried if values != base]
+    return [base, *random.Random(0).sample(others, search.points - 1)]
+
+
+Best = dict[tuple[str, str, int | None, Protocol], dict[str, int | float]]  # by a cell's position
+
+
+def load_best_hyperparameters(path: str | None, study: str) -> Best:
+    """What a search found; nothing where the study names no file.
+
+    Raises `UserError` where the file is missing, is not what `twf search` writes, or has nothing.
+    """
+    if path is None:
+        return {}
+    where = f"studies.{study}.best_hyperparameters: {path}"
+    try:
+        values = plain_values(Path(path).read_text(encoding="utf-8"), Path(path))
+        entries = TypeAdapter(list[BestHyperparameters]).validate_python(values)
+    except FileNotFoundError:
+        raise UserError(f"{where} is not there: snakemake --cores all {path}") from None
+    except (OSError, UnicodeDecodeError, ValidationError) as error:
+        raise UserError(f"{where} is not what `twf search` writes: {error}") from None
+    if not entries:
+        raise UserError(f"{where} has no hyperparameters: all trials of its search diverged")
+    return {(e.benchmark, e.method, e.buffer, e.protocol): e.hyperparameters for e in entries}

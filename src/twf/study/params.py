@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 from pydantic import Field, create_model, model_validator
 
 from twf.errors import UserError, lookup
-from twf.study.methods import METHODS
-from twf.study.switches import SWITCHES
+from twf.study.methods import METHODS, SWITCHES
 from twf.study.types import Count, Fidelity, Hyperparameters, NonNegative, Positive, Strict
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]

@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import Any
 
-from pydantic import SerializeAsAny, model_validator
+from pydantic import SerializeAsAny, ValidationInfo, field_validator
 
 from twf.errors import lookup
 from twf.study.methods import METHODS
@@ -44,15 +44,12 @@ class Run(Strict):
     held_out: float | None  # share of the training set to evaluate on, in place of the test set
     seed: int
 
-    @model_validator(mode="before")
+    @field_validator("hyperparameters", mode="before")
     @classmethod
-    def _hyperparameters_of_its_method(cls, values: Any) -> Any:
+    def _of_its_method(cls, values: Any, others: ValidationInfo) -> Any:
         """Of plain values, as a record has them: the method says what they are."""
-        plain = values.get("hyperparameters")
-        if isinstance(plain, dict):
-            typed = METHODS[values["method"]].hyperparameters(**plain)
-            return values | {"hyperparameters": typed}
-        return values
+        model = METHODS[others.data["method"]].hyperparameters
+        return model(**values) if isinstance(values, dict) else values
 
     @property
     def phases(self) -> int:
@@ -80,7 +77,9 @@ class Run(Strict):
         return hashlib.sha256(self.parameters.encode()).hexdigest()
 
 
-class _Position(Strict):
+class Position(Strict):
+    """Where a number stands among a benchmark's: its row, column and protocol."""
+
     method: str
     variant: str | None = None
     buffer: int | None
@@ -93,8 +92,8 @@ class _Position(Strict):
         return ".".join(str(part) for part in parts if part is not None)
 
 
-class Cell(_Position):
-    """A cell of a table: one row and column under one protocol, and its runs by seed."""
+class Cell(Position):
+    """A cell of a table, and its runs by seed."""
 
     unchanged: bool  # it is the method as params.yaml has it: the variant, if any, changes nothing
     retuned: bool  # the variant changes hyperparameters
@@ -146,7 +145,7 @@ class Trial(Strict):
     runs: dict[int, str]
 
 
-class SearchCell(_Position):
+class SearchCell(Position):
     """A cell whose hyperparameters are searched for."""
 
     benchmark: str
@@ -173,10 +172,10 @@ class Plan(Strict):
 
     @property
     def data(self) -> list[str]:
-        """The data sets its runs need."""
-        needed = {run.data for run in self.runs.values()}
-        needed |= {run.source_data for run in self.runs.values() if run.source_data is not None}
-        return sorted(needed)
+        """The data sets that its runs and the training of its sources need, in order."""
+        needed = {data for run in self.runs.values() for data in (run.data, run.source_data)}
+        needed |= {self.params.sources[name].trained_on for name in self.sources}
+        return sorted(filter(None, needed))
 
     def named_run(self, name: str) -> Run:
         """The run called `name`, or an error that says where they are listed."""
@@ -195,9 +194,3 @@ class Plan(Strict):
         """The runs of all trials."""
         trials = (trial for cell in self.search for trial in cell.trials)
         return list(dict.fromkeys(run for trial in trials for run in trial.runs.values()))
-
-
-def needed_data(params: Params, plan: Plan) -> list[str]:
-    """The data sets that a plan's runs and the training of its sources need, in order."""
-    trained_on = {params.sources[name].trained_on for name in plan.sources}
-    return sorted({*plan.data, *(data for data in trained_on if data is not None)})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,18 +43,14 @@ class Product(NamedTuple):
     @property
     def state(self) -> str:
         """`done`, `to do` where it is not there, `stale` where it is not as planned."""
-        if self.made is None:
-            return "to do"
-        return "done" if self.made == self.plan else "stale"
+        return "to do" if self.made is None else "done" if self.made == self.plan else "stale"
 
     @property
     def why(self) -> str:
         """Why it is stale, as `lr: 0.05 -> 0.03`; empty where it is not."""
-        if self.made is None or self.made == self.plan:
+        if self.state != "stale":
             return ""
-        if not self.made:
-            return "it does not say what made it"
-        return few(changes(self.made, self.plan))
+        return few(changes(self.made, self.plan)) if self.made else "it does not say what made it"
 
 
 class Products:
@@ -73,14 +69,13 @@ class Products:
     def data(self, name: str, recorded: Mapping[str, Any] | None = None) -> Product:
         """The prepared file of a data set."""
         made = self._made_data(name)
-        known = made if made is not None else recorded or {}
-        plan = data_plan(self.params.datasets[name], known)
+        plan = data_plan(self.params.datasets[name], (recorded or {}) if made is None else made)
         return Product(files.data_file(name), files.data_plan(name), plan, made)
 
     def network(self, name: str, recorded: Mapping[str, Any] | None = None) -> Product:
         """The checkpoint of a source."""
         made = self._made_network(name)
-        known = made if made is not None else recorded or {}
+        known = (recorded or {}) if made is None else made
         source = self.params.named_source(name)
         plan: Values = {"network": source.network.model_dump(), "data": source.data}
         if source.data is not None and source.pretraining is not None:
@@ -125,20 +120,16 @@ def study_values(params: Params, plan: Plan) -> Values:
     """
     study = params.studies[plan.study]
     experiments = study.experiments.values()
-    benchmarks = {name for each in experiments for name in each.benchmarks} | study.scale.keys()
-    sources = {params.benchmarks[name].source for name in benchmarks}
-    sources |= {each.source for each in experiments if each.source}
-    sources |= {scale.source for scale in study.scale.values()}
-    datasets = {params.benchmarks[name].data for name in benchmarks}
-    datasets |= {data for name in sources if (data := params.sources[name].data)}
+    named = {name for each in experiments for name in each.benchmarks} | study.scale.keys()
+    benchmarks = [params.benchmarks[name] for name in named]
+    users: list[Any] = [*benchmarks, *experiments, *study.scale.values()]
+    sources = {each.source for each in users}
+    datasets = {each.data for each in benchmarks}
+    datasets |= {params.sources[name].data or "" for name in sources if name}
     values = params.model_dump(mode="json", exclude_unset=True, exclude={"gpu_slots", "tracking"})
     values["study"] = plan.study
-    for key, names in {
-        "benchmarks": benchmarks,
-        "sources": sources,
-        "datasets": datasets,
-        "studies": {plan.study},
-    }.items():
+    kinds = {"benchmarks": named, "sources": sources, "datasets": datasets, "studies": {plan.study}}
+    for key, names in kinds.items():
         values[key] = {name: entry for name, entry in values[key].items() if name in names}
     return values
 
@@ -148,13 +139,12 @@ def study_digest(params: Params, plan: Plan, records: Mapping[str, str | None]) 
 
     `records` has the SHA-256 of the record of each run that is as planned.
     """
-    if any(record is None for record in records.values()):
+    if None in records.values():
         return None
     best = params.studies[plan.study].best_hyperparameters
-    read = [files.PRINTED, *([Path(best)] if best else [])]
+    read = [_content(Path(path), None) for path in (files.PRINTED, best) if path]
     in_order = json.dumps(study_values(params, plan))  # that of experiments decides too
-    parts = [in_order, dict(records), files.TABLES_VERSION]
-    return digest([*parts, *(_content(path, None) for path in read)])
+    return digest([in_order, dict(records), files.TABLES_VERSION, *read])
 
 
 def digest(values: Any) -> str:
@@ -167,9 +157,7 @@ def read_plan(path: Path) -> Values:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise UserError(
-            f"no {path}: `twf plan STUDY --write` writes the plans of a study"
-        ) from None
+        raise UserError(f"no {path}: `twf plan STUDY --write` writes it") from None
     except ValueError as error:
         raise UserError(f"{path} is no plan ({error}): `twf plan STUDY --write`") from None
 
@@ -196,21 +184,20 @@ def planned_dataset(plan: Values) -> Dataset:
 
 def made_data(name: str) -> Values | None:
     """The plan that a prepared data set carries; None without one, empty where it does not say."""
-    path = files.data_file(name)
-    return _carried(path, lambda metadata: json.loads(metadata[MADE_OF]))
+    return _carried(files.data_file(name), MADE_OF)
 
 
 def made_network(name: str) -> Values | None:
     """The plan that a checkpoint carries; None without one, empty where it does not say."""
-    path = files.checkpoint_file(name)
-    return _carried(path, lambda metadata: json.loads(metadata["about"])["plan"])
+    about = _carried(files.checkpoint_file(name), "about")
+    return about and dict(about.get("plan", {}))
 
 
-def _carried(path: Path, plan_of: Callable[[dict[str, str]], Any]) -> Values | None:
+def _carried(path: Path, key: str) -> Values | None:
     if not path.exists():
         return None
     try:
-        return dict(plan_of(files.header(path)["__metadata__"]))
+        return dict(json.loads(files.header(path)["__metadata__"][key]))
     except (KeyError, TypeError, ValueError):
         return {}
 
@@ -233,36 +220,34 @@ def named(kind: str, plan_file: Path) -> Path:
     return lookup(kind, plans, plan_file.stem, str(plan_file.parent), listed)
 
 
-def changes(
-    made: Mapping[str, Any], plan: Mapping[str, Any], common_only: bool = False
-) -> list[str]:
-    """What differs, as `lr: 0.05 -> 0.03`; with `common_only`, of the keys that both have."""
-    old, new = _flat(made), _flat(plan)
-    keys = [key for key in new if key in old] if common_only else old | new
-    return [
-        _change(key, old.get(key), new.get(key), plan)
-        for key in keys
-        if old.get(key) != new.get(key)
-    ]
-
-
-def _change(key: str, old: Any, new: Any, plan: Mapping[str, Any]) -> str:
-    *groups, last = key.split(".")
-    if key == "code":
-        return f"code of {plan['parameters']['method']}"
-    if last in _HASHES:
-        return _HASHES[last]
-    where = ".".join([*(group for group in groups if group not in _GROUPS), last])
-    old, new = ("none" if value is None else value for value in (old, new))
-    return f"{where}: {old} -> {new}"
-
-
 _GROUPS = ("parameters", "hyperparameters", "pretraining")  # where a key's own name is enough
 _HASHES = {
     FILE_SHA256: "another file of the data",
     WEIGHTS_SHA256: "another file of the weights",
     IMPORTED: "another network was imported",
 }
+
+
+def changes(
+    made: Mapping[str, Any], plan: Mapping[str, Any], common_only: bool = False
+) -> list[str]:
+    """What differs, as `lr: 0.05 -> 0.03`; with `common_only`, of the keys that both have."""
+    old, new = _flat(made), _flat(plan)
+    differences = []
+    for key in [key for key in new if key in old] if common_only else old | new:
+        before, now = (values.get(key) for values in (old, new))
+        if before == now:
+            continue
+        *groups, last = key.split(".")
+        if key == "code":
+            differences.append(f"code of {plan['parameters']['method']}")
+        elif last in _HASHES:
+            differences.append(_HASHES[last])
+        else:
+            where = ".".join([*(group for group in groups if group not in _GROUPS), last])
+            before, now = ("none" if value is None else value for value in (before, now))
+            differences.append(f"{where}: {before} -> {now}")
+    return differences
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Values:

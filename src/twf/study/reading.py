@@ -11,8 +11,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from twf.errors import UserError, explain, invalid_file, near_miss
+from twf.study.methods import SWITCHES
 from twf.study.params import Params
-from twf.study.switches import SWITCHES
 
 
 def load(path: Path) -> Params:
@@ -20,9 +20,8 @@ def load(path: Path) -> Params:
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, IsADirectoryError):
-        where = f"file {path}" if path.is_absolute() else f"{path} in {Path.cwd()}"
         raise UserError(
-            f"no {where}: go to the project's folder, or name it with --params"
+            f"no {path} in {Path.cwd()}: go to the project's folder, or name it with --params"
         ) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not valid YAML: {error}") from None

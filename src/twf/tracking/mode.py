@@ -1,7 +1,5 @@
 """Whether runs are sent to Weights & Biases, kept for it, or neither; and what decides that."""
 
-from __future__ import annotations
-
 import configparser
 import contextlib
 import netrc
@@ -34,9 +32,9 @@ def decided(settings: Tracking) -> tuple[Mode, str]:
     """
     of_wandb = _settings()
     asked_in = {
-        SWITCH: variable(SWITCH),
-        "WANDB_DISABLED": "off" if variable("WANDB_DISABLED").lower() in ("1", "true") else "",
-        "WANDB_MODE": variable("WANDB_MODE"),
+        SWITCH: _variable(SWITCH),
+        "WANDB_DISABLED": "off" if _variable("WANDB_DISABLED").lower() in ("1", "true") else "",
+        "WANDB_MODE": _variable("WANDB_MODE"),
         SETTINGS: of_wandb.get("mode", ""),
         "tracking.mode of params.yaml": settings.mode,
     }
@@ -44,45 +42,46 @@ def decided(settings: Tracking) -> tuple[Mode, str]:
     asked, asker = next(((mode, where) for where, mode in modes.items() if mode), (None, ""))
     if asked in ("off", "offline"):
         return asked, asker
-    if key := _usable_key(variable("WANDB_BASE_URL") or of_wandb.get("base_url", SERVER)):
-        return "online", asker or key
-    names = [name for name in sorted(os.environ) if name.startswith("WANDB_") and variable(name)]
-    names += [SETTINGS] if of_wandb else []
+    own_netrc = _path("NETRC", "~/.netrc")
+    server = _variable("WANDB_BASE_URL") or of_wandb.get("base_url", SERVER)
+    if (key := _variable("WANDB_API_KEY") or _key(own_netrc, server)) and len(key) >= KEY_LENGTH:
+        return "online", asker or (
+            "WANDB_API_KEY" if _variable("WANDB_API_KEY") else str(own_netrc)
+        )
+    signs = [name for name in sorted(os.environ) if name.startswith("WANDB_") and _variable(name)]
     with contextlib.suppress(OSError):
-        names += [str(_netrc())] if b"wandb" in _netrc().read_bytes() else []
-    if configured := next(filter(None, [asker, *names]), ""):
+        signs += [str(own_netrc)] if b"wandb" in own_netrc.read_bytes() else []
+    if configured := next(filter(None, [asker, *signs, SETTINGS if of_wandb else ""]), ""):
         return "offline", f"{configured}, without a usable key"
     return "off", "no key, and nothing that asks for it"
 
 
-def variable(name: str) -> str:
+def folder() -> Path:
+    """`wandb/`, which has a folder for each offline run."""
+    return _path("WANDB_DIR", ".") / "wandb"
+
+
+def _variable(name: str) -> str:
     """An environment variable; an empty one is as one that is not set."""
     return os.environ.get(name, "").strip()
 
 
-def folder() -> Path:
-    """`wandb/`, which has a folder for each offline run."""
-    return Path(variable("WANDB_DIR")).expanduser() / "wandb"
+def _path(name: str, default: str) -> Path:
+    return Path(_variable(name) or default).expanduser()
 
 
-def _usable_key(server: str) -> str:
-    """Where a key for W&B's server is; empty if there is none of a key's length."""
-    if key := variable("WANDB_API_KEY"):
-        return "WANDB_API_KEY" if len(key) >= KEY_LENGTH else ""
+def _key(path: Path, server: str) -> str:
+    """The key that a `.netrc` has for a server; empty without one."""
     with contextlib.suppress(OSError, netrc.NetrcParseError, UnicodeDecodeError):
-        entry = netrc.netrc(_netrc()).authenticators(urlsplit(server).netloc)
-        return str(_netrc()) if entry and len(entry[2] or "") >= KEY_LENGTH else ""
+        entry = netrc.netrc(path).authenticators(urlsplit(server).netloc)
+        return (entry[2] or "") if entry else ""
     return ""
-
-
-def _netrc() -> Path:
-    return Path(variable("NETRC") or "~/.netrc").expanduser()
 
 
 def _settings() -> dict[str, str]:
     """W&B's settings files, the project's before the user's."""
-    own = Path(variable("WANDB_CONFIG_DIR") or "~/.config/wandb").expanduser()
     parser = configparser.ConfigParser(interpolation=None)
     with contextlib.suppress(configparser.Error, UnicodeDecodeError):
-        parser.read([own / "settings", folder() / "settings"], encoding="utf-8")
+        paths = _path("WANDB_CONFIG_DIR", "~/.config/wandb"), folder()
+        parser.read([path / "settings" for path in paths], encoding="utf-8")
     return dict(parser["default"]) if parser.has_section("default") else {}

@@ -1,19 +1,21 @@
-"""The drawings of the findings, from estimates."""
+"""What the findings write: a table of estimates and drawings in docs, and numbers in pages."""
 
 from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
+from twf.files import atomic
+from twf.results.evidence import EVIDENCE
 from twf.results.figures import style
+from twf.results.findings import Figure, Findings
 
-if TYPE_CHECKING:
-    from twf.results.findings import Figure, Findings
-
+PAGES = (Path("README.md"), Path("docs/findings.md"), Path("docs/measured.md"))
 LOOKS: tuple[dict[str, Any], ...] = (  # of the questions of a figure, in order
     {"color": style.BLUE, "marker": "o", "linestyle": "-"},
     {"color": style.VERMILION, "marker": "s", "linestyle": "--"},
@@ -86,3 +88,31 @@ def _share(findings: Findings, shown: Figure) -> Drawing:
     axes.set_ylabel("TwF minus {CL}, points")
     axes.legend(fontsize=8)
     return drawing
+
+
+def write(folder: Path = EVIDENCE, docs: Path = Path("docs")) -> list[Path]:
+    """Write the table of estimates and the figures into `docs`. Returns what was written."""
+    findings = Findings(folder)
+    texts = {"estimates.csv": findings.table().to_csv(index=False, float_format="%.4f")}
+    texts |= {f"{name}.svg": drawing for name, drawing in drawn(findings).items()}
+    for name, text in texts.items():
+        with atomic(docs / name) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return [docs / name for name in texts]
+
+
+def fill(check: bool = False, pages: tuple[Path, ...] = PAGES) -> list[Path]:
+    """Write the evidence's numbers into the marked parts of pages. Returns those that differed.
+
+    With `check`, nothing is written.
+    """
+    findings, differed = Findings(), []
+    for path in pages:
+        text = path.read_text(encoding="utf-8")
+        filled = findings.filled(text)
+        if filled != text:
+            differed.append(path)
+            if not check:
+                with atomic(path) as partial:
+                    partial.write_text(filled, encoding="utf-8")
+    return differed
