@@ -121,7 +121,8 @@ def run(
         on = device_for(device, threads, gpu_slots or slots, deterministic)
         execute(planned, plan, tracking, on, save_every, execution)
         if recorded is not None:
-            print(*records.compared(recorded, records.made(planned)), sep="\n")
+            made = records.read_row(files.record_file(planned.study, planned.id), planned.id)
+            print(*records.compared(recorded, made), sep="\n")
 
 
 pretrain_app = group("pretrain", NODES, "Pretrained networks: where runs start.")

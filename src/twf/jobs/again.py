@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from twf import files
 from twf.errors import UserError, lookup
 from twf.jobs.run import read_inputs
 from twf.learning.evaluation.metrics import final_average_accuracy
@@ -87,46 +87,30 @@ def _require_inputs(run: Run, recorded: Mapping[str, str], known: Path) -> None:
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """How a record made again differs from the first one, and what differed in the making."""
-    equal = all(old[name] == new[name] for name in ACCURACIES)
-    same = equal and _losses(old) == _losses(new)
-    if same:
-        yield "every accuracy and every loss is the record's, to the last bit"
-    elif equal:
-        yield "every accuracy is the record's; losses differ"
+    losses = ([(e["loss"], dict(e["terms"])) for e in row["history"]] for row in (old, new))
+    equal, same_losses = all(old[name] == new[name] for name in ACCURACIES), operator.eq(*losses)
+    if equal:
+        same = "every accuracy and every loss is the record's, to the last bit"
+        yield same if same_losses else "every accuracy is the record's; losses differ"
     else:
         for title, name in (("Class-IL", "accuracy_class_il"), ("Task-IL", "accuracy_task_il")):
-            first, again = (_final(row[name]) for row in (old, new))
+            first, again = (
+                f"{final_average_accuracy(row[name]):.2f} %" if row[name] else "diverged"
+                for row in (old, new)
+            )
             yield f"{title}: {again} now, {first} in the record"
-    differences = list(_made_differently(old, new))
-    if differences:
-        yield f"made differently: {'; '.join(differences)}"
-    elif not same:
-        yield "code of the method, versions, precision and processor are the record's"
-
-
-def _final(matrix: list[list[float]]) -> str:
-    return f"{final_average_accuracy(matrix):.2f} %" if matrix else "diverged"
-
-
-def _losses(row: Mapping[str, Any]) -> list[Any]:
-    return [(e["phase"], e["epoch"], e["loss"], dict(e["terms"])) for e in row["history"]]
-
-
-def _made_differently(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     first, again = (row["provenance"]["code"] for row in (old, new))
+    differences = products.changes(_making(old), _making(new))
     if first["method_hash"] != again["method_hash"]:
         commits = (str(code["commit"])[:7] for code in (first, again))
-        yield f"code of {new['method']}, commit {' -> '.join(commits)}"
-    yield from products.changes(_making(old), _making(new))
+        differences.insert(0, f"code of {new['method']}, commit {' -> '.join(commits)}")
+    if differences:
+        yield f"made differently: {'; '.join(differences)}"
+    elif not (equal and same_losses):
+        yield "code of the method, versions, precision and processor are the record's"
 
 
 def _making(row: Mapping[str, Any]) -> dict[str, Any]:
     provenance = row["provenance"]
     computed = {name: provenance[name] for name in ("precision", "execution", "deterministic")}
     return {"seed": row["seed"], "processor": row["device"], **computed, **provenance["versions"]}
-
-
-def made(run: Run) -> dict[str, Any]:
-    """The new record of a run."""
-    (row,) = record.read(files.record_file(run.study, run.id)).to_pylist()
-    return row | {"provenance": record.provenance(row)}
