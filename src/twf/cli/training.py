@@ -12,7 +12,7 @@ from typer.main import get_command
 from twf import files
 from twf.cli.app import NODES, ParamsFile, app, group
 from twf.engines import environment, plans
-from twf.errors import UserError
+from twf.errors import UserError, lookup
 from twf.gpus.devices import device_for
 from twf.study import expand, products, reading
 from twf.study.params import Execution, Params
@@ -177,7 +177,7 @@ def _network_plan(source: str, params: Path) -> tuple[Path, plans.Written | None
     if source.endswith(".json"):
         return Path(source), None
     loaded = reading.load(params)
-    loaded.named_source(source)
+    lookup("source", loaded.sources, source, str(params))
     return files.checkpoint_plan(source), plans.write(loaded)
 
 

@@ -222,12 +222,13 @@ class _Grid:
         variant, method = self._variant(cell.variant), METHODS[cell.method]
         data = params.datasets[benchmark.data]
         fidelity = params.switches(self.expansion.study) | variant.fidelity
+        changed = variant.fidelity or variant.hyperparameters or not variant.pretrained
         parts = [
             self.benchmark_name,
             cell.method,
             str(cell.buffer or 0) if method.rehearsal else None,
             f"from-{source}" if source != benchmark.source else None,
-            cell.variant if variant.changes else None,
+            cell.variant if changed else None,
             # where no earlier cell has this run: see `expand`
             cell.protocol if cell.protocol == "task-il" else None,
         ]

@@ -124,11 +124,6 @@ class Source(Strict):
             raise ValueError("give 'data' and 'pretraining' together, or 'weights', or all three")
         return self
 
-    @property
-    def trained_on(self) -> str | None:
-        """The data set that its network is trained on here; None where weights are read."""
-        return self.data if self.weights is None else None
-
 
 class LrDecay(Strict):
     """The learning rate is multiplied by `factor` after each of `epochs`, anew in every task."""
@@ -207,11 +202,6 @@ class Variant(Strict):
     fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)
     hyperparameters: dict[str, int | float] = Field(default_factory=dict)
 
-    @property
-    def changes(self) -> bool:
-        """Whether it says anything of how a run learns."""
-        return bool(self.fidelity or self.hyperparameters or not self.pretrained)
-
 
 class Search(Strict):
     """A search for hyperparameters: a run for each combination of a method's values."""
@@ -285,19 +275,13 @@ class Params(Strict):
         """The study called `name`, or an error that says which there are."""
         return lookup("study", self.studies, name, "params.yaml")
 
-    def named_source(self, name: str) -> Source:
-        """The source called `name`, or an error that says which there are."""
-        return lookup("source", self.sources, name, "params.yaml")
-
     def switches(self, study: str) -> dict[str, Fidelity]:
         """Which of paper and published code each switch follows, as a study has it."""
         return self.fidelity | self.named_study(study).fidelity
 
     def benchmark(self, name: str, study: str) -> Benchmark:
         """A benchmark as a study has it."""
-        scale = self.named_study(study).scale.get(name)
-        own = self.benchmarks[name]
-        if scale is None:
-            return own
-        changes = {key: getattr(scale, key) for key in scale.model_fields_set}
-        return own.model_copy(update=changes | {"buffers": scale.buffers or own.buffers})
+        own, scale = self.benchmarks[name], self.named_study(study).scale.get(name)
+        changes = {key: getattr(scale, key) for key in scale.model_fields_set} if scale else {}
+        buffers = (scale and scale.buffers) or own.buffers
+        return own.model_copy(update=changes | {"buffers": buffers})

@@ -174,7 +174,8 @@ class Plan(Strict):
     def data(self) -> list[str]:
         """The data sets that its runs and the training of its sources need, in order."""
         needed = {data for run in self.runs.values() for data in (run.data, run.source_data)}
-        needed |= {self.params.sources[name].trained_on for name in self.sources}
+        sources = [self.params.sources[name] for name in self.sources]
+        needed |= {source.data for source in sources if source.weights is None}
         return sorted(filter(None, needed))
 
     def named_run(self, name: str) -> Run:

@@ -76,7 +76,7 @@ class Products:
         """The checkpoint of a source."""
         made = self._made_network(name)
         known = (recorded or {}) if made is None else made
-        source = self.params.named_source(name)
+        source = self.params.sources[name]
         plan: Values = {"network": source.network.model_dump(), "data": source.data}
         if source.data is not None and source.pretraining is not None:
             augmentation = self.params.datasets[source.data].augmentation.model_dump()
@@ -100,7 +100,7 @@ class Products:
             "data": {name: self.data(name, data.get(name)).plan for name in needed},
             "network": self.network(run.source, recorded.get("network")).plan,
         }
-        if self.params.named_study(run.study).follow_code:
+        if self.params.studies[run.study].follow_code:
             plan["code"] = code_hash(LOOP, method_module(run.method))
         return plan
 
