@@ -22,7 +22,7 @@ from hostile import Elements, Malicious
 from twf import files, study
 from twf.data import folders, registry, store
 from twf.errors import UserError
-from twf.jobs import checkpoints, weights
+from twf.jobs import checkpoints
 from twf.results import record
 from twf.study import expansion, reading
 from twf.study.params import Network
@@ -58,12 +58,18 @@ def best_hyperparameters(path: Path) -> object:
 
 
 RESNET = Network(architecture="resnet18", width=4)
+
+
+def read_weights(path: Path) -> object:
+    return checkpoints.read_network(path, RESNET, None)
+
+
 # tests/data has those of archives
 READERS: dict[str, tuple[str, Callable[[Path, Path], None], Callable[[Path], object]]] = {
     "images": ("x", postscript, lambda path: folders.read(path, 32)),
-    "weights": ("x.pth", saved_by_torch, weights.read_weights),
-    "old weights": ("x.pth", pickled, weights.read_weights),
-    "weights in name": ("x.safetensors", saved_by_torch, weights.read_weights),
+    "weights": ("x.pth", saved_by_torch, read_weights),
+    "old weights": ("x.pth", pickled, read_weights),
+    "weights in name": ("x.safetensors", saved_by_torch, read_weights),
     "data": ("x.safetensors", pickled, store.load),
     "checkpoint": ("x.safetensors", saved_by_torch, lambda p: checkpoints.load(p, RESNET)),
     "record": ("x.parquet", pickled, record.read),

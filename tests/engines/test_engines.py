@@ -294,7 +294,7 @@ def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
 ) -> None:
     """Two GPUs that are not there, for a target that needs none."""
     change_params(fresh, lambda values: values.update(gpu_slots=3))
-    gpus = "from twf.gpus import visible\nvisible.gpus = lambda: ['a', 'b']\n"
+    gpus = "from twf.gpus import devices\ndevices.gpus = lambda: ['a', 'b']\n"
     (tmp_path / "sitecustomize.py").write_text(gpus)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     words = ("snakemake", "data/digits.safetensors", "--cores", "1")

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from twf.errors import UserError
-from twf.gpus import devices, visible
+from twf.gpus import devices
 
 JOB = """
 import subprocess, sys
@@ -73,7 +73,7 @@ def test_jobs_spread_over_gpus_and_then_share_them(start: Start) -> None:
 @pytest.fixture
 def two_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine with two GPUs, no slot taken."""
-    monkeypatch.setattr(visible, "gpus", lambda: ["A", "B"])
+    monkeypatch.setattr(devices, "gpus", lambda: ["A", "B"])
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(devices, "_held", [])
     for name in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG"):
@@ -110,8 +110,8 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def shows(count: int, error: str = "", built: str = "2.13.0") -> None:
         answer = SimpleNamespace(returncode=bool(error), stdout=f"{count}\n", stderr=error)
-        monkeypatch.setattr(visible, "version", lambda _: built)
-        monkeypatch.setattr(visible.subprocess, "run", lambda *_, **__: answer)
+        monkeypatch.setattr(devices, "version", lambda _: built)
+        monkeypatch.setattr(devices.subprocess, "run", lambda *_, **__: answer)
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return shows
@@ -131,9 +131,9 @@ def test_gpus_are_those_that_cuda_shows(cuda, monkeypatch, shown, count, names) 
     cuda(count)
     if shown is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
-    assert visible.gpus() == names
+    assert devices.gpus() == names
     cuda(count, built="2.13.0+cpu")
-    assert visible.gpus() == []
+    assert devices.gpus() == []
 
 
 def test_who_asks_for_gpus_gets_no_cpu_in_their_place(cuda, monkeypatch) -> None:
@@ -147,7 +147,7 @@ def test_who_asks_for_gpus_gets_no_cpu_in_their_place(cuda, monkeypatch) -> None
         devices.device_for("cuda", threads=1)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-gone")
     with pytest.raises(UserError, match="CUDA_VISIBLE_DEVICES=GPU-gone"):
-        visible.gpus()
+        devices.gpus()
 
 
 @pytest.mark.parametrize(("error", "count"), [(0, 2), (100, 0), (999, None)])
@@ -160,9 +160,9 @@ def test_the_driver_is_asked_in_a_process_of_its_own(monkeypatch, error, count) 
     monkeypatch.setattr(ctypes, "CDLL", lambda _: driver)
     if count is None:
         with pytest.raises(SystemExit, match="999"):
-            visible.driver_count()
+            devices.driver_count()
     else:
-        assert visible.driver_count() == count
-    monkeypatch.setattr(visible, "version", lambda _: "2.13.0")
+        assert devices.driver_count() == count
+    monkeypatch.setattr(devices, "version", lambda _: "2.13.0")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert len(visible.gpus()) == torch.cuda.device_count()  # whatever this machine has
+    assert len(devices.gpus()) == torch.cuda.device_count()  # whatever this machine has

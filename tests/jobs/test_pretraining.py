@@ -16,8 +16,7 @@ from twf import files
 from twf.data import store
 from twf.errors import UserError
 from twf.jobs import checkpoints, pretraining, provenance
-from twf.jobs.checkpoints import Checkpoint
-from twf.jobs.weights import read_network
+from twf.jobs.checkpoints import Checkpoint, read_network
 from twf.learning.models.resnet import ResNet
 from twf.learning.pretraining import Supervised
 from twf.study import reading

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from twf.errors import UserError
-from twf.jobs.weights import read_network, read_weights
+from twf.jobs.checkpoints import read_network
 from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import seeded
 from twf.study.params import Network
@@ -84,10 +84,10 @@ def test_the_names_turned_back_are_torchvisions(torchvision: Any) -> None:
     assert {n: t.shape for n, t in named_alike.items()} == {n: t.shape for n, t in theirs.items()}
 
 
-def refusal(file: Path, *network: Any) -> str:
+def refusal(file: Path, shape: Network = SMALL, classes: int | None = None) -> str:
     """The message of a file that is refused; it names the file."""
     with pytest.raises(UserError) as caught:
-        read_network(file, *network) if network else read_weights(file)
+        read_network(file, shape, classes)
     assert str(file) in str(caught.value)
     return str(caught.value)
 

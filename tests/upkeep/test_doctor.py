@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import metadata
 
 from twf import files
-from twf.gpus import visible
+from twf.gpus import devices
 from twf.study import reading
 from twf.upkeep import doctor
 from twf.upkeep.doctor import Check
@@ -28,9 +28,9 @@ def test_versions_are_told_and_what_is_missing(monkeypatch) -> None:
 def test_gpus_are_those_that_jobs_use_and_pytorch_must_be_built_for_them(
     monkeypatch, tmp_path
 ) -> None:
-    monkeypatch.setattr(visible, "gpus", lambda: ["0", "1"])
+    monkeypatch.setattr(devices, "gpus", lambda: ["0", "1"])
     assert "0, 1" in only(doctor.gpus(None), "gpus").message
-    monkeypatch.setattr(visible, "gpus", list)
+    monkeypatch.setattr(devices, "gpus", list)
     monkeypatch.setattr(doctor, "DRIVER", tmp_path)
     monkeypatch.setattr(metadata, "version", lambda _: "2.13.0")
     assert only(doctor.gpus(None), "gpus").state == "ok"

@@ -10,7 +10,7 @@ from twf.cli import training
 from twf.data import registry
 from twf.engines import environment, plans
 from twf.errors import UserError
-from twf.gpus import visible
+from twf.gpus import devices
 from twf.study import products, reading
 
 ENVIRONMENT = "../envs/environment.yml"
@@ -28,7 +28,7 @@ try:
         training.refuse_wrong_variables(PARAMS)
     # A job that trains takes a slot of a GPU if there is one. On a cluster each command looks by
     # itself: other jobs need no GPU, and may run on a node whose GPUs are not for them.
-    GPUS = [] if workflow.remote_exec else visible.gpus()
+    GPUS = [] if workflow.remote_exec else devices.gpus()
 except UserError as error:
     raise WorkflowError(str(error))
 GPU = int(bool(GPUS))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import platform
 import re
 import resource
@@ -21,12 +20,6 @@ def cpu_name(threads: int) -> str:
     return f"{model}, {threads} thread{'s' if threads > 1 else ''}"
 
 
-def _cpuinfo() -> str:
-    """What Linux says of the processor; nothing on other systems."""
-    return CPUINFO.read_text(encoding="utf-8") if CPUINFO.exists() else ""
-
-
-@functools.cache
 def multiplies_bfloat16() -> bool:
     """Whether bfloat16 speeds up its products: by AMX, or by AVX-512 where that has the units.
 
@@ -37,6 +30,10 @@ def multiplies_bfloat16() -> bool:
     return "amx_bf16" in flags or {"avx512_bf16", "AuthenticAMD"} <= flags
 
 
+def _cpuinfo() -> str:
+    return CPUINFO.read_text(encoding="utf-8") if CPUINFO.exists() else ""
+
+
 def keep_freed_memory() -> None:
     """Let this process keep memory that it frees, where its allocator is glibc's.
 
@@ -45,8 +42,8 @@ def keep_freed_memory() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        for option, value in ((M_MMAP_THRESHOLD, 32 * 2**20), (M_TRIM_THRESHOLD, 2**31 - 1)):
-            mallopt(option, value)
+        mallopt(M_MMAP_THRESHOLD, 32 * 2**20)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def peak_memory_mib() -> float:

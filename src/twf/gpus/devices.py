@@ -1,15 +1,21 @@
 """The device that a job works on, and how many of a user's jobs share a GPU, whoever starts them.
 
 A job holds the lock of a slot as long as its process lives; however that ends, the system frees it.
+CUDA is asked in a process of its own (`python -m twf.gpus.devices`), as a process that has asked
+can no longer choose the GPUs that it sees.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,12 +24,14 @@ from filelock import FileLock, Timeout
 
 from twf import files
 from twf.errors import UserError, note
-from twf.gpus import cpu, visible
+from twf.gpus import cpu
 
 if TYPE_CHECKING:
     import torch
 
 POLL = 2.0  # seconds between two looks for a free slot
+NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
+NONE = ("", "-1", "NoDevFiles")  # as CUDA_VISIBLE_DEVICES, the last by Slurm: no GPU is meant
 
 _held: list[tuple[str, FileLock]] = []  # at most one slot
 
@@ -42,15 +50,15 @@ def device_for(
     Raises `UserError` where there is no such device.
     """
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    gpus = visible.gpus() if name != "cpu" else []
-    if name == "cuda" and not gpus:
+    shown = gpus() if name != "cpu" else []
+    if name == "cuda" and not shown:
         raise UserError("no CUDA device here; leave --device away, or say --device cpu")
-    if gpus:
-        os.environ["CUDA_VISIBLE_DEVICES"] = take_slot(gpus, gpu_slots)
+    if shown:
+        os.environ["CUDA_VISIBLE_DEVICES"] = take_slot(shown, gpu_slots)
     import torch
 
     torch.set_num_threads(threads)
-    if not gpus:
+    if not shown:
         cpu.keep_freed_memory()
         return torch.device("cpu")
     torch.backends.cudnn.benchmark = not deterministic  # steps have fixed shapes: docs/speed.md
@@ -66,9 +74,9 @@ def take_slot(gpus: Sequence[str], slots: int) -> str:
     """Hold a slot of one of the GPUs, of `slots` each, until this process ends.
 
     The first slot of each GPU goes before the second of any. Where none is free, say so and wait. A
-    process that holds a slot already keeps it. Raises `UserError` where a lock cannot be made.
+    process that holds a slot already keeps it.
     """
-    waiting = False
+    told = False
     while not _held:
         for number, gpu in product(range(slots), gpus):
             name = f"twf-{os.getuid()}-{gpu.replace('/', '-')}.{number}.lock"
@@ -79,11 +87,54 @@ def take_slot(gpus: Sequence[str], slots: int) -> str:
                 _held.append((gpu, lock))
                 break
         else:
-            if not waiting:
+            if not told:
                 note(
                     f"waiting for a GPU: {slots} of your jobs on each of {len(gpus)} already; "
                     "--gpu-slots, or gpu_slots in params.yaml, lets more share one"
                 )
-            waiting = True
+            told = True
             time.sleep(POLL)
     return _held[0][0]
+
+
+def gpus() -> list[str]:
+    """The GPUs that CUDA shows here, each by its number or name in `CUDA_VISIBLE_DEVICES`.
+
+    None where PyTorch is built for CPUs only. Raises `UserError` where CUDA fails, or shows none of
+    those that `CUDA_VISIBLE_DEVICES` names: who asks for GPUs is not to find out after days that a
+    CPU did the work.
+    """
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if version("torch").endswith("+cpu") or shown in NONE:
+        return []
+    command = [sys.executable, "-m", "twf.gpus.devices"]
+    answer = subprocess.run(command, capture_output=True, text=True)
+    count = int(answer.stdout or 0)
+    if answer.returncode or (shown and not count):
+        error = answer.stderr.strip() or f"none of CUDA_VISIBLE_DEVICES={shown} is there"
+        raise UserError(
+            f"CUDA shows no GPU ({error}): mend the driver or CUDA_VISIBLE_DEVICES, or train on "
+            "CPU cores with CUDA_VISIBLE_DEVICES= before the command"
+        )
+    names = shown.split(",") if shown else [str(number) for number in range(count)]
+    return [name.strip() for name in names[:count]]
+
+
+def driver_count() -> int:
+    """How many GPUs CUDA shows to this process; 0 without a driver.
+
+    The process is bound to them from then on, and ends with CUDA's number of an error.
+    """
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int()
+    error = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+    if error not in (0, NO_DEVICE):
+        sys.exit(f"CUDA error {error}")
+    return count.value
+
+
+if __name__ == "__main__":
+    print(driver_count())

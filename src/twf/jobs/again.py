@@ -19,14 +19,14 @@ from twf.study.methods import METHODS
 
 HASHES = "networks/hashes.csv"  # beside the table of records: of the networks that git has
 ACCURACIES = ("initial_class_il", "initial_task_il", "accuracy_class_il", "accuracy_task_il")
+COMPUTED = ("precision", "execution", "deterministic")  # of what differs, beside versions
 
 
 def read_row(file: Path, run: str) -> dict[str, Any]:
     """The record of a run in a table of records; its `provenance` decoded."""
     rows = {row["run"]: row for row in read_table(file).to_pylist()}
-    row = lookup(
-        "run", rows, run, str(file), f"{file} has {len(rows)} others, as {next(iter(rows))}"
-    )
+    others = f"{file} has {len(rows)} others, as {next(iter(rows))}"
+    row = lookup("run", rows, run, str(file), others)
     return row | {"provenance": record.provenance(row)}
 
 
@@ -39,50 +39,44 @@ def planned(
     Raises `UserError` where today's code lacks what the record's parameters ask for, and where the
     data or the network here are not the record's.
     """
-    parameters = row["provenance"]["parameters"]
-    seeded = parameters if seed is None else parameters | {"seed": seed}
-    name = row["run"] if seed is None else f"{row['run'].rpartition('.s')[0]}.s{seed}"
+    provenance, name = row["provenance"], row["run"]
+    parameters = provenance["parameters"]
+    if seed is not None:
+        parameters, name = parameters | {"seed": seed}, f"{name.rpartition('.s')[0]}.s{seed}"
     try:
-        run = Run(id=name, study=f"again-{row['study']}", **seeded)
+        run = Run(id=name, study=f"again-{row['study']}", **parameters)
         gone = sorted(set(run.fidelity) ^ set(METHODS[run.method].switches))
     except (KeyError, TypeError, ValueError):
         gone = sorted(set(parameters) - set(Run.model_fields)) or ["other parameters"]
     if gone:
-        commit = str(row["provenance"]["code"]["commit"])[:7]
+        commit = str(provenance["code"]["commit"])[:7]
         raise UserError(
             f"{row['run']} needs {', '.join(gone)}, which today's code lacks: `git worktree add "
             f"--detach ../{commit} {commit}`, and in that folder `make setup` and `twf run "
             f"{row['study']} {row['run']}`"
         )
-    _require_inputs(run, row["provenance"]["inputs"], evidence / HASHES)
+    *_, here = read_inputs(run)
+    recorded = dict(provenance["inputs"])
+    if "network_sha256" not in recorded:  # an older record has the hash of its checkpoint's file
+        known = pd.read_csv(evidence / HASHES).set_index("checkpoint_sha256")["network_sha256"]
+        file = recorded["checkpoint_sha256"]
+        recorded["network_sha256"] = known.get(file, f"of the file {file}")
+    for key, value in here.items():
+        if recorded.get(key, value) != value:
+            data = run.source_data if key.startswith("source") else run.data
+            remedy = f"`twf data prepare {data}`, or `twf data import {data} FILE`"
+            if key == "network_sha256":
+                remedy = (
+                    f"`twf pretrain train {run.source}` takes one that git has, `twf pretrain "
+                    f"import {run.source} FILE` another"
+                )
+            raise UserError(f"the record's {key} is {recorded[key]}, here {value}: {remedy}")
     needed = dict.fromkeys(filter(None, (run.data, run.source_data)))
     return run, {
         "parameters": run.values,  # noqa: PD011
         "data": {data: products.made_data(data) for data in needed},
         "network": products.made_network(run.source),
     }
-
-
-def _require_inputs(run: Run, recorded: Mapping[str, str], known: Path) -> None:
-    """Raise `UserError` where images or the network here are not the record's, or not there.
-
-    Older records have the hash of their checkpoint's file; `known` has that of its tensors.
-    """
-    *_, here = read_inputs(run)
-    if "network_sha256" not in recorded:
-        table = pd.read_csv(known).set_index("checkpoint_sha256")["network_sha256"]
-        file = recorded["checkpoint_sha256"]
-        recorded = {**recorded, "network_sha256": table.get(file, f"of the file {file}")}
-    for name, value in here.items():
-        if name in recorded and recorded[name] != value:
-            data = run.source_data if name.startswith("source") else run.data
-            remedy = f"`twf data prepare {data}`, or `twf data import {data} FILE`"
-            if name == "network_sha256":
-                remedy = (
-                    f"`twf pretrain train {run.source}` takes one that git has, `twf pretrain "
-                    f"import {run.source} FILE` another"
-                )
-            raise UserError(f"the record's {name} is {recorded[name]}, here {value}: {remedy}")
 
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -99,18 +93,17 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
                 for row in (old, new)
             )
             yield f"{title}: {again} now, {first} in the record"
-    first, again = (row["provenance"]["code"] for row in (old, new))
-    differences = products.changes(_making(old), _making(new))
-    if first["method_hash"] != again["method_hash"]:
-        commits = (str(code["commit"])[:7] for code in (first, again))
-        differences.insert(0, f"code of {new['method']}, commit {' -> '.join(commits)}")
+    before, now = (
+        {"seed": row["seed"], "processor": row["device"], **row["provenance"]["versions"]}
+        | {name: row["provenance"][name] for name in COMPUTED}
+        for row in (old, new)
+    )
+    differences = products.changes(before, now)
+    codes = [row["provenance"]["code"] for row in (old, new)]
+    if len({code["method_hash"] for code in codes}) > 1:
+        commits = " -> ".join(str(code["commit"])[:7] for code in codes)
+        differences.insert(0, f"code of {new['method']}, commit {commits}")
     if differences:
         yield f"made differently: {'; '.join(differences)}"
     elif not (equal and same_losses):
         yield "code of the method, versions, precision and processor are the record's"
-
-
-def _making(row: Mapping[str, Any]) -> dict[str, Any]:
-    provenance = row["provenance"]
-    computed = {name: provenance[name] for name in ("precision", "execution", "deterministic")}
-    return {"seed": row["seed"], "processor": row["device"], **computed, **provenance["versions"]}

@@ -12,15 +12,14 @@ from twf import files
 from twf.data import store
 from twf.errors import UserError, few
 from twf.jobs import checkpoints
-from twf.jobs.provenance import Origin, code_origin, set_arithmetic
+from twf.jobs.provenance import code_origin, set_up
 from twf.jobs.resume import keeping
-from twf.jobs.weights import read_network
 from twf.learning.augmentation import Augment
 from twf.learning.evaluation.accuracy import accuracy, to_device
 from twf.learning.models.resnet import ResNet
 from twf.learning.pretraining import DivergedError, supervised, train
 from twf.learning.step import executed
-from twf.progress import progress
+from twf.progress import Progress
 from twf.study import params, products
 from twf.study.code import PRETRAINING
 
@@ -49,47 +48,39 @@ def pretrain(
     if source.weights is not None:
         import_weights(name, plan, Path(source.weights), device)
         return
-    assert data is not None and source.data is not None  # `Source` holds this
     recipe = source.pretraining
-    assert recipe is not None
+    assert data is not None and source.data is not None and recipe is not None  # `Source` holds it
     path, made = files.data_file(source.data), products.made_data(source.data)
     products.require_as_planned(path, made, _data_plan(plan), f"`twf data prepare {source.data}`")
     dataset = store.load(path)
-    if len(dataset.train_labels) < recipe.batch_size:
+    steps = len(dataset.train_labels) // recipe.batch_size
+    if steps == 0:
         raise UserError(
             f"{len(dataset.train_labels)} training images of {source.data} do not fill a batch of "
             f"{recipe.batch_size}; lower sources.{name}.pretraining.batch_size"
         )
-    precision = set_arithmetic(recipe.precision, execution, device)
     inputs = {"train_fingerprint": dataset.train_fingerprint}
-    origin = Origin.here(device, execution, precision, inputs, PRETRAINING)
-    state, guard = files.state_file("pretrain", name), origin.guard(plan, device)
+    origin = set_up(device, execution, recipe.precision, inputs, PRETRAINING)
     method = supervised(source, data, device)
-    network = method.learner.network
+    state, guard = files.state_file("pretrain", name), origin.guard(plan, device)
     with keeping(state, guard, save_every) as keeper:
-        steps = len(dataset.train_labels) // recipe.batch_size
         begins = f"begins: {recipe.epochs} epochs of {steps} steps"
+        progress = Progress(f"pretrain {name}", recipe.epochs, begins, steps)
+        keeper.after_step = progress.part
         try:
-            with progress(f"pretrain {name}", recipe.epochs, begins, steps) as advance:
-                keeper.after_step = advance.part
-                train(executed(execution, method), dataset, keeper, advance)
+            train(executed(execution, method), dataset, keeper, progress)
         except DivergedError as error:
             raise UserError(
                 f"pretraining on {name} diverged in epoch {error}; lower sources.{name}."
                 "pretraining.lr"
             ) from None
-        about = {
-            **plan,
-            "plan": plan,
-            "data_fingerprint": dataset.train_fingerprint,
-            **vars(origin),
-            "test_accuracy": _test_accuracy(data, network, dataset, device),
-            "seconds": keeper.seconds,
-        }
-        checkpoints.save(output, network, about)
+        network = method.learner.network
+        right = _test_accuracy(data, network, dataset, device)
+        about = {"plan": plan, "data_fingerprint": dataset.train_fingerprint, **vars(origin)}
+        about |= {"test_accuracy": right, "seconds": keeper.seconds}
+        checkpoints.save(output, network, plan | about)
         keeper.forget()
-    right = f"{about['test_accuracy']:.2f} % of the test images of {source.data} right"
-    print(f"{output}: {right}")
+    print(f"{output}: {right:.2f} % of the test images of {source.data} right")
 
 
 def import_weights(name: str, plan: products.Values, file: Path, device: torch.device) -> None:
@@ -105,18 +96,17 @@ def import_weights(name: str, plan: products.Values, file: Path, device: torch.d
     """
     source, data = products.planned_source(plan)
     output = files.checkpoint_file(name)
-    network, own = read_network(file, source.network, data.classes if data else None)
+    network, own = checkpoints.read_network(file, source.network, data.classes if data else None)
     sha = files.sha256(file)
     carried = {key: value for key, value in plan.items() if key != products.IMPORTED}
     decisive = ("network", "data", "dataset", "pretraining")
-    recipe = {name: plan[name] for name in decisive if name in plan}
+    recipe = {key: plan[key] for key in decisive if key in plan}
     if source.weights is None or file != Path(source.weights):
         carried[products.IMPORTED] = sha
     elif otherwise := products.changes(own, recipe, common_only=True):
         raise UserError(
-            f"{file} was trained otherwise than sources.{name} says "
-            f"({few(otherwise)}): correct that in params.yaml, or leave its "
-            "'weights' out, to have it trained"
+            f"{file} was trained otherwise than sources.{name} says ({few(otherwise)}): correct "
+            "that in params.yaml, or leave its 'weights' out, to have it trained"
         )
     elif products.WEIGHTS_SHA256 in carried:  # which may have changed since the plan was written
         carried[products.WEIGHTS_SHA256] = sha
@@ -147,7 +137,6 @@ def _test_accuracy(
     data: params.Dataset, network: ResNet, dataset: store.Dataset, device: torch.device
 ) -> float:
     """Per cent of the test images of `data` that the network, put into evaluation mode, knows."""
-    network.eval()
     augment = Augment(data.augmentation, device)
     images, labels = to_device(dataset.test_images, device), dataset.test_labels.to(device)
-    return accuracy(network, augment, images, labels)
+    return accuracy(network.eval(), augment, images, labels)

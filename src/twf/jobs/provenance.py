@@ -16,7 +16,6 @@ from twf.gpus import cpu
 from twf.learning.precision import set_precision
 from twf.study import products
 from twf.study.code import code_hash
-from twf.study.params import Precision
 
 
 @dataclass(frozen=True)
@@ -31,25 +30,6 @@ class Origin:
     execution: str
     precision: str
     deterministic: bool  # the same result each time, to the last bit
-
-    @classmethod
-    def here(
-        cls,
-        device: torch.device,
-        execution: str,
-        precision: str,
-        inputs: dict[str, str],
-        *roots: str,
-    ) -> Origin:
-        """The origin of what this process makes on `device` by the modules `roots`."""
-        return cls(
-            code=code_origin(*roots),
-            inputs=inputs,
-            execution=execution,
-            precision=precision,
-            deterministic=device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
-            **device_and_versions(device),
-        )
 
     def guard(self, plan: products.Values, device: torch.device) -> dict[str, Any]:
         """What a saved state must agree in to be gone on from.
@@ -66,13 +46,36 @@ class Origin:
         }
 
 
+def set_up(
+    device: torch.device, execution: str, precision: str, inputs: dict[str, str], *roots: str
+) -> Origin:
+    """Set the precision of PyTorch; the origin of what this process then makes by modules `roots`.
+
+    Raises `UserError` for compiled steps in bfloat16 on a CPU that gains nothing by it. There,
+    PyTorch 2.13 was seen to give other values of TwF's terms and NaN; in float32 it does not.
+    """
+    chosen = set_precision(precision, device)
+    on_cpu = device.type == "cpu"
+    compiled = execution.startswith("compiled")
+    if compiled and chosen == "bf16" and on_cpu and not cpu.multiplies_bfloat16():
+        raise UserError(
+            "compiled steps in bfloat16 are wrong on a CPU whose products it does not speed up "
+            "(docs/speed.md): --execution plain, or precision: fp32"
+        )
+    return Origin(
+        code=code_origin(*roots),
+        inputs=inputs,
+        execution=execution,
+        precision=chosen,
+        deterministic=on_cpu or torch.are_deterministic_algorithms_enabled(),
+        **device_and_versions(device),
+    )
+
+
 def device_and_versions(device: torch.device) -> dict[str, Any]:
     """The device's name, which GPU it is, and the versions of what computes."""
-    versions = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    versions["numpy"] = np.__version__
     if device.type != "cuda":
         name = cpu.cpu_name(torch.get_num_threads())
         return {"device": name, "gpu": None, "versions": versions}
@@ -83,25 +86,5 @@ def device_and_versions(device: torch.device) -> dict[str, Any]:
 
 def code_origin(*roots: str) -> dict[str, str | None]:
     """The package's version, the git commit it was run from, and the hash of what `roots` use."""
-    return {
-        "version": twf.__version__,
-        "commit": checkout.commit(),
-        "method_hash": code_hash(*roots),
-    }
-
-
-def set_arithmetic(precision: str, execution: str, device: torch.device) -> Precision:
-    """`set_precision`, for steps that are executed so.
-
-    Raises `UserError` for compiled steps in bfloat16 on a CPU that gains nothing by it. There,
-    PyTorch 2.13 was seen to give other values of TwF's terms and NaN; in float32 it does not.
-    """
-    chosen = set_precision(precision, device)
-    compiled = execution.startswith("compiled")
-    slow = device.type == "cpu" and not cpu.multiplies_bfloat16()
-    if compiled and chosen == "bf16" and slow:
-        raise UserError(
-            "compiled steps in bfloat16 are wrong on a CPU whose products it does not speed up "
-            "(docs/speed.md): --execution plain, or precision: fp32"
-        )
-    return chosen
+    hashed = code_hash(*roots)
+    return {"version": twf.__version__, "commit": checkout.commit(), "method_hash": hashed}

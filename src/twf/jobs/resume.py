@@ -1,7 +1,7 @@
 """Saving a run while it goes on, so that the same command goes on where it was stopped or killed.
 
-The saved state is no output of the pipeline: Snakemake deletes those of jobs that fail. A guard
-of all that decides the result stands beside it; a state of another guard is not used.
+The saved state is no output of the pipeline: Snakemake deletes those of jobs that fail. It has a
+guard of all that decides the result; a state of another guard is not used.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,8 @@ class Keeper:
         self.after_step: Callable[[], None] = lambda: None  # called at each pause
         self.spent = 0.0  # seconds that the run took before it was resumed
         self._started = self._saved = time.monotonic()
-        self._writer: threading.Thread | None = None
-        self._failure = ""  # of the last time that it was to be saved
+        self._thread = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
 
     @property
     def seconds(self) -> float:
@@ -58,13 +58,12 @@ class Keeper:
             return None
         try:
             saved = checkpoints.read(self.path, "starting over")
-            guard = saved.about.get("guard", {})
-            if other := [key for key, value in self.guard.items() if guard.get(key) != value]:
-                raise UserError(
-                    f"{self.path} was made with other {', '.join(other)}; starting over"
-                )
         except UserError as error:
             note(str(error))
+            return None
+        guard = saved.about.get("guard", {})
+        if other := [key for key, value in self.guard.items() if guard.get(key) != value]:
+            note(f"{self.path} was made with other {', '.join(other)}; starting over")
             return None
         self.spent = saved.about["seconds"]
         return saved.about["state"], saved.tensors
@@ -75,38 +74,37 @@ class Keeper:
         self.after_step()
         if self.stopping or now or time.monotonic() - self._saved >= self.every:
             self.save(state())
-            if self.stopping:
-                self.wait()
+        if self.stopping:
+            if failure := self.wait():
                 raise Stopped(
-                    f"stopped, but not saved ({self._failure}): the same command goes on from what "
-                    "was saved before, if anything was"
-                    if self._failure
-                    else "stopped and saved: the same command goes on from here"
+                    f"stopped, but not saved ({failure}): the same command goes on from what was "
+                    "saved before, if anything was"
                 )
+            raise Stopped("stopped and saved: the same command goes on from here")
 
     def save(self, state: Any) -> None:
         """Copy the state to the host; a thread writes it while training goes on."""
         self.wait()
         tensors: Tensors = {}
         about = {"guard": self.guard, "seconds": self.seconds, "state": flatten(state, tensors)}
-        self._writer = threading.Thread(target=self._write, args=(Checkpoint(tensors, about),))
-        self._writer.start()
+        saved = Checkpoint(tensors, about)
+        self._writing = self._thread.submit(checkpoints.write, self.path, saved)
         self._saved = time.monotonic()
 
-    def _write(self, state: Checkpoint) -> None:
-        self._failure = ""
+    def wait(self) -> str:
+        """Until what was saved last is written. Returns why it could not be, or nothing.
+
+        The run matters more; and what was saved before is still there.
+        """
+        writing, self._writing = self._writing, None
         try:
-            checkpoints.write(self.path, state)
-        except UserError as error:  # the run matters more; what was saved before is still there
-            self._failure = str(error)
+            if writing is not None:
+                writing.result()
+            return ""
+        except UserError as error:
             with contextlib.suppress(OSError):  # the log may lie on the same full disk
                 note(f"warning: not saved: {error}")
-
-    def wait(self) -> None:
-        """Until what was saved last is written."""
-        if self._writer is not None:
-            self._writer.join()
-            self._writer = None
+            return str(error)
 
     def forget(self) -> None:
         """The run is recorded: its state is not needed any more."""
@@ -122,8 +120,6 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
     long on a CPU: it then stops at once. Raises `UserError` where another process is at this run.
     """
     with locked(path.parent.with_name(f"{path.parent.name}.lock"), "this run"):
-        for left in path.parent.glob(".*.partial"):  # by a process that was killed while it wrote
-            left.unlink()
         keeper = Keeper(path, guard, every)
 
         def stop(*_: Any) -> None:

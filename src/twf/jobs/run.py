@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,11 +17,11 @@ from twf.errors import UserError
 from twf.gpus import cpu
 from twf.jobs import checkpoints
 from twf.jobs.checkpoints import Checkpoint
-from twf.jobs.provenance import Origin, set_arithmetic
+from twf.jobs.provenance import Origin, set_up
 from twf.jobs.resume import keeping
 from twf.learning import loop, tasks
 from twf.learning.evaluation.metrics import final_average_accuracy
-from twf.progress import progress
+from twf.progress import Progress
 from twf.results import record
 from twf.study import Run, products
 from twf.study.code import LOOP, method_module
@@ -44,13 +43,18 @@ def execute(
     on from there. Raises `UserError` where another process is at this run, or what it starts from
     or its code is not as planned, and `twf.jobs.resume.Stopped` where SIGTERM or SIGINT ended it.
     """
-    require_inputs(run, plan)
+    for name, planned in plan["data"].items():
+        whose = "" if name == run.data else f"run {run.id} needs the source's images too; "
+        file, made = files.data_file(name), products.made_data(name)
+        products.require_as_planned(file, made, planned, f"{whose}`twf data prepare {name}`")
+    file, made = files.checkpoint_file(run.source), products.made_network(run.source)
+    remedy = f"`twf pretrain train {run.source}`"
+    products.require_as_planned(file, made, plan["network"], remedy)
     dataset, source, checkpoint, inputs = read_inputs(run)
     if run.held_out is not None:
         dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
-    precision = set_arithmetic(run.precision, execution, device)
     roots = (LOOP, method_module(run.method))
-    origin = Origin.here(device, execution, precision, inputs, *roots)
+    origin = set_up(device, execution, run.precision, inputs, *roots)
     if plan.get("code", origin.code["method_hash"]) != origin.code["method_hash"]:
         raise UserError(
             f"the code of {run.method} was changed since {files.run_plan(run.study, run.id)} was "
@@ -65,30 +69,29 @@ def execute(
     steps = len(dataset.train_labels) // run.phases // run.stream_batch
     begins = f"begins: {run.phases} tasks, {run.epochs} epochs each, about {steps} steps an epoch"
     with keeping(state, guard, save_every) as keeper:
-        with (
-            start_tracking(tracking, before) as tracker,
-            progress(run.id, run.phases * run.epochs, begins, steps) as advance,
-        ):
-            keeper.after_step = advance.part
+        with start_tracking(tracking, before) as tracker:
+            progress = Progress(run.id, run.phases * run.epochs, begins, steps)
+            keeper.after_step = progress.part
+            tensors = checkpoint.tensors
             outcome = loop.train(
-                run,
-                dataset,
-                source,
-                checkpoint.tensors,
-                device,
-                tracker,
-                advance,
-                keeper,
-                execution,
+                run, dataset, source, tensors, device, tracker, progress, keeper, execution
             )
-            measured = {"seconds": keeper.seconds, "peak_memory_mib": peak_memory_mib(device)}
+            in_use = torch.cuda.max_memory_allocated(device) / 2**20 if origin.gpu else None
+            memory = cpu.peak_memory_mib() if in_use is None else in_use
+            measured = {"seconds": keeper.seconds, "peak_memory_mib": memory}
             row = before | vars(outcome) | {"status": outcome.status} | measured
             keeper.wait()  # the last task's end is saved before the record is there
             record.write(path, row)
             tracker.finish(row)
         keeper.forget()  # last: what is killed before it goes on from the last task's end
+    if outcome.reason is not None:
+        ending = f"diverged: {outcome.reason}"
+    else:
+        matrices = (outcome.accuracy_class_il, outcome.accuracy_task_il)
+        class_il, task_il = (final_average_accuracy(matrix) for matrix in matrices)
+        ending = f"final average accuracy Class-IL {class_il:.2f} %, Task-IL {task_il:.2f} %"
     with contextlib.suppress(OSError):  # a full disk costs the log a line, not the record
-        print(f"{path}: {_ending(row)}", flush=True)
+        print(f"{path}: {ending}", flush=True)
 
 
 def read_inputs(
@@ -110,27 +113,6 @@ def read_inputs(
     return dataset, source, checkpoint, hashes
 
 
-def require_inputs(run: Run, plan: products.Values) -> None:
-    """Raise `UserError` where data or network of a run are not there, or not as planned."""
-    for name, planned in plan["data"].items():
-        remedy = f"`twf data prepare {name}`"
-        if name != run.data:
-            remedy = f"run {run.id} needs the source's images too; {remedy}"
-        made = products.made_data(name)
-        products.require_as_planned(files.data_file(name), made, planned, remedy)
-    made, remedy = products.made_network(run.source), f"`twf pretrain train {run.source}`"
-    products.require_as_planned(files.checkpoint_file(run.source), made, plan["network"], remedy)
-
-
-def _ending(row: Mapping[str, Any]) -> str:
-    """What came out of a run, by its record's columns, for its log."""
-    if row["reason"] is not None:
-        return f"diverged: {row['reason']}"
-    matrices = {"Class-IL": row["accuracy_class_il"], "Task-IL": row["accuracy_task_il"]}
-    means = (f"{title} {final_average_accuracy(m):.2f} %" for title, m in matrices.items())
-    return f"final average accuracy {', '.join(means)}"
-
-
 def columns_before(
     run: Run, plan: products.Values, origin: Origin, started: datetime
 ) -> dict[str, Any]:
@@ -140,19 +122,11 @@ def columns_before(
     """
     rest = {key: value for key, value in plan.items() if key != "parameters"}
     made_by = {key: value for key, value in vars(origin).items() if key != "device"}
-    return {
-        "run": run.id,
-        "study": run.study,
-        "benchmark": run.benchmark,
-        "source": run.source,
-        "method": run.method,
-        "pretrained": run.pretrained,
-        "buffer": run.buffer,
-        "seed": run.seed,
+    own = ("study", "benchmark", "source", "method", "pretrained", "buffer", "seed", "digest")
+    return {"run": run.id} | {name: getattr(run, name) for name in own} | {
         "started": started,
         "device": origin.device,
         "host": os.uname().nodename,
-        "digest": run.digest,
         "provenance": json.dumps({"parameters": plan["parameters"], "plan": rest} | made_by),
     }
 
@@ -160,29 +134,18 @@ def columns_before(
 def _check_tasks(run: Run, dataset: store.Dataset) -> None:
     """Raise `UserError` where a task has too few images, or the buffer too little room."""
     trained, tested = (
-        [len(positions) for positions in tasks.split(labels, run.tasks, run.classes)]
+        min(map(len, tasks.split(labels, run.tasks, run.classes)))
         for labels in (dataset.train_labels, dataset.test_labels)
     )
-    if min(trained) < run.stream_batch:
-        raise UserError(
-            f"run {run.id}: the {min(trained)} training images of task "
-            f"{trained.index(min(trained))} do not fill a batch of {run.stream_batch}; lower "
-            f"benchmarks.{run.benchmark}.batch_size, or the method's own"
+    problem = ""
+    if trained < run.stream_batch:
+        problem = (
+            f"the {trained} training images of a task do not fill a batch of {run.stream_batch}; "
+            f"lower benchmarks.{run.benchmark}.batch_size, or the method's own"
         )
-    if run.method == "icarl" and run.buffer is not None and run.buffer < run.classes:
-        raise UserError(
-            f"run {run.id}: iCaRL keeps an image of each of {run.classes} classes, and its buffer "
-            f"has room for {run.buffer}"
-        )
-    if min(tested) == 0:
-        raise UserError(
-            f"run {run.id}: no image of task {tested.index(0)} to evaluate on; raise the search's "
-            "held_out"
-        )
-
-
-def peak_memory_mib(device: torch.device) -> float:
-    """The most memory held at once: PyTorch's tensors on a GPU, the whole process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    return cpu.peak_memory_mib()
+    elif run.method == "icarl" and run.buffer is not None and run.buffer < run.classes:
+        problem = f"iCaRL keeps an image of each of {run.classes} classes: a larger buffer"
+    elif tested == 0:
+        problem = "no image of a task to evaluate on; raise the search's held_out"
+    if problem:
+        raise UserError(f"run {run.id}: {problem}")

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from twf import checkout
 from twf.errors import UserError
-from twf.gpus import visible
+from twf.gpus import devices
 from twf.study.params import Params
 from twf.study.products import Products
 from twf.tracking import mode
@@ -66,7 +66,7 @@ def packages(_: Params) -> Iterator[Check]:
 
 def gpus(_: Params) -> Iterator[Check]:
     """The GPUs that jobs use, and whether PyTorch is built for them."""
-    torch, usable = metadata.version("torch"), visible.gpus()
+    torch, usable = metadata.version("torch"), devices.gpus()
     if not usable and torch.endswith("+cpu") and DRIVER.exists():
         remedy = "rm -r .venv && UV_TORCH_BACKEND=auto make setup"
         yield Check("gpus", "wrong", f"torch {torch} is built for CPUs only", remedy)

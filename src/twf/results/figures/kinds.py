@@ -19,7 +19,6 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
 
 from twf.files import atomic, figure_file, figures_folder
-from twf.progress import progress
 from twf.results import estimates, show, statistics, tables
 from twf.results.figures import style
 from twf.results.frame import Results, column
@@ -63,21 +62,19 @@ def write(results: Results, of_study: pd.DataFrame) -> list[Drawn]:
 
     A figure without any data is not written, and what other figures left in the folder is removed.
     """
-    study, wanted = results.plan.study, list(planned(results.plan))
+    study = results.plan.study
     drawn, made = [], set()
-    with progress(f"figures of {study}", len(wanted)) as advance:
-        for name, kind, table in wanted:
-            data = kind.frame(of_study if kind.frame is differences else results, table)
-            advance(1, name)
-            if data["n"].sum() == 0:
-                continue
-            svg = style.svg(partial(kind.draw, data))
-            for ending, content in (("svg", svg), ("csv", data.to_csv(index=False))):
-                path = figure_file(study, name, ending)
-                with atomic(path) as temporary:
-                    temporary.write_text(content, encoding="utf-8", newline="\n")
-                made.add(path)
-            drawn.append(Drawn(name, table.name, _caption(kind, table, data), svg))
+    for name, kind, table in planned(results.plan):
+        data = kind.frame(of_study if kind.frame is differences else results, table)
+        if data["n"].sum() == 0:
+            continue
+        svg = style.svg(partial(kind.draw, data))
+        for ending, content in (("svg", svg), ("csv", data.to_csv(index=False))):
+            path = figure_file(study, name, ending)
+            with atomic(path) as temporary:
+                temporary.write_text(content, encoding="utf-8", newline="\n")
+            made.add(path)
+        drawn.append(Drawn(name, table.name, _caption(kind, table, data), svg))
     folder = figures_folder(study)
     for path in folder.iterdir() if folder.exists() else ():
         if path not in made:
