@@ -20,25 +20,19 @@ ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY
 COMMIT = "TWF_COMMIT"  # the variable that names the commit of a copy that went without its git
 
 
-def other_code(folder: Path) -> tuple[Path, str] | None:
-    """Where this code is, if `folder` is a checkout with code of its own; and the remedy."""
-    own, used = folder / "src/twf", Path(twf.__file__).parent
-    if not (own / "__init__.py").exists() or own.samefile(used):
-        return None
-    named = map(Path, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    by_path = any(path.resolve() == used.parent.resolve() for path in named)
-    return used, "unset PYTHONPATH, which names it" if by_path else OWN_ENVIRONMENT
-
-
 def refuse_other_code(*folders: Path) -> None:
     """Raise `UserError` where the code of this process is not that of the folder it works in.
 
     That is so in a second checkout while the first one's environment is active, and in a copy of a
     checkout whose environment was copied too. Records would be made by code that they do not name.
     """
+    used = Path(twf.__file__).parent
     for folder in (Path.cwd(), *folders):
-        if (found := other_code(folder)) is not None:
-            used, remedy = found
+        own = folder / "src/twf"
+        if (own / "__init__.py").exists() and not own.samefile(used):
+            named = map(Path, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+            by_path = any(path.resolve() == used.parent.resolve() for path in named)
+            remedy = "unset PYTHONPATH, which names it" if by_path else OWN_ENVIRONMENT
             raise UserError(f"{folder} has code of its own, and this is {used}: {remedy}")
 
 
@@ -47,12 +41,11 @@ def commit() -> str | None:
 
     Where git knows nothing of this code, what `TWF_COMMIT` says, or None.
     """
-    package = Path(twf.__file__).parent
+    # a hook's or another repository's GIT_DIR is not about this folder
+    own = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
 
     def git(*words: str) -> str:
-        command = ["git", "-C", str(package), *words]
-        # a hook's or another repository's GIT_DIR is not about this folder
-        own = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
+        command = ["git", "-C", str(Path(twf.__file__).parent), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=own)
         return done.stdout.strip()
 

@@ -105,18 +105,15 @@ def locked(path: Path, work: str) -> Iterator[None]:
     from filelock import FileLock, Timeout  # most commands lock nothing
 
     lock = FileLock(path, blocking=False, fallback_to_soft=False)  # a soft one outlives a kill
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise UserError(
-            f"{work} is being done by another process, which holds {path}: wait for it, or stop it"
-        ) from None
-    except OSError as error:
-        raise UserError(
-            f"cannot lock {path} ({error.strerror}): its file system needs locks; make "
-            f"{path.parent} a link to a folder on another one"
-        ) from None
+        try:
+            lock.acquire()
+        except Timeout:
+            raise UserError(
+                f"{work} is being done by another process, which holds {path}: wait for it, or "
+                "stop it"
+            ) from None
     try:
         yield
     finally:
@@ -131,20 +128,13 @@ def sha256(path: Path) -> str:
 
 
 def header(path: Path) -> dict[str, Any]:
-    """The header of a safetensors file; empty where there is none. No tensor is read.
-
-    Raises `UserError` where this user may not read the file.
-    """
+    """The header of a safetensors file; empty where there is none. No tensor is read."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
-            if length > path.stat().st_size:
-                return {}
-            values = json.loads(file.read(length))
+            values = json.loads(file.read(length)) if length <= path.stat().st_size else {}
     except (FileNotFoundError, ValueError):
         return {}
-    except PermissionError as error:
-        raise UserError(f"{path}: {error.strerror}: let this user read it") from None
     return values if isinstance(values, dict) else {}
 
 
@@ -155,10 +145,8 @@ def tidy_safetensors(content: bytes) -> bytes:
     would have unequal checksums, and DVC would see a change where there is none.
     """
     end = 8 + int.from_bytes(content[:8], "little")
-    text = json.dumps(
-        json.loads(content[8:end]), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-    )
-    ordered = text.encode().ljust(end - 8)  # trailing spaces are part of the format
-    if len(ordered) != end - 8:
-        raise ValueError(f"a header grew from {end - 8} to {len(ordered)} bytes")
-    return content[:8] + ordered + content[end:]
+    compact = (",", ":")
+    values = json.loads(content[8:end])
+    text = json.dumps(values, sort_keys=True, separators=compact, ensure_ascii=False)
+    # trailing spaces are part of the format
+    return content[:8] + text.encode().ljust(end - 8) + content[end:]

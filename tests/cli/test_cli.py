@@ -22,7 +22,6 @@ from twf import cli, files
 from twf.cli.app import app
 from twf.cli.training import refuse_wrong_variables
 from twf.errors import UserError
-from twf.gpus import devices
 from twf.results import record as records
 from twf.results import status
 from twf.study import expand, reading
@@ -194,15 +193,6 @@ def test_archives_are_fetched_by_name_or_for_a_study(twf, tiny_project, monkeypa
     assert (files.archive_folder("target") / "some.npz").read_bytes() == content
     assert "present" in twf("data list").out
     assert "--study STUDY" in mistake(twf("data fetch"))
-
-
-def test_the_doctor_exits_with_1_where_something_is_wrong(twf, tiny_project, monkeypatch):
-    monkeypatch.setattr(devices, "gpus", list)
-    monkeypatch.setenv("TWF_TRACKING", "sometimes")
-    said = twf("doctor")
-    assert said.code == 1 and "wrong   tracking" in said.out
-    monkeypatch.setenv("TWF_TRACKING", "")
-    assert twf("doctor").code == 0
 
 
 def subcommands(group: Any, words: str = "") -> Iterator[str]:

@@ -60,7 +60,6 @@ def test_a_copy_of_any_method_is_a_method_at_once(copy, like):
 REFUSED = [  # a name, a title, the message
     ("er", None, "er.py is there already"),
     ("er_mine", None, "'er_mine' cannot be a method's name"),
-    ("class", None, "'class' cannot be a method's name"),
     ("step", None, "the code of er uses the name Step"),
     ("mine", "a | b", "cannot be a title"),
 ]

@@ -123,7 +123,11 @@ def doctor(params: ParamsFile = files.PARAMS) -> None:
     A line for each check, which is ok, a warning or wrong: code, packages, GPUs, data and
     checkpoints, tracking.
     """
-    from twf.upkeep import doctor as examining
+    from twf.upkeep.doctor import examine
 
-    if not examining.show(examining.examine(reading.load(params))):
+    well = True
+    for name, state, message in examine(reading.load(params)):
+        print(f"{state:<8}{name:<10}{message}", flush=True)
+        well &= state != "wrong"
+    if not well:
         raise typer.Exit(1)

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from twf.errors import UserError
 
-LOOKS = 0.2  # seconds from one look at whether the parent is there to the next
-
 
 def put_own_command_on_path() -> None:
     """Let `twf` mean the one beside this Python, also where its environment is not activated."""
@@ -29,7 +27,7 @@ def stop_with_parent() -> None:
 
     def look() -> None:
         while os.getppid() == parent:
-            time.sleep(LOOKS)
+            time.sleep(0.2)
         signal.pthread_kill(main, signal.SIGTERM)
 
     threading.Thread(target=look, daemon=True).start()

@@ -23,7 +23,7 @@ from twf.errors import UserError
 from twf.results import record, status
 from twf.study import Plan, expand
 from twf.study.params import Params, Tracking
-from twf.study.products import Product, Products, Values, digest, study_values
+from twf.study.products import Product, Products, Values, digest, read_plan, study_values
 
 INPUTS = "data and networks"  # the group of plans that studies share
 SETTINGS = files.PLANS / ".settings.json"  # what jobs are told beside their plans
@@ -40,17 +40,15 @@ class Written:
 def write(params: Params, *studies: str) -> Written:
     """Write the plans of all data sets and networks, and of some studies, and hold them.
 
-    Raises:
-        UserError: for an unknown study, one that needs what another study has still to find, and
-            where the folder cannot be written to.
-        UserError: where another process works by other plans.
+    Raises `UserError` for an unknown study, one that needs what another study has still to find, a
+    folder that cannot be written to, and where another process works by other plans.
     """
     written, products = Written(), Products(params)
     with _group(INPUTS, written) as free:
         data = [products.data(name) for name in params.datasets]
         networks = [products.network(name) for name in params.sources]
-        _write(files.data_plan("x").parent, data, written, free)
-        _write(files.checkpoint_plan("x").parent, networks, written, free)
+        _write(data, written, free)
+        _write(networks, written, free)
         settings = {"gpu_slots": params.gpu_slots, "tracking": params.tracking.model_dump()}
         if free:
             _replace(SETTINGS, _text(settings), time.time())
@@ -58,7 +56,7 @@ def write(params: Params, *studies: str) -> Written:
         plan = expand(params, study)
         runs = {run.id: status.recorded(products, run).product for run in plan.runs.values()}
         with _group(study, written) as free:
-            _write(files.run_plan(study, "x").parent, list(runs.values()), written, free)
+            _write(list(runs.values()), written, free)
             wanted = status.wanted(params, plan, runs)
             _write_study(study, study_values(params, plan), wanted, free)
     return written
@@ -66,10 +64,7 @@ def write(params: Params, *studies: str) -> Written:
 
 def settings() -> tuple[int, Tracking]:
     """How many jobs share a GPU, and the tracking, as `write` left them for jobs."""
-    try:
-        values = json.loads(SETTINGS.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"no {SETTINGS}: `twf plan STUDY --write` writes it") from None
+    values = read_plan(SETTINGS)
     return values["gpu_slots"], Tracking.model_validate(values["tracking"])
 
 
@@ -94,19 +89,19 @@ def _group(name: str, written: Written) -> Iterator[bool]:
     written.held.append(lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        free = True
     except BlockingIOError:
         fcntl.flock(lock, fcntl.LOCK_SH)  # once the other has written its plans
-        free = False
-    yield free
-    if free:
+        yield False
+    else:
+        yield True
         fcntl.flock(lock, fcntl.LOCK_SH)
 
 
-def _write(folder: Path, products: list[Product], written: Written, free: bool) -> None:
+def _write(products: list[Product], written: Written, free: bool) -> None:
     """Write the plans of products of one kind, and remove what else is in the plans' folder."""
-    for path in set(folder.glob("*.json")) - {product.plan_file for product in products}:
-        if free:
+    kept = {product.plan_file for product in products}
+    for folder in {path.parent for path in kept} if free else ():
+        for path in set(folder.glob("*.json")) - kept:
             path.unlink()  # of what is no longer planned
     for product in products:
         if product.state == "stale":
@@ -131,20 +126,20 @@ def _write_study(study: str, plan: Values, wanted: str | None, free: bool) -> No
         return
     made = [files.metrics_file(study), files.runs_page(study), report]
     made += [files.estimates_file(study, ending) for ending in files.ESTIMATE_FORMATS]
-    made += [files.figures_folder(study), *files.tables_folder(study).glob("*")]
-    first = min(_stamp(path).stat().st_mtime for path in made if path.exists())
+    folder = files.figures_folder(study)
+    stamp = folder / ".snakemake_timestamp"  # of a folder, where Snakemake made it
+    made += [stamp if stamp.exists() else folder, *files.tables_folder(study).glob("*")]
+    first = min(path.stat().st_mtime for path in made if path.exists())
+    at = collected.stat().st_mtime
     if reported != carried:
-        _set_time(report, min(first, collected.stat().st_mtime - 1))
-    elif collected.stat().st_mtime > first:
+        _set_time(report, min(first, at - 1))
+    elif at > first:
         _set_time(collected, first)
 
 
 def _set(path: Path, text: str, made: list[Path], agree: bool, free: bool) -> None:
     """Write a plan file with its time: before the files `made` where they `agree` with it."""
-    try:
-        same = path.read_text(encoding="utf-8") == text
-    except FileNotFoundError:
-        same = False
+    same = path.exists() and path.read_text(encoding="utf-8") == text
     if not free:
         if not same:
             raise UserError(
@@ -175,13 +170,7 @@ def _replace(path: Path, text: str, at: float) -> None:
 
 def _set_time(path: Path, at: float) -> None:
     with files.writing(f"the time of {path}"):
-        os.utime(_stamp(path), (at, at))
-
-
-def _stamp(path: Path) -> Path:
-    """What Snakemake looks at for a file's or folder's time."""
-    stamp = path / ".snakemake_timestamp"
-    return stamp if stamp.exists() else path
+        os.utime(path, (at, at))
 
 
 def _text(values: Any) -> str:
@@ -202,9 +191,6 @@ def inputs_of(plan: Values) -> list[str]:
 
 def stages(plan: Plan) -> list[str]:
     """DVC's stages of a study: its data, its networks, its runs and its report."""
-    return [
-        *(f"data@{name}" for name in plan.data),
-        *(f"pretrain@{name}" for name in plan.sources),
-        f"runs@{plan.study}",
-        f"report@{plan.study}",
-    ]
+    data = (f"data@{name}" for name in plan.data)
+    networks = (f"pretrain@{name}" for name in plan.sources)
+    return [*data, *networks, f"runs@{plan.study}", f"report@{plan.study}"]

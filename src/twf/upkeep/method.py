@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-import keyword
 import re
 import textwrap
 from pathlib import Path
@@ -30,24 +30,22 @@ def new(name: str, like: str, title: str | None = None) -> list[Path]:
     title, or what is in the way; nothing is written then.
     """
     reading.load(files.PARAMS)  # a mistake that is there already is reported as such
-    params = _read(files.PARAMS)
     lookup("method", METHODS, like, str(DESCRIPTIONS))
-    title, module = title or name, name.replace("-", "_")
-    loss_file = LOSSES / f"{module}.py"
-    if not NAME.fullmatch(name) or keyword.iskeyword(module):
-        raise UserError(
-            f"{name!r} cannot be a method's name: small letters, digits and single hyphens, a "
-            "letter first, and no word of Python's own"
-        )
+    title, loss_file = title or name, LOSSES / f"{name.replace('-', '_')}.py"
+    own = "".join(part.capitalize() for part in name.split("-"))
+    source = (LOSSES / f"{like.replace('-', '_')}.py").read_text(encoding="utf-8")
+    if not NAME.fullmatch(name):
+        raise UserError(f"{name!r} cannot be a method's name: small letters, digits and hyphens")
     if loss_file.exists():
         raise UserError(f"{loss_file} is there already: choose another name, or remove it")
+    if own in re.findall(r"\w+", source):
+        raise UserError(f"the code of {like} uses the name {own}: choose another name")
     if not title.isprintable() or set(title) & set('|"\\'):
         raise UserError(f"{title!r} cannot be a title: printable, without |, quotes and \\")
-    own = "".join(part.capitalize() for part in name.split("-"))
     texts = {
-        loss_file: _loss(_read(LOSSES / f"{like.replace('-', '_')}.py"), own, like, title),
-        DESCRIPTIONS: _described(_read(DESCRIPTIONS), name, own, like, title),
-        files.PARAMS: _with_values(params, name, like, title),
+        loss_file: _loss(source, own, like, title),
+        DESCRIPTIONS: _described(DESCRIPTIONS.read_text(encoding="utf-8"), name, own, like, title),
+        files.PARAMS: _with_values(files.PARAMS.read_text(encoding="utf-8"), name, like, title),
     }
     for path, text in texts.items():
         with files.atomic(path) as partial:
@@ -55,19 +53,10 @@ def new(name: str, like: str, title: str | None = None) -> list[Path]:
     return list(texts)
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UserError(f"no {path} in {Path.cwd()}: call this in the project's folder") from None
-
-
 def _loss(source: str, own: str, like: str, title: str) -> str:
     """The other method's loss, with classes of its own."""
     (method,) = re.findall(r"^METHOD = (\w+)$", source, flags=re.M)
     model = METHODS[like].hyperparameters.__name__
-    if own in re.findall(r"\w+", source):
-        raise UserError(f"the code of {like} uses the name {own}: choose another name")
     first = f'"""{title}, which began as a copy of {METHODS[like].title}."""'
     text = re.sub(r'\A""".*?"""', lambda _: first, source, count=1, flags=re.S)
     its_own = f"from twf.study.methods import {own}Hyperparameters"
@@ -82,14 +71,12 @@ def _described(source: str, name: str, own: str, like: str, title: str) -> str:
     for field in dataclasses.fields(info)[2:]:
         if (value := getattr(info, field.name)) != field.default:
             arguments.append(f"{field.name}={value!r}".replace("'", '"'))
-    entry = (
-        f'    "{name}": MethodInfo(\n' + "".join(f"        {w},\n" for w in arguments) + "    ),\n"
-    )
+    entry = f'    "{name}": MethodInfo(\n' + "".join(f"        {a},\n" for a in arguments)
     doc = f'"""{title}: those of {info.title}."""'
     model = f"class {own}Hyperparameters({info.hyperparameters.__name__}):\n    {doc}\n\n\n"
     start = source.index("METHODS: dict")
     end = source.index("\n}\n", start) + 1
-    return "".join([source[:start], model, source[start:end], entry, source[end:]])
+    return "".join([source[:start], model, source[start:end], entry, "    ),\n", source[end:]])
 
 
 def _with_values(text: str, name: str, like: str, title: str) -> str:
@@ -122,13 +109,10 @@ def _with_values(text: str, name: str, like: str, title: str) -> str:
         line, column = (mapping.lc.data or {}).get(key, (0, 0))[:2]
         block = yaml.safe_dump(entry, default_flow_style=None, sort_keys=False, allow_unicode=True)
         lines.insert(line, textwrap.indent(block, " " * column))
-    try:
-        as_meant = reading.plain_values("".join(lines), files.PARAMS) == values
-    except UserError:
-        as_meant = False
-    if not as_meant:
-        raise UserError(
-            f"{files.PARAMS} has no room above {like}'s entries under benchmarks.*.methods; give "
-            "each method lines of its own, without merged keys"
-        )
-    return "".join(lines)
+    with contextlib.suppress(UserError):
+        if reading.plain_values("".join(lines), files.PARAMS) == values:
+            return "".join(lines)
+    raise UserError(
+        f"{files.PARAMS} has no room above {like}'s entries under benchmarks.*.methods; give each "
+        "method lines of its own, without merged keys"
+    )
