@@ -123,7 +123,9 @@ def columns_before(
     rest = {key: value for key, value in plan.items() if key != "parameters"}
     made_by = {key: value for key, value in vars(origin).items() if key != "device"}
     own = ("study", "benchmark", "source", "method", "pretrained", "buffer", "seed", "digest")
-    return {"run": run.id} | {name: getattr(run, name) for name in own} | {
+    return {
+        "run": run.id,
+        **{name: getattr(run, name) for name in own},
         "started": started,
         "device": origin.device,
         "host": os.uname().nodename,
