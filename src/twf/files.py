@@ -148,5 +148,6 @@ def tidy_safetensors(content: bytes) -> bytes:
     compact = (",", ":")
     values = json.loads(content[8:end])
     text = json.dumps(values, sort_keys=True, separators=compact, ensure_ascii=False)
-    # trailing spaces are part of the format
-    return content[:8] + text.encode().ljust(end - 8) + content[end:]
+    ordered = text.encode().ljust(end - 8)  # trailing spaces are part of the format
+    assert len(ordered) == end - 8, f"a header grew to {len(ordered)} bytes"
+    return content[:8] + ordered + content[end:]
