@@ -91,13 +91,6 @@ def test_each_grid_of_the_papers_search_has_several_points_and_the_paper_values(
         assert cell.as_set in [trial.hyperparameters for trial in cell.trials]
         # the paper leaves these out of its search
         assert not {"batch_size", "epochs"} & set(grid)
-    published = {
-        (table.benchmark, cell.method, cell.buffer, cell.protocol)
-        for table in expand(LOADED, "paper").tables.values()
-        if table.experiment == "main"
-        for cell in table.cells
-    }
-    assert {(c.benchmark, c.method, c.buffer, c.protocol) for c in planned.search} == published
 
 
 TUNED = "split-target.derpp.16.task-il.s0"

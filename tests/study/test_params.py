@@ -6,7 +6,6 @@ import copy
 import csv
 import shutil
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,18 +144,6 @@ def test_no_value_whatever_makes_the_check_itself_fail(path, value):
         assert path.split(".")[0] in message
 
 
-def load_text(folder: Path, text: str | bytes) -> params.Params:
-    (folder / "params.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
-    return reading.load(folder / "params.yaml")
-
-
-def test_a_key_given_twice_is_named_with_its_line(tmp_path, tiny_values):
-    text = yaml.safe_dump(tiny_values, sort_keys=False)
-    line = len(text.splitlines()) + 1
-    with pytest.raises(UserError, match=rf"params.yaml is not valid YAML: line {line}: .*study"):
-        load_text(tmp_path, text + "study: other\n")
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -165,14 +152,18 @@ def test_a_key_given_twice_is_named_with_its_line(tmp_path, tiny_values):
     ],
 )
 def test_what_is_no_mapping_in_yaml_is_a_users_mistake(tmp_path, content):
+    (tmp_path / "params.yaml").write_bytes(content)
     with pytest.raises(UserError, match=r"params\.yaml"):
-        load_text(tmp_path, content)
+        reading.load(tmp_path / "params.yaml")
 
 
-@pytest.mark.parametrize("name", ["absent.yaml", ""])  # the second is a folder
-def test_a_missing_file_is_named_with_the_remedy(tmp_path, name):
-    with pytest.raises(UserError, match=rf"{name}.*--params"):
-        reading.load(tmp_path / name)
+def test_a_key_given_twice_is_named_with_its_line_and_a_missing_file_with_the_remedy(tmp_path):
+    (tmp_path / "twice.yaml").write_text("study: tiny\nstudy: other\n")
+    with pytest.raises(UserError, match=r"twice.yaml is not valid YAML: line 2: .*study"):
+        reading.load(tmp_path / "twice.yaml")
+    for absent in (tmp_path / "absent.yaml", tmp_path):
+        with pytest.raises(UserError, match=rf"{absent}.*--params"):
+            reading.load(absent)
 
 
 def test_params_are_read_as_dvc_writes_them(tmp_path):
