@@ -53,7 +53,7 @@ UNKNOWN = {  # what is unknown, and what there is
     "run tiny split-target.er.99.s0": ("split-target.er.99.s0", "`twf plan tiny`"),
     "table tiny other": ("other", "main.split-target"),
     "data fetch cifar10 nothing": ("nothing", "cifar100"),
-    "data prepare nothing": ("nothing", "target, origin"),
+    "data prepare nothing": ("nothing", "origin, target"),
     "pretrain train nothing": ("nothing", "origin"),
     "pretrain import nothing mine.pth": ("nothing", "origin"),
 }

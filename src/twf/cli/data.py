@@ -73,10 +73,8 @@ def data_prepare(
 
     path = Path(name)
     if path.suffix != ".json":
-        loaded = reading.load(params)
-        lookup("data set", loaded.datasets, name, str(params))
-        _held = plans.write(loaded)
-        path = files.data_plan(name)
+        _held = plans.write(reading.load(params))
+        path = products.named("data set", files.data_plan(name))
     dataset = products.planned_dataset(products.read_plan(path))
     prepare(path.stem, dataset, files.data_file(path.stem))
 

@@ -12,7 +12,7 @@ from typer.main import get_command
 from twf import files
 from twf.cli.app import NODES, ParamsFile, app, group
 from twf.engines import environment, plans
-from twf.errors import UserError, lookup
+from twf.errors import UserError
 from twf.gpus.devices import device_for
 from twf.study import expand, products, reading
 from twf.study.params import Execution, Params
@@ -111,9 +111,8 @@ def run(
             slots, tracking = loaded.gpu_slots, loaded.tracking
         else:
             if run is not None:
-                loaded = reading.load(params)
-                path = files.run_plan(study, expand(loaded, study).named_run(run).id)
-                _held = plans.write(loaded, study)
+                _held = plans.write(reading.load(params), study)
+                path = products.named("run", files.run_plan(study, run))
             elif path.suffix != ".json":
                 raise UserError(f"which run of {study}? `twf plan {study}` lists them")
             planned, plan = products.planned_run(path)
@@ -176,9 +175,8 @@ def _network_plan(source: str, params: Path) -> tuple[Path, plans.Written | None
     """The plan file of a source's network; for a source's name, all plans are written and held."""
     if source.endswith(".json"):
         return Path(source), None
-    loaded = reading.load(params)
-    lookup("source", loaded.sources, source, str(params))
-    return files.checkpoint_plan(source), plans.write(loaded)
+    held = plans.write(reading.load(params))
+    return products.named("source", files.checkpoint_plan(source)), held
 
 
 @contextlib.contextmanager

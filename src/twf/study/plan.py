@@ -178,11 +178,6 @@ class Plan(Strict):
         needed |= {source.data for source in sources if source.weights is None}
         return sorted(filter(None, needed))
 
-    def named_run(self, name: str) -> Run:
-        """The run called `name`, or an error that says where they are listed."""
-        listed = f"`twf plan {self.study}` lists its runs"
-        return lookup("run", self.runs, name, f"study {self.study}", listed)
-
     def named_table(self, name: str) -> Table:
         """The table called `name`, or an error that says which there are."""
         return lookup("table", self.tables, name, f"study {self.study}")

@@ -212,10 +212,8 @@ def require_as_planned(file: Path, made: Values | None, plan: Values, remedy: st
 
 
 def named(kind: str, plan_file: Path) -> Path:
-    """A plan's file, or an error that says where there is none."""
-    if plan_file.exists():
-        return plan_file
-    plans = {path.stem: path for path in plan_file.parent.glob("*.json")}
+    """A plan's file, or an error that says which there are."""
+    plans = {path.stem: path for path in sorted(plan_file.parent.glob("*.json"))}
     listed = f"`twf plan {plan_file.parent.name}` lists them" if kind == "run" else ""
     return lookup(kind, plans, plan_file.stem, str(plan_file.parent), listed)
 
