@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -189,15 +190,14 @@ def made_data(name: str) -> Values | None:
 
 def made_network(name: str) -> Values | None:
     """The plan that a checkpoint carries; None without one, empty where it does not say."""
-    about = _carried(files.checkpoint_file(name), "about")
-    return about and dict(about.get("plan", {}))
+    return _carried(files.checkpoint_file(name), "about", "plan")
 
 
-def _carried(path: Path, key: str) -> Values | None:
+def _carried(path: Path, key: str, *inner: str) -> Values | None:
     if not path.exists():
         return None
     try:
-        return dict(json.loads(files.header(path)["__metadata__"][key]))
+        return dict(reduce(getitem, inner, json.loads(files.header(path)["__metadata__"][key])))
     except (KeyError, TypeError, ValueError):
         return {}
 
