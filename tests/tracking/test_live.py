@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+from collections.abc import Callable
+from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,56 @@ from unittest.mock import Mock
 from unittest.mock import call as called
 
 import pytest
+import torch
 import wandb
+from made import execute
 
+from twf import files, study
 from twf.jobs.resume import Stopped
+from twf.results import record
+from twf.study import Run, reading
 from twf.study.params import Tracking
 from twf.tracking.live import about, rows, start_tracking, summary
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def tracked(
+    shallow: None, tiny_inputs: Any, tiny_values: dict[str, Any], no_key: Path
+) -> Callable[[str], Row]:
+    """`tracked(method)` does the miniature run, offline; its record."""
+
+    def do(method: str) -> Row:
+        loaded = reading.check(tiny_values | {"tracking": {"mode": "offline"}})
+        (run,) = [r for r in study.expand(loaded, "tiny").runs.values() if r.method == method]
+        execute(loaded, run, torch.device("cpu"))
+        return record.read(files.record_file(run.study, run.id)).to_pylist()[0]
+
+    return do
+
+
+def row(run: Run, **columns: Any) -> Row:
+    """What is shown of the record of a run of two tasks; keywords replace columns."""
+    phases = 1 if run.method == "joint" else 2
+    epoch = {"seconds": 1.0, "loss": 0.75, "terms": {"a": 0.5, "b": 0.25}}
+    return {
+        **run.model_dump(include={"study", "method", "seed"}),
+        "run": run.id,
+        "digest": run.digest,
+        "device": "a CPU",
+        "host": "here",
+        "started": datetime(2026, 1, 1, tzinfo=UTC),
+        "provenance": json.dumps({"parameters": run.values, "code": {"commit": "abc1234"}}),
+        "status": "finished",
+        "reason": None,
+        "accuracy_class_il": [[90.0, 30.0], [70.0, 80.0]][:phases],
+        "accuracy_task_il": [[95.0, 50.0], [85.0, 90.0]][:phases],
+        **{name: [] for name in record.PROBED},
+        "history": [epoch | {"phase": p, "epoch": e} for p in range(phases) for e in range(2)],
+        "seconds": 12.34,
+        **columns,
+    }
 
 
 def test_an_offline_run_is_kept_under_our_own_identifier(tracked, monkeypatch):
@@ -63,7 +111,7 @@ def test_a_failing_tracker_warns_once_and_the_run_goes_on(
 
 
 @pytest.mark.parametrize(("mode", "asked"), [("auto", ["online"]), ("off", [])])
-def test_the_mode_is_what_is_decided(init, row, tiny_run, monkeypatch, mode, asked):
+def test_the_mode_is_what_is_decided(init, tiny_run, monkeypatch, mode, asked):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     with start_tracking(Tracking(mode=mode), row(tiny_run("er"))):
         pass
@@ -84,16 +132,16 @@ def test_a_resumed_run_is_sent_again_from_its_first_row(init, tracked):
     assert sent.finish.mock_calls == [called(exit_code=1)]
     first = sent.log.mock_calls
     sent.reset_mock(side_effect=True)
-    record = tracked("er")
+    made = tracked("er")
     again = sent.log.mock_calls
-    assert again == [called(values, step=i, commit=True) for i, values in enumerate(rows(record))]
+    assert again == [called(values, step=i, commit=True) for i, values in enumerate(rows(made))]
     assert first == again[:4] and len(again) == 6
-    assert init.call_args.kwargs.items() >= about(record, Tracking()).items()
-    assert sent.summary.update.mock_calls == [called(summary(record))]
+    assert init.call_args.kwargs.items() >= about(made, Tracking()).items()
+    assert sent.summary.update.mock_calls == [called(summary(made))]
 
 
 def test_a_run_has_its_studys_project_its_cells_group_and_an_identifier_by_its_parameters(
-    row, tiny_run
+    tiny_run,
 ):
     run = tiny_run("er", seed=10, id="cell.s10")
     described = about(row(run), Tracking(project="mine", entity="lab"))
@@ -107,7 +155,7 @@ def test_a_run_has_its_studys_project_its_cells_group_and_an_identifier_by_its_p
     assert not any("." in key for key in config), "Weights & Biases reads a dot as nesting"
 
 
-def test_rows_are_epochs_and_what_each_phase_came_to(row, tiny_run):
+def test_rows_are_epochs_and_what_each_phase_came_to(tiny_run):
     """Accuracy seen is over the tasks so far, and over all for Joint."""
     first, second, phase, *_, last = rows(row(tiny_run("er")))
     losses = {"loss/total": 0.75, "loss/a": 0.5, "loss/b": 0.25}
@@ -126,7 +174,7 @@ def test_rows_are_epochs_and_what_each_phase_came_to(row, tiny_run):
     assert rows(row(tiny_run("joint")))[-1]["accuracy/class-il/seen"] == 60.0
 
 
-def test_rows_of_a_run_so_far_are_the_first_of_all(row, tiny_run):
+def test_rows_of_a_run_so_far_are_the_first_of_all(tiny_run):
     """So that a run can be sent row by row, and again from the start."""
     whole = row(tiny_run("er"), cka=[[1.0], [0.9], [0.8]])
     assert [values["cka/0"] for values in rows(whole) if "cka/0" in values] == [0.9, 0.8]
@@ -138,7 +186,7 @@ def test_rows_of_a_run_so_far_are_the_first_of_all(row, tiny_run):
         assert rows(so_far) == rows(whole)[:count]
 
 
-def test_the_summary_is_final_accuracy_and_forgetting_or_why_there_are_none(row, tiny_run):
+def test_the_summary_is_final_accuracy_and_forgetting_or_why_there_are_none(tiny_run):
     outcome = {"status": "finished", "reason": None, "seconds": 12.34}
     outcome |= {"faa/class-il": 75.0, "ff/class-il": 20.0, "faa/task-il": 87.5, "ff/task-il": 10.0}
     assert summary(row(tiny_run("er"))) == outcome
