@@ -1,9 +1,10 @@
-"""Jobs see the GPUs that CUDA shows, one each, and share them by slots."""
+"""Jobs see the GPUs that CUDA shows, one each, and share them by slots; and what a CPU is."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 import torch
 
 from twf.errors import UserError
-from twf.gpus import devices
+from twf.gpus import cpu, devices
 
 JOB = """
 import subprocess, sys
@@ -54,20 +55,17 @@ def own(job: subprocess.Popen[str]) -> str:
     return job.stdout.readline().strip()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_slot_is_free_again_however_its_job_ends(start: Start, number: int) -> None:
-    first = start(1, "A")
-    assert own(first) == "A"
-    second = start(1, "A")
-    assert second.stderr.readline().startswith("waiting for a GPU: 1 of your jobs on each of 1")
-    first.send_signal(number)
-    assert own(second) == "A"
-
-
-def test_jobs_spread_over_gpus_and_then_share_them(start: Start) -> None:
+def test_jobs_spread_over_gpus_share_them_and_free_a_slot_however_they_end(start: Start) -> None:
     assert [own(start(2, "A", "B")) for _ in range(4)] == ["A", "B", "A", "B"]
     together = Counter(own(job) for job in [start(6, "A", "B") for _ in range(4)])
     assert together == {"A": 2, "B": 2}, "jobs that start together do not crowd"
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        first = start(1, f"C{number}")
+        assert own(first) == f"C{number}"
+        second = start(1, f"C{number}")
+        assert second.stderr.readline().startswith("waiting for a GPU: 1 of your jobs on each of 1")
+        first.send_signal(number)
+        assert own(second) == f"C{number}"
 
 
 @pytest.fixture
@@ -80,11 +78,16 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv(name, "")  # restored when the test ends
 
 
-def test_a_job_sees_only_its_own_gpu_and_keeps_it(two_gpus, start: Start) -> None:
+def test_a_job_sees_only_its_own_gpu_and_keeps_it(two_gpus, start: Start, monkeypatch) -> None:
+    calls = []
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", calls.append)
     assert own(start(1, "A", "B")) == "A"
     for name in ("auto", "cuda"):
         assert devices.device_for(name, threads=1) == torch.device("cuda")
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "B"
+    assert calls == [] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ""
+    devices.device_for("cuda", threads=1, deterministic=True)
+    assert calls == [True] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
 def test_a_job_on_the_cpu_takes_no_slot_and_computes_with_its_threads(two_gpus, tmp_path) -> None:
@@ -92,29 +95,6 @@ def test_a_job_on_the_cpu_takes_no_slot_and_computes_with_its_threads(two_gpus, 
         assert devices.device_for("cpu", threads=threads) == torch.device("cpu")
         assert torch.get_num_threads() == threads
     assert devices._held == [] and not list(tmp_path.iterdir())
-
-
-def test_a_deterministic_job_says_so_to_pytorch(two_gpus, monkeypatch) -> None:
-    calls = []
-    monkeypatch.setattr(torch, "use_deterministic_algorithms", calls.append)
-    devices.device_for("cpu", threads=1, deterministic=True)
-    devices.device_for("cuda", threads=1)
-    assert calls == [] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ""
-    devices.device_for("cuda", threads=1, deterministic=True)
-    assert calls == [True] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-
-
-@pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`cuda(count, error, built)`: so many GPUs are shown; PyTorch's version is `built`."""
-
-    def shows(count: int, error: str = "", built: str = "2.13.0") -> None:
-        answer = SimpleNamespace(returncode=bool(error), stdout=f"{count}\n", stderr=error)
-        monkeypatch.setattr(devices, "version", lambda _: built)
-        monkeypatch.setattr(devices.subprocess, "run", lambda *_, **__: answer)
-
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return shows
 
 
 @pytest.mark.parametrize(
@@ -127,21 +107,34 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         *((word, 2, []) for word in ("", "-1", "NoDevFiles")),
     ],
 )
-def test_gpus_are_those_that_cuda_shows(cuda, monkeypatch, shown, count, names) -> None:
-    cuda(count)
+def test_gpus_are_those_that_cuda_shows(monkeypatch, shown, count, names) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if shown is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
-    assert devices.gpus() == names
-    cuda(count, built="2.13.0+cpu")
-    assert devices.gpus() == []
+    answer = SimpleNamespace(returncode=0, stdout=f"{count}\n", stderr="")
+    monkeypatch.setattr(devices.subprocess, "run", lambda *_, **__: answer)
+    for built, expected in (("2.13.0", names), ("2.13.0+cpu", [])):
+        monkeypatch.setattr(devices, "version", lambda _, built=built: built)
+        assert devices.gpus() == expected
 
 
-def test_who_asks_for_gpus_gets_no_cpu_in_their_place(cuda, monkeypatch) -> None:
-    cuda(0, error="CUDA error 999")
+def test_who_asks_for_gpus_gets_no_cpu_in_their_place(monkeypatch) -> None:
+    """CUDA is asked in a process of its own, and a driver's errors are told from none."""
+    driver = SimpleNamespace(cuInit=lambda _: 999, cuDeviceGetCount=lambda _: 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(ctypes, "CDLL", lambda _: driver)
+        with pytest.raises(SystemExit, match="999"):
+            devices.driver_count()
+        driver.cuInit = lambda _: devices.NO_DEVICE
+        assert devices.driver_count() == 0
+    monkeypatch.setattr(devices, "version", lambda _: "2.13.0")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert len(devices.gpus()) == torch.cuda.device_count()  # whatever this machine has
+    answer = SimpleNamespace(returncode=1, stdout="", stderr="CUDA error 999")
+    monkeypatch.setattr(devices.subprocess, "run", lambda *_, **__: answer)
     with pytest.raises(UserError, match="CUDA error 999"):
         devices.device_for("auto", threads=1)
-    assert devices.device_for("cpu", threads=1) == torch.device("cpu")
-    cuda(0)
+    answer.returncode, answer.stderr = 0, ""
     assert devices.device_for("auto", threads=1) == torch.device("cpu")
     with pytest.raises(UserError, match="--device"):
         devices.device_for("cuda", threads=1)
@@ -150,19 +143,44 @@ def test_who_asks_for_gpus_gets_no_cpu_in_their_place(cuda, monkeypatch) -> None
         devices.gpus()
 
 
-@pytest.mark.parametrize(("error", "count"), [(0, 2), (100, 0), (999, None)])
-def test_the_driver_is_asked_in_a_process_of_its_own(monkeypatch, error, count) -> None:
-    def shown(pointer) -> int:
-        pointer._obj.value = 2
-        return 0
+FAULTS = """
+import resource, torch
+from twf.gpus import cpu
+for keep in (False, True):
+    if keep:
+        cpu.keep_freed_memory()
+    for step in range(40):
+        if step == 30:  # the heap has grown to what the steps need
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        maps = [torch.zeros(2**20) for _ in range(8)]
+        del maps
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
 
-    driver = SimpleNamespace(cuInit=lambda _: error, cuDeviceGetCount=shown)
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: driver)
-    if count is None:
-        with pytest.raises(SystemExit, match="999"):
-            devices.driver_count()
-    else:
-        assert devices.driver_count() == count
-    monkeypatch.setattr(devices, "version", lambda _: "2.13.0")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert len(devices.gpus()) == torch.cuda.device_count()  # whatever this machine has
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the allocator is not glibc's")
+def test_memory_that_was_freed_is_kept_for_the_next_step():
+    """Told to return all of 1 MiB or more at once, glibc does; by itself that depends."""
+    returning = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
+    before, after = map(
+        int, subprocess.check_output([sys.executable, "-c", FAULTS], env=returning).split()
+    )
+    assert before > 10_000 and after < 100  # pages that are fetched anew in ten steps
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "gains"),
+    [
+        ("vendor_id\t: GenuineIntel\nflags\t\t: fpu avx512f avx512_bf16 amx_bf16 amx_tile", True),
+        ("vendor_id\t: GenuineIntel\nflags\t\t: fpu avx512f avx512_bf16", False),  # measured
+        ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu avx512f avx512_bf16", True),
+        ("vendor_id\t: AuthenticAMD\nflags\t\t: fpu avx2", False),
+        ("processor\t: 0\nFeatures\t: fp asimd bf16", False),  # ARM tells no model either
+    ],
+)
+def test_bfloat16_is_for_cpus_that_gain_by_it(tmp_path, monkeypatch, cpuinfo, gains):
+    (tmp_path / "cpuinfo").write_text(f"{cpuinfo}\n")
+    monkeypatch.setattr(cpu, "CPUINFO", tmp_path / "cpuinfo")
+    assert cpu.multiplies_bfloat16() is gains
+    assert cpu.cpu_name(2) == f"{platform.machine()}, 2 threads"

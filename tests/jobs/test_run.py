@@ -13,8 +13,10 @@ from made import execute, plan_of
 from twf import files
 from twf.data import store
 from twf.errors import UserError
+from twf.gpus import cpu
 from twf.jobs import checkpoints
 from twf.jobs import run as jobs
+from twf.jobs.provenance import set_up
 from twf.results import record
 from twf.study import Run, reading
 from twf.study.methods import METHODS
@@ -38,22 +40,10 @@ def test_a_run_writes_a_record_that_reads_back(tiny_inputs, tiny_run, method):
     row = execute_and_read(tiny_inputs, run)
     path = files.record_file("tiny", run.id)
     assert record.read(path).schema.equals(record.SCHEMA)
-
-    assert (
-        row.items()
-        >= {
-            "run": run.id,
-            "study": "tiny",
-            "benchmark": "split-target",
-            "source": "origin",
-            "method": method,
-            "seed": 0,
-            "buffer": 16 if METHODS[method].rehearsal else None,
-            "status": "finished",
-            "reason": None,
-            "digest": run.digest,
-        }.items()
-    )
+    expected = {"run": run.id, "study": "tiny", "benchmark": "split-target", "source": "origin"}
+    expected |= {"method": method, "seed": 0, "digest": run.digest, "reason": None}
+    expected |= {"buffer": 16 if METHODS[method].rehearsal else None, "status": "finished"}
+    assert row.items() >= expected.items()
     phases = 1 if METHODS[method].at_once else 2
     for name in ("accuracy_class_il", "accuracy_task_il"):
         assert [len(accuracies) for accuracies in row[name]] == [2] * phases
@@ -173,18 +163,17 @@ def test_what_cannot_be_trained_is_refused_before(tiny_inputs, tiny_run, method,
         execute(tiny_inputs, tiny_run(method, **changes), CPU)
 
 
-def test_images_of_the_source_that_are_missing_are_named(tiny_inputs, tiny_run):
-    files.data_file("origin").unlink()
-    missing = "no data/origin.safetensors: .*the source's images.*prepare origin"
-    with pytest.raises(UserError, match=missing):
-        execute(tiny_inputs, tiny_run("derpp-pretraining"), CPU)
-
-
-def test_a_run_from_what_is_not_as_planned_is_refused(tiny_inputs, tiny_values, tiny_run):
+def test_a_run_from_what_is_missing_or_not_as_planned_is_refused(
+    tiny_inputs, tiny_values, tiny_run
+):
     """The message names what differs, and what makes the file anew."""
     tiny_values["sources"]["origin"]["pretraining"]["epochs"] = 3
     with pytest.raises(UserError, match="origin.*epochs: 1 -> 3.*`twf pretrain train origin`"):
         execute(reading.check(tiny_values), tiny_run("er"), CPU)
+    files.data_file("origin").unlink()
+    missing = "no data/origin.safetensors: .*the source's images.*prepare origin"
+    with pytest.raises(UserError, match=missing):
+        execute(tiny_inputs, tiny_run("derpp-pretraining"), CPU)
 
 
 def test_a_run_whose_code_is_not_the_plans_writes_nothing(tiny_inputs, tiny_values, tiny_run):
@@ -198,3 +187,15 @@ def test_a_run_whose_code_is_not_the_plans_writes_nothing(tiny_inputs, tiny_valu
     assert not files.record_file("tiny", run.id).exists()
     jobs.execute(run, plan, tracking, CPU)
     assert record.brief(files.record_file("tiny", run.id))["plan"] == plan
+
+
+def test_compiled_steps_in_bfloat16_are_refused_where_they_were_wrong(
+    tiny_inputs, tiny_run, monkeypatch
+):
+    monkeypatch.setattr(cpu, "multiplies_bfloat16", lambda: False)
+    with pytest.raises(UserError, match="plain"):
+        execute(tiny_inputs, tiny_run("twf", precision="bf16"), CPU, execution="compiled")
+    assert set_up(CPU, "plain", "bf16", {}).precision == "bf16"
+    assert set_up(CPU, "compiled", "fp32", {}).precision == "fp32"
+    monkeypatch.setattr(cpu, "multiplies_bfloat16", lambda: True)
+    assert set_up(CPU, "compiled", "bf16", {}).precision == "bf16"
