@@ -7,7 +7,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from snakemake_logger_plugin_twf import LogHandler
@@ -61,7 +60,7 @@ def test_jobs_are_counted_and_each_run_says_its_accuracy_and_the_time_that_is_le
     end(say, 3)
     assert capsys.readouterr().out.splitlines() == [
         "Building DAG of jobs...",
-        "to do: 4 runs; other jobs: 1 data",
+        "to do: 1 data, 4 run",
         "data digits (10 s)",
         f"begun: run a of study demo; its log: {log}",
         "[1/4] run a of study demo: Class-IL 1.00 %, Task-IL 2.00 % (30 s; about 2 min left)",
@@ -70,7 +69,9 @@ def test_jobs_are_counted_and_each_run_says_its_accuracy_and_the_time_that_is_le
     ]
 
 
-def test_what_goes_wrong_is_shown_whole_with_its_log(tmp_path, capsys):
+def test_what_goes_wrong_is_shown_whole_with_its_log_and_all_where_it_is_asked_for(
+    tmp_path, capsys
+):
     log = tmp_path / "a.log"
     log.write_text("the cause\n")
     say = handler()
@@ -81,10 +82,6 @@ def test_what_goes_wrong_is_shown_whole_with_its_log(tmp_path, capsys):
     said = capsys.readouterr().out
     for text in ("Error in rule run", "twf run", "the cause", "careful"):
         assert text in said
-
-
-@pytest.mark.parametrize("setting", ["dryrun", "verbose"])
-def test_snakemakes_own_log_is_shown_where_it_is_asked_for(capsys, setting):
-    say = handler(**{setting: True})
-    begin(say, 1, "data", wildcards={"data": "digits"})
-    assert "rule data" in capsys.readouterr().out
+    for setting in ("dryrun", "verbose"):
+        begin(handler(**{setting: True}), 1, "data", wildcards={"data": "digits"})
+        assert "rule data" in capsys.readouterr().out
