@@ -45,12 +45,11 @@ findings: setup ## The findings' estimates and figures in docs/, from the measur
 test: setup ## The fast tests, in minutes
 	pytest --numprocesses auto --dist worksteal -m "not slow and not service"
 
-services: ## What `make test-all` talks to, from Debian's packages (as root): Slurm, sshd, Chromium
+services: ## What `make test-all` talks to, from Debian's packages (as root): Slurm, Chromium
 	apt-get update --quiet --quiet
-	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --quiet --yes slurm-wlm munge openssh-server chromium
+	DEBIAN_FRONTEND=noninteractive apt-get install --quiet --quiet --yes slurm-wlm munge chromium
 
 test-all: setup ## Every test, the slow ones and those that need services too
-	$(INSTALL) --editable '.[services]'
 	pytest --numprocesses auto
 
 bench: setup ## Speed of training and its parts here; make bench BENCH='--help' says what else

@@ -18,7 +18,6 @@ from twf import files
 from twf.results import record
 
 REPORT = str(files.report_file("demo"))
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"  # a title
 
 
 def call(folder: Path, *words: str, fails: bool = False) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 import pandas as pd
-import pytest
 
 from twf import files
-from twf.forecast import costs, forecast, show
+from twf.forecast import costs, lines
 from twf.study import expand
 
 
@@ -28,22 +27,17 @@ def test_a_cost_is_the_median_of_an_epochs_time_over_whole_runs() -> None:
     assert list(table["runs"]) == [3, 1]
 
 
-def test_what_remains_is_summed_and_what_nothing_measured_is_named(tiny_inputs, capsys) -> None:
+def test_what_remains_is_summed_and_what_nothing_measured_is_named(tiny_inputs) -> None:
     runs = list(expand(tiny_inputs, "tiny").runs.values())
+    width, er = runs[0].network.width, [run for run in runs if run.method == "er"]
     files.COSTS.parent.mkdir(exist_ok=True)
-    width = runs[0].network.width
-    measured = [
-        ("split-target", "er", width, "A", 1, 30.0),
-        ("split-target", "er", 99, "A", 1, 9.0),
-    ]
-    columns = ["benchmark", "method", "width", "device", "runs", "seconds"]
-    pd.DataFrame(measured, columns=columns).to_csv(files.COSTS, index=False)
-    hours = forecast(runs)
-    er = [run for run in runs if run.method == "er"]
-    assert hours["devices"]["A"]["runs"] == len(er)
-    assert hours["devices"]["A"]["hours"] * 3600 == pytest.approx(30 * sum(r.epochs for r in er))
-    ((where, kinds),) = hours["not_measured"].items()
-    assert where == f"split-target, width {width}"
-    assert hours["runs"] == len(runs) and kinds == sorted({r.method for r in runs} - {"er"})
-    show(hours)
-    assert "twf" in capsys.readouterr().out
+    measured = ("A,1,3600.0", f"split-target,er,{width}"), ("A,1,9.0", "split-target,er,99")
+    rows = [f"{kind},{cost}" for cost, kind in measured]
+    header = "benchmark,method,width,device,runs,seconds"
+    files.COSTS.write_text("\n".join([header, *rows]))
+    first, of_a, missing, _ = lines(runs)
+    assert first.startswith(f"{len(runs)} runs remain")
+    hours = float(sum(run.epochs for run in er))
+    assert of_a.strip() == f"{hours} hours for {len(er)} of them on A"
+    others = ", ".join(sorted({run.method for run in runs} - {"er"}))
+    assert missing.strip() == f"not measured: split-target, width {width}: {others}"

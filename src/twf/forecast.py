@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from twf import files
 from twf.study import Run
@@ -33,11 +33,11 @@ def costs(records: pd.DataFrame) -> pd.DataFrame:
     return grouped.agg(runs="size", seconds="median").round(2).reset_index()
 
 
-def forecast(runs: Iterable[Run]) -> dict[str, Any]:
-    """Hours of runs one after the other, per device of `results/costs.csv`; plain values.
+def lines(runs: Iterable[Run]) -> Iterator[str]:
+    """The hours of runs one after the other, by device of `results/costs.csv`; and what is missing.
 
-    `devices` has for each device the `hours` of those `runs` whose kind was recorded there.
-    `not_measured` has the methods of which no device has a record, by benchmark and width.
+    A device has the hours of those runs whose kind was recorded there; methods of which no device
+    has a record are named.
     """
     import pandas as pd
 
@@ -45,20 +45,11 @@ def forecast(runs: Iterable[Run]) -> dict[str, Any]:
     planned = pd.DataFrame(kinds, columns=[*KEY, "epochs"])
     known = planned.merge(pd.read_csv(files.COSTS), how="left", on=KEY)
     known["hours"] = known["epochs"] * known["seconds"] / 3600
-    devices = known.groupby("device").agg(hours=("hours", "sum"), runs=("hours", "size"))
+    yield f"{len(kinds)} runs remain; one after the other, without pretraining:"
+    for device, hours in known.groupby("device")["hours"]:
+        yield f"  {hours.sum():8.1f} hours for {len(hours)} of them on {device}"
     unknown = known[known["device"].isna()].groupby(["benchmark", "width"])["method"]
-    missing = {
-        f"{benchmark}, width {width}": sorted(set(methods))
-        for (benchmark, width), methods in unknown
-    }
-    return {"runs": len(kinds), "devices": devices.to_dict("index"), "not_measured": missing}
-
-
-def show(forecast: dict[str, Any]) -> None:
-    """Print a forecast."""
-    print(f"{forecast['runs']} runs remain; one after the other, without pretraining:")
-    for device, row in forecast["devices"].items():
-        print(f"  {row['hours']:8.1f} hours for {row['runs']} of them on {device}")
-    for where, methods in forecast["not_measured"].items():
-        print(f"  not measured: {where}: {', '.join(methods)}")
-    print("by medians of recorded runs (results/costs.csv)")
+    for (benchmark, width), methods in unknown:
+        names = ", ".join(sorted(set(methods)))
+        yield f"  not measured: {benchmark}, width {width}: {names}"
+    yield f"by medians of recorded runs ({files.COSTS})"

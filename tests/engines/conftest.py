@@ -9,18 +9,15 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 from miniature import (
-    HOSTILE,
     REPORT,
     call,
     checkout,
     commit,
     copied,
     idle,
-    miniature,
     outputs,
     written,
 )
-from remote_servers import remote  # noqa: F401 - a fixture
 
 Prepared = Callable[[str, Callable[[Path], object]], Path]
 
@@ -48,9 +45,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 @pytest.fixture(scope="session")
 def empty(prepared: Prepared) -> Path:
     """A checkout of the project's pipeline with the miniature study, nothing made yet."""
-    values = miniature()
-    values["studies"]["demo"]["title"] = values["benchmarks"]["split-digits"]["title"] = HOSTILE
-    return prepared("empty", lambda folder: checkout(folder, values))
+    return prepared("empty", checkout)
 
 
 @pytest.fixture(scope="session")

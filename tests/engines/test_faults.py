@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from miniature import REPORT, call, idle, jobs
 from miniature import TWF as RUN
-from miniature import call, idle, jobs
 from processes import cut_power, ended, inside, start, the_process, until
 from safetensors.numpy import load_file
 
@@ -164,3 +164,20 @@ def test_a_damaged_checkpoint_or_record_is_named_not_used_and_made_again(
     assert jobs(project, RECORD) == {"pretrain": 1, "run": 1, "total": 2}  # and no other run
     call(project, *MAKE)
     as_made(project)
+
+
+def test_both_engines_work_with_links_to_another_disk_once_dvc_is_told(
+    project: Path, tmp_path: Path
+) -> None:
+    for name in ("data", "checkpoints", "results/demo"):
+        elsewhere = tmp_path / "disk" / name
+        elsewhere.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(project / name, elsewhere)
+        (project / name).symlink_to(elsewhere)
+    (project / "dvc.lock").unlink()  # DVC is to keep all of it anew
+    assert idle(project)
+    refused = call(project, "dvc", "repro", "report@demo", fails=True)
+    assert "`dvc config --local core.no_scm true`" in refused
+    call(project, "dvc", "config", "--local", "core.no_scm", "true")
+    call(project, "dvc", "repro", "report@demo")
+    assert idle(project) and (tmp_path / "disk" / REPORT).exists()

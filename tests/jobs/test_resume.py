@@ -294,5 +294,5 @@ def test_a_saved_state_names_all_that_the_result_depends_on(tiny_inputs, tiny_ru
     with safe_open(files.state_file("tiny", planned.id), framework="pt") as file:
         guard = json.loads(file.metadata()["about"])["guard"]
     depends = {"plan", "code", "inputs", "versions", "device", "execution", "precision"}
-    assert guard.keys() == depends | {"threads", "deterministic"}
+    assert guard.keys() == depends | {"threads", "deterministic", "gpu"}
     assert guard["threads"] == torch.get_num_threads()

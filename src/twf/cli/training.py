@@ -67,7 +67,7 @@ def plan(
         status.show(states, not forecast, every)
         if forecast:
             left = [r for r in planned.runs.values() if states["runs"][r.id]["status"] != "done"]
-            forecasting.show(forecasting.forecast(left))
+            print(*forecasting.lines(left), sep="\n")
 
 
 @app.command()

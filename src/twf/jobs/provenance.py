@@ -37,11 +37,11 @@ class Origin:
         A commit that changes nothing of the code that computes keeps the state, and so does another
         processor of the same kind; sums over other threads have other last bits.
         """
-        same = ("inputs", "versions", "execution", "precision", "deterministic")
-        return {key: getattr(self, key) for key in same} | {
+        return vars(self) | {
             "plan": products.digest(plan),
             "code": self.code["method_hash"],
             "device": device.type,
+            "gpu": None,
             "threads": torch.get_num_threads() if device.type == "cpu" else None,
         }
 
