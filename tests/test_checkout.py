@@ -57,15 +57,15 @@ def test_a_changed_or_new_file_that_can_change_a_number_is_told(checkout, path):
     assert commit() == git(checkout, "rev-parse", "HEAD") + "+"
 
 
-def test_a_wheel_inside_another_projects_checkout_has_no_commit(checkout, monkeypatch):
+def test_a_wheel_in_anothers_checkout_has_no_commit_and_a_copy_without_git_the_one_it_is_told(
+    checkout, monkeypatch
+):
     installed = checkout / ".venv/lib/twf/__init__.py"
     installed.parent.mkdir(parents=True)
     installed.write_text("")
-    monkeypatch.setattr(twf, "__file__", str(installed))
-    assert commit() is None
-
-
-def test_a_checkout_without_its_git_is_the_commit_that_it_is_called(checkout, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(twf, "__file__", str(installed))
+        assert commit() is None
     shutil.rmtree(checkout / ".git")
     assert commit() is None
     monkeypatch.setenv(COMMIT, "0123")

@@ -17,34 +17,24 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_written_file_appears_when_the_block_ends(tmp_path):
+def test_a_written_file_appears_whole_when_the_block_ends_or_not_at_all(tmp_path):
     path = tmp_path / "a" / "b" / "out.txt"
     with files.atomic(path) as partial:
         assert partial.parent == path.parent, "a rename must not cross file systems"
         assert partial.suffix == ".partial"  # which git and DVC pass over
-        partial.write_text("new")
+        partial.write_text("old")
         assert not path.exists()
-    assert path.read_text() == "new"
-    assert names(path.parent) == ["out.txt"]
+    for error, text in ((ValueError, "half"), (KeyboardInterrupt, None), (SystemExit, "half")):
 
+        def fail(error=error, text=text) -> None:
+            with files.atomic(path) as partial:
+                if text is not None:
+                    partial.write_text(text)
+                raise error("the cause")
 
-@pytest.mark.parametrize(
-    ("error", "text"), [(ValueError, "half"), (KeyboardInterrupt, None), (SystemExit, "half")]
-)
-def test_an_error_shows_and_leaves_the_old_file_and_nothing_else(tmp_path, error, text):
-    path = tmp_path / "out.txt"
-    path.write_text("old")
-
-    def fail() -> None:
-        with files.atomic(path) as partial:
-            if text is not None:
-                partial.write_text(text)
-            raise error("the cause")
-
-    with pytest.raises(error, match="the cause"):
-        fail()
-    assert path.read_text() == "old"
-    assert names(tmp_path) == ["out.txt"]
+        with pytest.raises(error, match="the cause"):
+            fail()
+        assert path.read_text() == "old" and names(path.parent) == ["out.txt"]
 
 
 def test_two_processes_do_not_write_into_one_partial_file(tmp_path, monkeypatch):
@@ -71,24 +61,21 @@ def test_what_the_disk_refuses_is_a_users_mistake(tmp_path):
         pass
 
 
-def test_a_lock_lets_one_in_at_a_time(tmp_path):
+def test_a_lock_lets_one_in_at_a_time_and_is_a_users_mistake_where_none_can_be(
+    tmp_path, monkeypatch
+):
     lock = tmp_path / "a" / "lock"
-    with files.locked(lock, "counting"):
-        refused = pytest.raises(UserError, match=f"counting is being done by another.*{lock}")
-        with refused, files.locked(lock, "counting"):
-            pytest.fail("two were let in")
-    with files.locked(lock, "counting"):
-        pass
-    assert names(lock.parent) == []
-
-
-def test_a_lock_where_none_can_be_is_a_users_mistake(tmp_path, monkeypatch):
-    code = errno.ENOLCK
+    for _ in range(2):
+        with files.locked(lock, "counting"):
+            refused = pytest.raises(UserError, match=f"counting is being done by another.*{lock}")
+            with refused, files.locked(lock, "counting"):
+                pytest.fail("two were let in")
+        assert names(lock.parent) == []
 
     def no_locks(*_: object) -> None:
-        raise OSError(code, os.strerror(code))
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    refused = pytest.raises(UserError, match=f"{tmp_path / 'lock'} .*{os.strerror(code)}")
-    with refused, files.locked(tmp_path / "lock", "counting"):
+    refused = pytest.raises(UserError, match=f"{lock} .*{os.strerror(errno.ENOLCK)}")
+    with refused, files.locked(lock, "counting"):
         pytest.fail("it went on without a lock")

@@ -77,14 +77,12 @@ def long_steps(seconds: float, parts: int, before: int = 0) -> list[str]:
 
 
 def test_a_long_step_gives_an_estimate_after_its_first_parts_and_once():
+    """What an earlier process did of a step counts, but not as time of this one."""
     _, estimate, first, *others = long_steps(2.0, 400)
     # five parts after the first one, each of 2 s, of 400
     assert estimate == "work: 0/4 after 32 s, and 6% of the next: about 13 min left"
     assert first == "work: 1/4 after 220 s  a step"
     assert not [line for line in others if "left" in line]
-
-
-def test_what_an_earlier_process_did_of_a_step_counts_but_not_as_time_of_this_one():
     *_, estimate = long_steps(2.0, 10, before=50)
     assert estimate == "work: 0/4 after 32 s, and 56% of the next: about 11 min left"
 
