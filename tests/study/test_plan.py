@@ -134,6 +134,15 @@ def test_a_study_scales_a_benchmark_down_and_leaves_it_its_name(values):
     assert (table.source, table.paper_source, table.reduced) == ("small", "origin", True)
 
 
+def test_a_run_is_probed_where_one_of_the_experiments_that_share_it_asks(values):
+    experiments(values)["probed"] = experiments(values)["main"] | {
+        "methods": ["er"],
+        "probes": True,
+    }
+    probes = {name: run.probes for name, run in plan(values).runs.items()}
+    assert probes == {"split-target.joint.s0": False, "split-target.er.16.s0": True}
+
+
 def test_a_study_sets_switches_and_a_variant_sets_them_after_it(tiny_values):
     study = tiny_values["studies"]["tiny"]
     study["experiments"]["main"]["methods"] = ["twf"]
