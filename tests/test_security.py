@@ -20,7 +20,8 @@ from commands import Twf, publish_nothing, succeed
 from hostile import Elements, Malicious
 
 from twf import files, study
-from twf.data import folders, registry, store
+from twf.data import registry, store
+from twf.data.formats import folders
 from twf.errors import UserError
 from twf.jobs import checkpoints
 from twf.results import record
@@ -66,7 +67,7 @@ def read_weights(path: Path) -> object:
 
 # tests/data has those of archives
 READERS: dict[str, tuple[str, Callable[[Path, Path], None], Callable[[Path], object]]] = {
-    "images": ("x", postscript, lambda path: folders.read(path, 32)),
+    "images": ("x", postscript, lambda path: folders(path, 32)),
     "weights": ("x.pth", saved_by_torch, read_weights),
     "old weights": ("x.pth", pickled, read_weights),
     "weights in name": ("x.safetensors", saved_by_torch, read_weights),

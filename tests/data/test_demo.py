@@ -10,13 +10,12 @@ import pytest
 from project import PROJECT
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
-from twf.data import digits, letters, textures
+from twf.data import packaged
 from twf.data.prepare import prepare
 from twf.data.store import DataArrays
 from twf.errors import UserError
 from twf.study import reading
 
-READERS = {"digits": digits, "letters": letters, "textures": textures}
 DATASETS = reading.load(PROJECT / "params.yaml").datasets
 
 
@@ -28,7 +27,7 @@ def described(reader: str, **changes: Any) -> Any:
 
 @cache
 def read(reader: str, **changes: Any) -> DataArrays:
-    return READERS[reader].read(described(reader, **changes))
+    return packaged.READERS[reader](described(reader, **changes))
 
 
 # Mean brightness, and differences from row to row and column to column, of both splits as first
@@ -40,7 +39,7 @@ PINNED = {
 }
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", packaged.READERS)
 def test_the_images_are_as_first_drawn_and_the_seed_decides_them(reader):
     splits = read(reader).splits.values()
     means = []
@@ -48,13 +47,13 @@ def test_the_images_are_as_first_drawn_and_the_seed_decides_them(reader):
         means += [images.mean(), *(np.abs(np.diff(images, axis=axis)).mean() for axis in (1, 2))]
     assert means == pytest.approx(PINNED[reader], abs=0.0051)
     np.random.seed(7)  # noqa: NPY002 (a global state must not matter)
-    again = READERS[reader].read(described(reader)).splits.values()
+    again = packaged.READERS[reader](described(reader)).splits.values()
     other = read(reader, seed=1).splits.values()
     for first, second, third in zip(splits, again, other, strict=True):
         assert first.fingerprint == second.fingerprint != third.fingerprint
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", packaged.READERS)
 def test_shapes_types_and_counts(reader):
     size = 21
     data = read(reader, size=size)
@@ -91,7 +90,7 @@ def test_digits_keep_their_pixels_and_labels_and_are_split_class_by_class():
 def test_images_unlike_their_entry_are_refused(tmp_path, monkeypatch, named, dataset):
     if dataset.size == 32:
         smaller = read("textures")
-        monkeypatch.setattr(textures, "read", lambda _: smaller)
+        monkeypatch.setitem(packaged.READERS, "textures", lambda _: smaller)
     with pytest.raises(UserError, match=named):
         prepare("mine", dataset, tmp_path / "mine.safetensors")
     assert not (tmp_path / "mine.safetensors").exists()

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from twf.data.checks import BrokenFileError
-from twf.data.extract import extracted
+from twf.data.fetch import extracted
+from twf.data.images import BrokenFileError
 from twf.errors import UserError
 
 LARGE = random.Random(0).randbytes(2**20)  # nothing packs it smaller

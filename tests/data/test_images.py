@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from twf.data.checks import BrokenFileError
-from twf.data.images import read_split, resize_images
+from twf.data.images import BrokenFileError, read_split, resize_images
 
 SIDE = 16
 

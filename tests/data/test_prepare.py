@@ -17,8 +17,9 @@ import yaml
 from project import PROJECT
 
 from twf import files
-from twf.data import folders, registry, store
+from twf.data import registry, store
 from twf.data.fetch import fetch
+from twf.data.formats import folders
 from twf.data.prepare import import_data, prepare
 from twf.errors import UserError
 from twf.study import params, products, reading
@@ -188,7 +189,7 @@ def test_val_will_do_for_test_and_hidden_folders_are_passed_over(tmp_path):
     arrays = official.some_arrays("cub200")
     official.write_folders(tmp_path / "birds", arrays, test="val")
     (tmp_path / "birds/train/.ipynb_checkpoints").mkdir()
-    data = folders.read(tmp_path, 32)
+    data = folders(tmp_path, 32)
     assert (len(data.train.labels), len(data.test.labels)) == (18, 6)
     assert data.classes == arrays["class_names"].tolist()
 
@@ -208,4 +209,4 @@ def test_folders_that_do_not_fit_are_named(tmp_path, named):
     official.write_folders(tmp_path, official.some_arrays("cub200"))
     BROKEN[named](tmp_path)
     with pytest.raises(UserError, match=named):
-        folders.read(tmp_path, 32)
+        folders(tmp_path, 32)

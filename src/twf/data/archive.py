@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twf.data.checks import BrokenFileError, reading
+from twf.data.images import BrokenFileError, reading
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError, few
 

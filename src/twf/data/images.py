@@ -1,20 +1,48 @@
-"""Image files as arrays: red-green-blue, of one size, turned as a viewer shows them."""
+"""Image files as arrays: red-green-blue, of one size, turned as a viewer shows them.
+
+And what all readers share: how they open files of any content.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePath
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from twf.data.checks import BrokenFileError, is_hidden, reading
 from twf.data.store import Images, Split
+from twf.errors import UserError
 
 # What is decoded. Pillow would hand Encapsulated PostScript, a program, to Ghostscript to run.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 # Pillow's modes of 8 bits or fewer
 MODES = ("1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "LA", "PA", "RGBA")
+
+
+class BrokenFileError(UserError):
+    """A file of a data set is missing or damaged; who called the reader adds the remedy."""
+
+    def __init__(self, file: Path, problem: str) -> None:
+        super().__init__(f"{file} {problem}")
+
+
+@contextlib.contextmanager
+def reading(file: Path, kind: str) -> Iterator[None]:
+    """Turn any other error that is raised while a file is read into a `BrokenFileError`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        problem = f"cannot be read as {kind} ({type(error).__name__}: {error})"
+        raise BrokenFileError(file, problem) from None
+
+
+def is_hidden(path: PurePath) -> bool:
+    """True if any part of a path is hidden, or is the folder that a Mac adds to archives."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
 
 
 def read_split(labels: dict[Path, int], size: int) -> Split:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 from twf import files
-from twf.data import archive, fetch, folders, registry, store
-from twf.data.checks import reading
-from twf.data.extract import extracted
-from twf.data.images import resize_images
+from twf.data import archive, fetch, formats, packaged, registry, store
+from twf.data.images import reading, resize_images
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError
 from twf.study import params, products
@@ -36,7 +32,7 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
             f"datasets.{name} is no published data set: `twf data prepare {name}` makes it"
         )
     size, classes = dataset.size, dataset.classes
-    arrays = folders.read(path, size) if path.is_dir() else archive.read_npz(path, classes)
+    arrays = formats.folders(path, size) if path.is_dir() else archive.read_npz(path, classes)
     train, test = (Split(resize_images(s.images, size), s.labels) for s in arrays.splits.values())
     arrays = DataArrays(train, test, arrays.classes)
     entry, output = registry.images_entry(dataset.archive), files.data_file(name)
@@ -72,25 +68,15 @@ def check(arrays: DataArrays, entry: registry.ImagesEntry, size: int, path: Path
 
 
 def _read(dataset: params.Dataset) -> DataArrays:
-    """Call the data set's reader."""
+    """Call the data set's reader; an official archive is one that `twf data fetch` has brought."""
     if dataset.reader == "archive":
         return archive.read_npz(Path(dataset.file), dataset.classes)
-    if dataset.reader == "official":
-        return _read_official(dataset)
-    return _reader(dataset.reader)(dataset)
-
-
-def _reader(name: str) -> Callable[..., DataArrays]:
-    """The function `read` of a module; no other is imported, as what they import is slow."""
-    return import_module(f"twf.data.{name.replace('-', '_')}").read
-
-
-def _read_official(dataset: params.OfficialData) -> DataArrays:
-    """The images of an official archive, which `twf data fetch` has brought."""
+    if dataset.reader != "official":
+        return packaged.READERS[dataset.reader](dataset)
     entry = registry.images_entry(dataset.archive)
     folder, paths = files.archive_folder(dataset.archive), fetch.verified(dataset.archive, entry)
-    with extracted(paths) as content, reading(folder, f"the format {entry.format}"):
-        arrays = _reader(entry.format)(content, dataset.size)
+    with fetch.extracted(paths) as content, reading(folder, f"the format {entry.format}"):
+        arrays = formats.READERS[entry.format](content, dataset.size)
     check(arrays, entry, dataset.size, folder)
     return arrays
 

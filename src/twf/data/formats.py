@@ -1,0 +1,162 @@
+"""Readers of unpacked archives by format: CIFAR, SVHN, Tiny ImageNet, CUB-200, class folders.
+
+Each takes the folder with an archive's content and the side in pixels that images get.
+CIFAR's batches (https://www.cs.toronto.edu/~kriz/cifar.html) are pickles of Python 2, and a pickle
+can run any code: these may make NumPy arrays, text and containers of these, and nothing else.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twf.data.images import (
+    BrokenFileError,
+    is_hidden,
+    read_classes,
+    read_split,
+    reading,
+    resize_images,
+)
+from twf.data.store import DataArrays, Split
+from twf.errors import few
+
+_ALLOWED: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+    # which has no public name, and has moved since
+    ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
+}
+
+
+def cifar(folder: Path, size: int) -> DataArrays:
+    """CIFAR-10, or CIFAR-100 with its fine labels: whichever is in `folder`."""
+    if (cifar10 := folder / "cifar-10-batches-py").is_dir():
+        meta, prefix = cifar10 / "batches.meta", b""
+        train, test = [cifar10 / f"data_batch_{i}" for i in range(1, 6)], cifar10 / "test_batch"
+    else:
+        cifar100 = folder / "cifar-100-python"
+        meta, prefix = cifar100 / "meta", b"fine_"
+        train, test = [cifar100 / "train"], cifar100 / "test"
+
+    def split(files: list[Path]) -> Split:
+        batches = [_load(file) for file in files]
+        rows = np.concatenate([batch[b"data"] for batch in batches])
+        images = rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        labels = [np.array(batch[prefix + b"labels"], np.int64) for batch in batches]
+        return Split(resize_images(images, size), np.concatenate(labels))
+
+    names = [name.decode() for name in _load(meta)[prefix + b"label_names"]]
+    return DataArrays(split(train), split([test]), names)
+
+
+class _Unpickler(pickle.Unpickler):  # noqa: S301
+    """Gives a pickle nothing that could run code, however it asks for it."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which could run code")
+        return _ALLOWED[module, name]
+
+
+def _load(file: Path) -> dict[bytes, Any]:
+    """The dictionary in a batch, whose text Python 2 wrote as bytes."""
+    with reading(file, "a batch"), file.open("rb") as stream:
+        batch: dict[bytes, Any] = _Unpickler(stream, encoding="bytes").load()
+        return batch
+
+
+def svhn(folder: Path, size: int) -> DataArrays:
+    """The cropped digits of http://ufldl.stanford.edu/housenumbers/; a label is its digit.
+
+    A file has X [32, 32, 3, N] and y [N, 1], from 1 to 10, which is the digit 0.
+    """
+    from scipy.io import loadmat  # slow, and no other archive needs it
+
+    def split(name: str) -> Split:
+        content = loadmat(str(folder / f"{name}_32x32.mat"), variable_names=["X", "y"])
+        labels = content["y"].reshape(-1).astype(np.int64) % 10
+        return Split(resize_images(content["X"].transpose(3, 0, 1, 2), size), labels)
+
+    return DataArrays(split("train"), split("test"), [str(digit) for digit in range(10)])
+
+
+def tiny_imagenet(folder: Path, size: int) -> DataArrays:
+    """The training images, and the validation images as the test; the archive's test has no labels.
+
+    Classes are the WordNet identifiers in sorted order, not in the order of `wnids.txt`.
+    """
+    root = folder / "tiny-imagenet-200"
+    classes = sorted((root / "wnids.txt").read_text(encoding="utf-8").split())
+    annotations = (root / "val" / "val_annotations.txt").read_text(encoding="utf-8")
+    validation = {
+        root / "val" / "images" / image: classes.index(name)
+        for image, name, *_ in map(str.split, annotations.splitlines())
+    }
+    train = read_classes([root / "train" / name / "images" for name in classes], size)
+    return DataArrays(train, read_split(validation, size), classes)
+
+
+def cub200(folder: Path, size: int) -> DataArrays:
+    """CUB-200-2011 in the official split, squashed to a square; label 0 is the class number 1."""
+    root = folder / "CUB_200_2011"
+
+    def table(name: str) -> dict[str, str]:
+        lines = (root / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+        return dict(line.split() for line in lines)
+
+    images, number, is_train = map(table, ("images", "image_class_labels", "train_test_split"))
+    train, test = (
+        {
+            root / "images" / file: int(number[image]) - 1
+            for image, file in images.items()
+            if is_train[image] == wanted
+        }
+        for wanted in ("1", "0")
+    )
+    classes = list(table("classes").values())
+    return DataArrays(read_split(train, size), read_split(test, size), classes)
+
+
+def folders(path: Path, size: int) -> DataArrays:
+    """All images of `train/CLASS/*` and `test/CLASS/*` (or `val/CLASS/*`), squashed to `size`.
+
+    Grey ones become RGB; labels are the ranks of the sorted names. Where `path` has a single folder
+    of another name, as archives often do, they are looked for there. Raises `BrokenFileError`, also
+    for a folder that is missing or ambiguous.
+    """
+    splits = _inner(path)
+    if len(splits) == 1 and splits[0] not in ("train", "test", "val"):
+        path /= splits[0]
+        splits = _inner(path)
+    tests = [name for name in splits if name in ("test", "val")]
+    if "train" not in splits or len(tests) != 1:
+        raise BrokenFileError(
+            path,
+            f"needs train/CLASS/*, and either test/CLASS/* or val/CLASS/*; its folders are: "
+            f"{few(splits) or 'none'}",
+        )
+    train, test = path / "train", path / tests[0]
+    classes = _inner(train)
+    if unequal := set(classes) ^ set(_inner(test)):
+        problem = f"and {test} have not the same classes: {few(sorted(unequal))} in one only"
+        raise BrokenFileError(train, problem)
+    read = (read_classes([folder / name for name in classes], size) for folder in (train, test))
+    return DataArrays(*read, classes)
+
+
+def _inner(path: Path) -> list[str]:
+    inner = (folder.relative_to(path) for folder in path.iterdir() if folder.is_dir())
+    return sorted(str(folder) for folder in inner if not is_hidden(folder))
+
+
+READERS = {  # by the registry's `format`
+    "cifar": cifar,
+    "svhn": svhn,
+    "tiny-imagenet": tiny_imagenet,
+    "cub200": cub200,
+    "folders": folders,
+}
