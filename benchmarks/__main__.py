@@ -54,22 +54,22 @@ def main(
     """
     from benchmarks import report, sharing, steps
     from benchmarks.shapes import planned
-    from benchmarks.timing import Effort, Row
     from twf.gpus.devices import device_for
 
     wanted = measurements or list(Measurement)
     params = reading.load(files.PARAMS)
-    effort = Effort(calls, repeats)
     ways = execution or ["plain"]
-    rows: list[Row] = []
+    rows: list[steps.Row] = []
     for count in threads or [1]:
         on = device_for(device, count)
-        measured: list[Row] = []
+        measured: list[steps.Row] = []
         choices = product(benchmark or ["split-digits"], method or ["twf"], precision or ["tf32"])
         for where, what, rounding in choices:
             run = planned(params, where, what)
             if Measurement.STEPS in wanted:
-                measured += steps.measure(params, run, ways, rounding, reference, on, effort)
+                measured += steps.measure(
+                    params, run, ways, rounding, reference, on, calls, repeats
+                )
             if Measurement.SHARING in wanted:
                 for way in ways:
                     measured += sharing.measure(params, run, way, rounding, jobs or [1, 2], on)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.timing import Row
+from benchmarks.steps import Row
 from twf.files import atomic
 from twf.jobs.provenance import code_origin, device_and_versions
 from twf.results.show import markdown

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.steps import second_task_step
-from benchmarks.timing import Row, synchronise
+from benchmarks.steps import Row, second_task_step, synchronise
 from twf.study import Run, reading
 from twf.study.params import Params
 

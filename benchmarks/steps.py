@@ -1,11 +1,13 @@
-"""A training step of each method, beside the published code's."""
+"""A training step of each method, beside the published code's.
+
+What is compared is called in turn, so that what else the machine does falls on all of it.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,9 @@ import torch
 
 from benchmarks import reference
 from benchmarks.shapes import method_of, random_task, step_of
-from benchmarks.timing import Effort, Row, interleaved
-from twf.gpus import cpu
 from twf.learning.precision import set_precision
 from twf.learning.step import executed
-from twf.study import Run, reading
+from twf.study import Run
 from twf.study.params import Params
 
 RATIOS = {  # by how many times ours is faster
@@ -25,6 +25,7 @@ RATIOS = {  # by how many times ours is faster
     "processor_milliseconds": "times_reference_processor",
 }
 FIRST_STEPS = 6  # in the first task, to fill the buffer; what is timed is in the second
+Row = dict[str, Any]
 
 
 def second_task_step(
@@ -49,30 +50,52 @@ def second_task_step(
     return step
 
 
+def interleaved(
+    works: Mapping[str, Callable[[], object]], device: torch.device, calls: int, repeats: int
+) -> dict[str, Row]:
+    """Call all of `works` in turn, each `calls` times, and that again in every repeat.
+
+    Gives median and range of a call in milliseconds, and the median of all this process's threads,
+    which leaves out what else the machine did.
+    """
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    for work in works.values():  # warm-up: allocations, and choices of algorithms
+        for _ in range(2):
+            work()
+    for _ in range(repeats):
+        for name, work in works.items():
+            synchronise(device)
+            clock, processor = time.perf_counter(), time.process_time()
+            for _ in range(calls):
+                work()
+            synchronise(device)
+            spent = time.perf_counter() - clock, time.process_time() - processor
+            times[name].append((spent[0] / calls * 1e3, spent[1] / calls * 1e3))
+    rows = {}
+    for name, pairs in times.items():
+        clocks, processors = zip(*pairs, strict=True)
+        rows[name] = {
+            "milliseconds": statistics.median(clocks),
+            "fastest": min(clocks),
+            "slowest": max(clocks),
+            "processor_milliseconds": statistics.median(processors),
+        }
+    return rows
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until a GPU has done what it was told."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def peak_memory_mib(params: Params, run: Run, execution: str, device: torch.device) -> float:
-    """The most memory held: PyTorch's tensors on a GPU, a fresh process's all on a CPU."""
-    if device.type == "cpu":
-        values = params.model_dump(mode="json")  # its classes are made as needed: no pickle of them
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            words = values, run, execution, torch.get_num_threads()
-            return pool.submit(_peak_on_cpu, *words).result()
+    """The most memory that PyTorch's tensors take on a GPU."""
     before = torch.cuda.memory_allocated(device)  # of what is measured beside it
     step = second_task_step(params, run, execution, device)
     torch.cuda.reset_peak_memory_stats(device)
     step()
     return (torch.cuda.max_memory_allocated(device) - before) / 2**20
-
-
-def _peak_on_cpu(values: dict[str, Any], run: Run, execution: str, threads: int) -> float:
-    torch.set_num_threads(threads)
-    second_task_step(reading.check(values), run, execution, torch.device("cpu"))()
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return cpu.peak_memory_mib()
-    # which begins with the peak of the process before an exec
-    peak = re.search(r"VmHWM:\s+(\d+) kB", status.read_text(encoding="utf-8"))
-    assert peak is not None
-    return int(peak[1]) / 2**10
 
 
 def measure(
@@ -82,7 +105,8 @@ def measure(
     precision: str,
     checkout: Path | None,
     device: torch.device,
-    effort: Effort,
+    calls: int = 5,
+    repeats: int = 5,
 ) -> Iterator[Row]:
     """A row for each execution of a run's step, and one for the published code's where asked.
 
@@ -95,7 +119,7 @@ def measure(
     works = {name: second_task_step(params, run, name, device) for name in executions}
     if checkout is not None:
         works = {reference.NAME: reference.second_task_step(checkout, run, device)} | works
-    times = {name: t.row() for name, t in interleaved(works, device, effort).items()}
+    times = interleaved(works, device, calls, repeats)
     for name, row in times.items():
         row = {
             "measurement": "training step",
@@ -110,7 +134,8 @@ def measure(
         if name == reference.NAME:
             row["precision"] = "fp32" if precision == "fp32" else "tf32"  # it has no bf16
         else:
-            row["peak_memory_mib"] = peak_memory_mib(params, run, name, device)
+            if device.type == "cuda":
+                row["peak_memory_mib"] = peak_memory_mib(params, run, name, device)
             if checkout is not None:
                 for clock, ratio in RATIOS.items():
                     row[ratio] = times[reference.NAME][clock] / row[clock]

@@ -7,14 +7,12 @@ import multiprocessing
 import sys
 from pathlib import Path
 
-import benchmarks
 import pandas as pd
 import pytest
 import torch
 from benchmarks import __main__ as command
 from benchmarks import hours, reference, report, sharing, steps
 from benchmarks.shapes import planned
-from benchmarks.timing import Effort
 from project import PROJECT
 
 from twf import files
@@ -119,9 +117,7 @@ def checkout(tmp_path, monkeypatch) -> Path:
 def test_a_ratio_is_the_quotient_of_its_parts(params, checkout, torchvision):
     run = planned(params, "split-target", "finetune")
     run = run.model_copy(update={"benchmark": "split-cifar10"})
-    theirs, ours = steps.measure(
-        params, run, ["plain"], "fp32", checkout, CPU, Effort(calls=2, repeats=2)
-    )
+    theirs, ours = steps.measure(params, run, ["plain"], "fp32", checkout, CPU, calls=2, repeats=2)
     assert (theirs["execution"], ours["execution"]) == ("published code", "plain")
     assert ours["times_reference"] == theirs["milliseconds"] / ours["milliseconds"]
     quotient = theirs["processor_milliseconds"] / ours["processor_milliseconds"]
@@ -169,16 +165,8 @@ def test_the_command_prints_and_keeps_rows_with_where_they_come_from(
     assert row.items() >= (said | {"execution": "plain", "images": 8, "threads": 1}).items()
     assert row["images_per_second"] == pytest.approx(8 / row["milliseconds"] * 1000)
     assert row["fastest"] == row["milliseconds"] == row["slowest"]
-    assert row["peak_memory_mib"] > 10 and "times_reference" not in row
+    assert "times_reference" not in row
     assert "training step" in capsys.readouterr().out
-
-
-def test_a_mistake_is_a_message_and_not_a_traceback(tiny_project, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "steps", "--benchmark", "none"])
-    with pytest.raises(SystemExit, match="2"):
-        benchmarks.command(command.main)
-    said = capsys.readouterr().err
-    assert said.startswith("error: ") and "none" in said and said.count("\n") == 1
 
 
 def test_a_step_in_company_is_counted_while_all_are_at_work():

@@ -66,17 +66,12 @@ def test_a_row_of_the_ablation_is_its_method_with_other_weights_and_held_beside_
     assert f"| twf.cl | published | 2 | {text} | {text} |" in parity.tables(rows)
 
 
-def test_a_run_that_fails_loses_no_other_and_is_tried_again(monkeypatch, tmp_path, capsys):
-    tried, broken = [], {"er"}
+def test_runs_of_both_codes_are_kept_and_not_made_again(monkeypatch, tmp_path, capsys):
+    tried = []
 
     def ours(run, *_) -> parity.Row:
         tried.append((run.method, run.seed))
-        if run.method in broken:
-            raise ValueError("no images")
         return {"class-il": [50.0 + run.seed], "task-il": [60.0 + run.seed]}
-
-    def compare() -> None:
-        parity.main(tmp_path, "cifar100-w16", method=["er", "lwf"], seeds=2)
 
     nothing = Dataset([], *[torch.zeros(0)] * 4, "", "")
     monkeypatch.setattr(Dataset, "tensors", {}, raising=False)  # of a checkpoint
@@ -86,16 +81,7 @@ def test_a_run_that_fails_loses_no_other_and_is_tried_again(monkeypatch, tmp_pat
     monkeypatch.setattr(parity, "theirs", lambda checkout, *words: ours(*words))
     monkeypatch.setattr(parity, "RESULTS", tmp_path / "parity.jsonl")
     monkeypatch.setattr(parity, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
-
-    with pytest.raises(UserError, match="4 runs failed"):
-        compare()
-    assert "no images" in capsys.readouterr().err
-    kept = [json.loads(line) for line in parity.RESULTS.read_text().splitlines()]
-    assert sorted((row["code"], row["method"], row["seed"]) for row in kept) == [
-        (code, "lwf", seed) for code in ("ours", "published") for seed in (0, 1)
-    ]
-    broken.clear()
-    tried.clear()
-    compare()
-    assert tried == [("er", seed) for seed in (0, 0, 1, 1)]
-    assert "| er | 2 | +0.00 (" in capsys.readouterr().out
+    for methods in (["er"], ["er", "lwf"]):
+        parity.main(tmp_path, "cifar100-w16", method=methods, seeds=2)
+    assert tried == [(name, seed) for name in ("er", "lwf") for seed in (0, 0, 1, 1)]
+    assert "| lwf | 2 | +0.00 (" in capsys.readouterr().out

@@ -144,8 +144,11 @@ def folders(path: Path, size: int) -> DataArrays:
     if unequal := set(classes) ^ set(_inner(test)):
         problem = f"and {test} have not the same classes: {few(sorted(unequal))} in one only"
         raise BrokenFileError(train, problem)
-    read = (read_classes([folder / name for name in classes], size) for folder in (train, test))
-    return DataArrays(*read, classes)
+    return DataArrays(
+        read_classes([train / name for name in classes], size),
+        read_classes([test / name for name in classes], size),
+        classes,
+    )
 
 
 def _inner(path: Path) -> list[str]:
