@@ -1,4 +1,4 @@
-"""Small archives in the layouts of the official ones, from given arrays.
+"""Small archives in the layouts of the official ones, from given arrays; order and fingerprint.
 
 `arrays` are as in a user's NumPy archive: `x_train`, `x_test` uint8 `[N, side, side, 3]`,
 `y_train`, `y_test` int64 `[N]`, and `class_names`. `write_archives("cifar10", folder, arrays)` puts
@@ -9,6 +9,7 @@ JPEG keeps images of `blocks` to the bit, as nothing varies inside its blocks of
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
 import shutil
@@ -207,3 +208,26 @@ LAYOUTS: dict[str, Callable[[Path, Arrays], None]] = {  # they write what a read
     "tiny-imagenet": _lay_out_tiny_imagenet,
     "cub200": _lay_out_cub200,
 }
+
+
+# The order and the fingerprint of a labelled image set, slow and obvious
+
+
+def digest(image: np.ndarray, label: int) -> bytes:
+    """The SHA-256 of the label's two little-endian bytes and the pixels, row after row."""
+    content = [label % 256, label // 256]
+    for row in image.tolist():
+        for pixel in row:
+            content += pixel
+    return hashlib.sha256(bytes(content)).digest()
+
+
+def fingerprint(images: np.ndarray, labels: np.ndarray) -> str:
+    digests = [digest(i, label) for i, label in zip(images, labels.tolist(), strict=True)]
+    return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
+
+
+def in_order(images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels as a prepared data set has them: sorted by digest."""
+    pairs = sorted(zip(images, labels.tolist(), strict=True), key=lambda pair: digest(*pair))
+    return np.stack([image for image, _ in pairs]), np.array([label for _, label in pairs])

@@ -53,20 +53,6 @@ def test_the_images_are_as_first_drawn_and_the_seed_decides_them(reader):
         assert first.fingerprint == second.fingerprint != third.fingerprint
 
 
-@pytest.mark.parametrize("reader", packaged.READERS)
-def test_shapes_types_and_counts(reader):
-    size = 21
-    data = read(reader, size=size)
-    for (name, split), count in zip(data.splits.items(), (20, 10), strict=True):
-        assert split.images.shape == (len(split.labels), size, size, 3), name
-        assert split.images.dtype == np.uint8 and split.labels.dtype == np.int64
-        counts = np.bincount(split.labels, minlength=len(data.classes))
-        assert (counts > 0).all() if reader == "digits" else set(counts) == {count}
-    images = np.concatenate([data.train.images, data.test.images])
-    assert len(np.unique(images.reshape(len(images), -1), axis=0)) == len(images), "all differ"
-    assert (images == images[..., :1]).all() == (reader != "textures"), "strokes are grey"
-
-
 def test_digits_keep_their_pixels_and_labels_and_are_split_class_by_class():
     data = read("digits", size=24)  # three pixels for one, so that each third is the original's
     images = np.concatenate([data.train.images, data.test.images])[:, 1::3, 1::3, 0]

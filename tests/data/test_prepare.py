@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import canonical
 import numpy as np
 import official
 import pytest
@@ -52,7 +51,7 @@ def describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Describe:
             "classes": classes,
             "images": {split: len(labels) for split, (_, labels) in splits.items()},
             "size": 32,
-            "fingerprints": {s: canonical.fingerprint(*split) for s, split in splits.items()},
+            "fingerprints": {s: official.fingerprint(*split) for s, split in splits.items()},
             "files": {
                 path.name: {
                     "checksum": f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}",

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import canonical
 import numpy as np
 import official
 import pytest
@@ -37,8 +36,8 @@ def assert_same(data: DataArrays, expected: official.Arrays) -> None:
     assert data.classes == expected["class_names"].tolist()
     for name, split in data.splits.items():
         assert split.images.dtype == np.uint8 and split.labels.dtype == np.int64
-        images, labels = canonical.in_order(split.images, split.labels)
-        wanted = canonical.in_order(expected[f"x_{name}"], expected[f"y_{name}"])
+        images, labels = official.in_order(split.images, split.labels)
+        wanted = official.in_order(expected[f"x_{name}"], expected[f"y_{name}"])
         assert np.array_equal(images, wanted[0]) and np.array_equal(labels, wanted[1])
 
 

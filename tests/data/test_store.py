@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import canonical
 import numpy as np
+import official
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
@@ -31,7 +31,7 @@ def arrays() -> DataArrays:
 def test_fingerprint_agrees_with_its_definition(arrays):
     images, labels = arrays.train.images, arrays.train.labels + 300  # both bytes of a label count
     images, labels = images[::2, ::-1], labels[::2]  # not contiguous
-    assert Split(images, labels).fingerprint == canonical.fingerprint(images, labels)
+    assert Split(images, labels).fingerprint == official.fingerprint(images, labels)
 
 
 def test_what_is_saved_is_loaded(tmp_path, arrays):
@@ -44,7 +44,7 @@ def test_what_is_saved_is_loaded(tmp_path, arrays):
     assert set(by_any_reader) == {"train_images", "train_labels", "test_images", "test_labels"}
     for name, split in arrays.splits.items():
         assert getattr(dataset, f"{name}_fingerprint") == split.fingerprint
-        images, labels = canonical.in_order(split.images, split.labels)
+        images, labels = official.in_order(split.images, split.labels)
         for key, expected in {f"{name}_images": images, f"{name}_labels": labels}.items():
             assert torch.equal(getattr(dataset, key), torch.from_numpy(expected))
             assert np.array_equal(by_any_reader[key], expected)

@@ -41,7 +41,6 @@ def method(tiny_run, tiny_dataset, tiny_source, tiny_checkpoint) -> Callable[...
         flip: bool = True,
         fidelity: dict[str, str] | None = None,
         buffer: int | None = BUFFER,
-        of_run: dict[str, Any] | None = None,
         **changes: float,
     ) -> Any:
         run = tiny_run(
@@ -54,7 +53,6 @@ def method(tiny_run, tiny_dataset, tiny_source, tiny_checkpoint) -> Callable[...
             augmentation=Augmentation(padding=padding, flip=flip, mean=[0.5] * 3, std=[0.25] * 3),
             fidelity=dict.fromkeys(METHODS[name].switches, "published") | (fidelity or {}),
             hyperparameters=changes,
-            **(of_run or {}),
         )
         source = tiny_source if METHODS[name].source_data else None
         learner = loop.make_learner(run, tiny_dataset, source, tiny_checkpoint.tensors, CPU)
