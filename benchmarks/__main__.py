@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
+import torch
 import typer
 
-from benchmarks import command
+from benchmarks import command, steps
+from benchmarks.shapes import planned
+from benchmarks.steps import Row
 from twf import files
+from twf.files import atomic
+from twf.gpus.devices import device_for
+from twf.jobs.provenance import code_origin, device_and_versions
+from twf.results.show import markdown
 from twf.study import reading
+
+RESULTS = Path(__file__).parent / "results"
+HEADINGS = {
+    "milliseconds": "ms",
+    "images_per_second": "images/s",
+    "peak_memory_mib": "peak MiB",
+    "times_reference": "times published",
+    "times_alone": "times alone",
+}
+KEPT = ("fastest", "slowest")  # in the file alone
 
 
 class Measurement(StrEnum):
@@ -52,17 +71,13 @@ def main(
     Times are medians over repeats. Ratios mean more than times: what is compared is called in turn.
     `python -m benchmarks steps --benchmark split-cifar10 --reference CHECKOUT` compares TwF's step.
     """
-    from benchmarks import report, sharing, steps
-    from benchmarks.shapes import planned
-    from twf.gpus.devices import device_for
-
     wanted = measurements or list(Measurement)
     params = reading.load(files.PARAMS)
     ways = execution or ["plain"]
-    rows: list[steps.Row] = []
+    rows: list[Row] = []
     for count in threads or [1]:
         on = device_for(device, count)
-        measured: list[steps.Row] = []
+        measured: list[Row] = []
         choices = product(benchmark or ["split-digits"], method or ["twf"], precision or ["tf32"])
         for where, what, rounding in choices:
             run = planned(params, where, what)
@@ -72,10 +87,40 @@ def main(
                 )
             if Measurement.SHARING in wanted:
                 for way in ways:
-                    measured += sharing.measure(params, run, way, rounding, jobs or [1, 2], on)
+                    measured += steps.measure_sharing(
+                        params, run, way, rounding, jobs or [1, 2], on
+                    )
         rows += [row | {"threads": count} for row in measured]
-    report.show(rows)
-    print(f"{report.write(name, rows, on)}: {len(rows)} rows")
+    show(rows)
+    print(f"{write(name, rows, on)}: {len(rows)} rows")
+
+
+def show(rows: list[Row]) -> None:
+    """Print a table for each measurement: what differs, and what was found."""
+    for measurement in dict.fromkeys(row["measurement"] for row in rows):
+        own = [row for row in rows if row["measurement"] == measurement]
+        columns = list(dict.fromkeys(key for row in own for key in row))[1:]  # but that
+        names = {c: HEADINGS.get(c, c.replace("_", " ")) for c in columns if c not in KEPT}
+        texts = [{name: _cell(row.get(c)) for c, name in names.items()} for row in own]
+        print(f"\n{measurement}\n\n{markdown(texts)}")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    return "" if value is None else str(value)
+
+
+def write(name: str, rows: list[Row], device: torch.device) -> Path:
+    """Write rows, and what they were measured on, to `benchmarks/results/NAME.json`."""
+    path = RESULTS / f"{name}.json"
+    about = device_and_versions(device) | {
+        "commit": code_origin()["commit"],
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    with atomic(path) as partial:
+        partial.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
+    return path
 
 
 if __name__ == "__main__":

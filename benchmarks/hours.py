@@ -17,13 +17,13 @@ import pandas as pd
 from scipy.stats import gmean
 
 from benchmarks import command
-from benchmarks.report import RESULTS
 from twf import files
 from twf.forecast import costs
 from twf.results.show import TextRow, markdown
 from twf.study import expand, reading
 
 EVIDENCE = Path("results/evidence")
+H100 = Path(__file__).parent / "results/h100.json"
 TABLES = {
     "1": ["main.split-cifar10"],
     "2": ["main.split-cifar100"],
@@ -74,7 +74,7 @@ def milliseconds(records: pd.DataFrame) -> dict[str, tuple[float, str]]:
     values = long["provenance"].map(lambda text: json.loads(text)["parameters"])
     kinds = [kind(v["method"], v["hyperparameters"]) for v in values]
     measured = in_company(long).groupby(kinds).mean().to_dict()
-    rows = json.loads((RESULTS / "h100.json").read_text(encoding="utf-8"))["rows"]
+    rows = json.loads(H100.read_text(encoding="utf-8"))["rows"]
     alone = {r["method"]: r["milliseconds"] for r in rows if r.get("execution") == "captured"}
     cpu = costs(records[records["study"] == "overnight"])
     cpu = cpu[(cpu["benchmark"] == "split-cifar10") & cpu["device"].str.startswith("Intel")]

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from benchmarks import __main__ as command
-from benchmarks import hours, reference, report, sharing, steps
+from benchmarks import hours, reference, steps
 from benchmarks.shapes import planned
 from project import PROJECT
 
@@ -144,11 +144,11 @@ def test_what_cannot_be_compared_is_said(run, tmp_path, benchmark, method, named
 
 def test_jobs_that_share_a_device_are_counted_together(params, run, monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
-    (pair,) = sharing.measure(params, run, "plain", "bf16", [2], CPU, seconds=0.05)
+    (pair,) = steps.measure_sharing(params, run, "plain", "bf16", [2], CPU, seconds=0.05)
     assert pair["images_per_second"] > 0 and pair["times_alone"] == 2.0 and not pair["mps"]
     (tmp_path / "control").touch()
-    monkeypatch.setattr(sharing, "_together", lambda *words: {1: 8.0, 2: 12.0}[words[3]])
-    one, two = sharing.measure(params, run, "plain", "bf16", [1, 2], CPU)
+    monkeypatch.setattr(steps, "_together", lambda *words: {1: 8.0, 2: 12.0}[words[3]])
+    one, two = steps.measure_sharing(params, run, "plain", "bf16", [1, 2], CPU)
     assert (one["times_alone"], two["times_alone"]) == (1.0, 1.5)
     assert (one["jobs"], two["jobs"], two["mps"]) == (1, 2, True)
 
@@ -156,7 +156,7 @@ def test_jobs_that_share_a_device_are_counted_together(params, run, monkeypatch,
 def test_the_command_prints_and_keeps_rows_with_where_they_come_from(
     tiny_project, monkeypatch, capsys
 ):
-    monkeypatch.setattr(report, "RESULTS", tiny_project / "kept")
+    monkeypatch.setattr(command, "RESULTS", tiny_project / "kept")
     command.main(["steps"], benchmark=["split-target"], method=["er"], calls=1, repeats=1)
     kept = json.loads((tiny_project / "kept" / "latest.json").read_text())
     assert kept.keys() == {"device", "gpu", "versions", "commit", "date", "rows"}
