@@ -16,7 +16,7 @@ from benchmarks import command
 from benchmarks.gpu import shards
 from twf import files
 from twf.checkout import commit
-from twf.data import archive
+from twf.data import formats
 from twf.errors import UserError
 from twf.study import reading
 
@@ -65,7 +65,7 @@ def main(
         name, _, file = entry.partition("=")
         if name not in params.datasets or not file:
             raise UserError(f"--data {entry}: write NAME=FILE.npz, NAME of params.yaml's datasets")
-        arrays = archive.read_npz(Path(file), params.datasets[name].classes)
+        arrays = formats.read_npz(Path(file), params.datasets[name].classes)
         for shard in shards.cut(arrays, PACK, name, mib):
             folder = PACK / shard.name.replace(".zip.", "-") / "shards"
             folder.mkdir(parents=True)

@@ -16,7 +16,7 @@ from benchmarks.gpu import driver, pack
 from project import PROJECT
 
 from twf import files
-from twf.data import archive, store
+from twf.data import formats, store
 from twf.errors import UserError
 from twf.results import record
 
@@ -91,7 +91,7 @@ def test_the_driver_makes_weights_and_records_of_what_was_packed(
     weights = here / "tree/checkpoints/origin.safetensors"
     assert b"".join(piece.read_bytes() for piece in pieces) == weights.read_bytes()
     assert Path("found/benchmarks/results/steps.json").exists()
-    packed = archive.read_npz(Path("archives/target.npz"), 4).splits["train"].images
+    packed = formats.read_npz(Path("archives/target.npz"), 4).splits["train"].images
     images = store.load(here / "tree/data/target.safetensors").train_images.numpy()
     assert np.array_equal(np.unique(packed, axis=0), np.unique(images, axis=0)), "to the bit"
 

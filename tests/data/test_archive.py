@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from twf.data import archive
+from twf.data import formats
 from twf.errors import UserError
 
 ARRAYS: dict[str, Any] = {
@@ -26,7 +26,7 @@ ARRAYS: dict[str, Any] = {
 def test_an_archive_is_read(tmp_path, kind, write, names):
     arrays = ARRAYS | {"y_train": ARRAYS["y_train"].astype(kind)[:, None]}
     write(tmp_path / "mine.npz", **arrays, **({"class_names": names} if names else {}))
-    data = archive.read_npz(tmp_path / "mine.npz", 3)
+    data = formats.read_npz(tmp_path / "mine.npz", 3)
     for name, split in data.splits.items():
         assert np.array_equal(split.images, ARRAYS[f"x_{name}"])
         assert np.array_equal(split.labels, ARRAYS[f"y_{name}"])
@@ -70,4 +70,4 @@ def test_a_wrong_archive_is_named_with_what_is_needed(tmp_path, named, written):
     else:
         written(file)
     with pytest.raises(UserError, match=rf"mine\.npz.*{named}.*x_train, y_train, x_test, y_test"):
-        archive.read_npz(file, 3)
+        formats.read_npz(file, 3)

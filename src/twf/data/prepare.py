@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from twf import files
-from twf.data import archive, fetch, formats, packaged, registry, store
+from twf.data import fetch, formats, packaged, registry, store
 from twf.data.images import reading, resize_images
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError
@@ -32,7 +32,7 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
             f"datasets.{name} is no published data set: `twf data prepare {name}` makes it"
         )
     size, classes = dataset.size, dataset.classes
-    arrays = formats.folders(path, size) if path.is_dir() else archive.read_npz(path, classes)
+    arrays = formats.folders(path, size) if path.is_dir() else formats.read_npz(path, classes)
     train, test = (Split(resize_images(s.images, size), s.labels) for s in arrays.splits.values())
     arrays = DataArrays(train, test, arrays.classes)
     entry, output = registry.images_entry(dataset.archive), files.data_file(name)
@@ -70,7 +70,7 @@ def check(arrays: DataArrays, entry: registry.ImagesEntry, size: int, path: Path
 def _read(dataset: params.Dataset) -> DataArrays:
     """Call the data set's reader; an official archive is one that `twf data fetch` has brought."""
     if dataset.reader == "archive":
-        return archive.read_npz(Path(dataset.file), dataset.classes)
+        return formats.read_npz(Path(dataset.file), dataset.classes)
     if dataset.reader != "official":
         return packaged.READERS[dataset.reader](dataset)
     entry = registry.images_entry(dataset.archive)
