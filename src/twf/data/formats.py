@@ -159,7 +159,7 @@ def _inner(path: Path) -> list[str]:
 
 
 def read_npz(file: Path, classes: int) -> DataArrays:
-    """A user's NumPy archive: `x_train`, `x_test` uint8 [N, H, W, 3], `y_train`, `y_test` [N] from 0.
+    """The arrays `x_train`, `x_test` uint8 [N, H, W, 3] and `y_train`, `y_test` [N], from 0.
 
     An optional `class_names` gives the text for each label; without it the labels are their own
     names. Raises `UserError` that names file and key, and why.
