@@ -51,7 +51,7 @@ def test_records_are_appended_and_old_rows_stay(tmp_path):
     assert evidence.add(tmp_path / "a", tmp_path / "evidence") == (path, 0)
 
 
-def test_another_record_of_a_run_is_refused_and_nothing_changes(tmp_path):
+def test_what_does_not_belong_or_is_damaged_is_refused_and_nothing_changes(tmp_path):
     path, _ = evidence.add(write(tmp_path / "a", row("er.s0", 50.0)), tmp_path / "evidence")
     before = path.read_bytes()
     changed = write(tmp_path / "b", row("er.s0", 51.0), row("er.s1", 52.0))
@@ -62,6 +62,16 @@ def test_another_record_of_a_run_is_refused_and_nothing_changes(tmp_path):
         evidence.add(mixed, tmp_path / "evidence")
     with pytest.raises(UserError, match="no record in"):
         evidence.add(tmp_path / "none", tmp_path / "evidence")
+    table = pa.Table.from_pylist([row("er.s1", 50.0)], schema=record.SCHEMA)
+    at = table.column_names.index("seed")
+    (tmp_path / "d").mkdir()
+    pq.write_table(table.set_column(at, "seed", pa.array(["1"])), tmp_path / "d" / "er.s1.parquet")
+    with pytest.raises(UserError, match="different types"):
+        evidence.add(tmp_path / "d", tmp_path / "evidence")
+    damaged = write(tmp_path / "e", row("er.s4", 50.0)) / "er.s4.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    with pytest.raises(UserError, match=r"er\.s4\.parquet cannot be read"):
+        evidence.add(tmp_path / "e", tmp_path / "evidence")
     assert path.read_bytes() == before
 
 
@@ -78,27 +88,6 @@ def test_records_of_other_versions_of_the_schema_share_a_table(tmp_path):
     assert evidence.add(tmp_path / "a", tmp_path / "evidence") == (path, 1)
     rows = evidence.read_table(path).to_pylist()
     assert rows == [earlier | {"joules": None}, later | {"joules": 2.5}]
-
-
-def test_a_column_of_another_type_is_refused_and_nothing_changes(tmp_path):
-    path, _ = evidence.add(write(tmp_path / "a", row("er.s0", 50.0)), tmp_path / "evidence")
-    before = path.read_bytes()
-    table = pa.Table.from_pylist([row("er.s1", 50.0)], schema=record.SCHEMA)
-    at = table.column_names.index("seed")
-    other = table.set_column(at, "seed", pa.array(["1"]))
-    (tmp_path / "b").mkdir()
-    pq.write_table(other, tmp_path / "b" / "er.s1.parquet")
-    with pytest.raises(UserError, match="different types"):
-        evidence.add(tmp_path / "b", tmp_path / "evidence")
-    assert path.read_bytes() == before
-
-
-def test_a_damaged_record_is_named(tmp_path):
-    folder = write(tmp_path / "a", row("er.s0", 50.0))
-    (folder / "er.s1.parquet").write_bytes((folder / "er.s0.parquet").read_bytes()[:-9])
-    with pytest.raises(UserError, match=r"er\.s1\.parquet cannot be read"):
-        evidence.add(folder, tmp_path / "evidence")
-    assert not (tmp_path / "evidence").exists()
 
 
 @pytest.fixture

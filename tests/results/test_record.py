@@ -13,7 +13,6 @@ import pytest
 from twf.errors import UserError
 from twf.files import record_file, runs_file
 from twf.results import record
-from twf.results.frame import Results
 from twf.study import Plan
 
 TORN, OLD, MISSING, DONE = (
@@ -55,11 +54,9 @@ def changed(change: Callable[[pa.Table], pa.Table], version: str = str(record.VE
     ("change", "named"),
     [
         (lambda t: t.drop_columns(["seconds"]), "seconds"),
-        (lambda t: t.drop_columns(["gates_open"]), "gates_open"),
         (lambda t: t.rename_columns({"seconds": "duration"}), "duration, seconds"),
         (lambda t: t.append_column("more", pa.array([1])), "more"),
         (lambda t: t.append_column("seed", t["seed"]), "twice"),
-        (lambda t: t.set_column(7, "seed", pa.array(["0"])), "seed"),
         (lambda t: t.set_column(7, "seed", pa.array([0], pa.int32())), "seed"),
         (lambda t: t.select(t.column_names[::-1]), "order"),
     ],
@@ -72,7 +69,7 @@ def test_a_record_with_other_columns_is_refused(plan, change, named):
         assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("version", ["1", "3", "2.0", "", "next"])
+@pytest.mark.parametrize("version", ["1", "3", ""])
 def test_another_version_is_refused_whatever_its_columns(plan, version):
     with pytest.raises(UserError, match=f"record version {version}, this"):
         record.read(changed(lambda table: table, version))
@@ -80,23 +77,6 @@ def test_another_version_is_refused_whatever_its_columns(plan, version):
     pq.write_table(pa.table({"run": ["x"]}), path)  # something else
     with pytest.raises(UserError, match="record version none"):
         record.read(path)
-
-
-def test_a_record_cut_anywhere_is_refused(plan):
-    path = record_file("small", DONE)
-    whole = path.read_bytes()
-    for length in (0, 3, len(whole) // 3, len(whole) // 2, len(whole) - 1):
-        path.write_bytes(whole[:length])
-        with pytest.raises(UserError, match=str(path)):
-            record.read(path)
-
-
-def test_a_collected_table_with_other_columns_is_refused(plan):
-    record.collect([record_file("small", DONE)], runs_file("small"))
-    path = runs_file("small")
-    pq.write_table(pq.read_table(path).drop_columns(["history"]), path)
-    with pytest.raises(UserError, match="history"):
-        Results.collected(plan)
 
 
 def test_a_record_that_may_not_be_read_is_not_to_be_deleted(plan, monkeypatch):
@@ -122,12 +102,16 @@ def test_what_is_collected_in_part_carries_no_plan(plan):
 def test_a_damaged_record_is_refused_or_says_the_same(plan):
     """A bit anywhere: in a value it is found; what nobody reads, like an encoder's name, may be."""
     path = record_file("small", DONE)
-    whole, said = path.read_bytes(), record.read(path)
-    found = 0
+    whole, values = path.read_bytes(), record.read(path)
+    refusals = 0
     for at in range(0, len(whole), 23):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
         try:
-            assert record.read(path) == said, f"byte {at}"
+            assert record.read(path) == values, f"byte {at}"
         except UserError:
-            found += 1
-    assert found > len(whole) / 23 / 3
+            refusals += 1
+    assert refusals > len(whole) / 23 / 3
+    for length in (0, 3, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UserError, match=str(path)):
+            record.read(path)

@@ -9,10 +9,7 @@ import pytest
 import yaml
 
 from twf.errors import UserError
-from twf.files import (
-    PARAMS,
-    search_files,
-)
+from twf.files import PARAMS, search_files
 from twf.results import search
 from twf.study import expand, reading
 from twf.study import expansion as searching
@@ -53,32 +50,28 @@ def test_the_highest_mean_over_seeds_is_the_best(plan, recorded):
     assert derpp["hyperparameters"] == '{"lr": 0.03, "alpha": 0.2, "beta": 0.5}'
 
 
-def test_equals_leave_the_hyperparameters_as_they_are(plan, recorded):
-    search.write(recorded(plan, of_trials(plan, er=[[50.0, 50.0]] * 2)))
-    (er,) = best_of(plan, "er")
-    assert er["as_set"]
-    assert best_of(plan, "derpp") == []  # nothing has run
-
-
-def test_a_trial_that_diverged_once_is_not_the_best(plan, recorded):
-    records = of_trials(plan, er=[[90.0, 90.0], [60.0, 50.0]])
+def test_a_trial_that_diverged_once_is_not_the_best_and_equals_leave_what_is_set(plan, recorded):
+    records = of_trials(plan, er=[[90.0, 90.0], [60.0, 50.0]], derpp=[[50.0, 50.0]] * 2)
     records[list(records)[1]] = {"status": "diverged"}
     search.write(recorded(plan, records))
-    (er,) = best_of(plan, "er")
-    assert er["hyperparameters"] == '{"lr": 0.1}'
+    (er,), (derpp,) = best_of(plan, "er"), best_of(plan, "derpp")
+    assert er["hyperparameters"] == '{"lr": 0.1}' and derpp["as_set"]
     table = pd.read_csv(search_files(plan.study)[0])
     lost = table[(table["method"] == "er") & ~table["best"]].to_dict("records")
     assert (lost[0]["n"], lost[0]["n_diverged"], lost[0]["accuracy_mean"]) == (1, 1, 90.0)
 
 
-def test_the_best_are_input_of_another_study(plan, recorded):
+def test_the_best_are_input_of_another_study_once_the_search_is_complete(plan, recorded):
+    _, study = search_files(plan.study)
+    study.parent.mkdir(parents=True)
+    study.write_text("[]")
     levels = [[70.0, 70.0], [60.0, 50.0]]
+    search.write(recorded(plan, of_trials(plan, er=levels)))
+    assert best_of(plan, "er") and study.read_text() == "[]"
     runs = recorded(plan, of_trials(plan, er=levels, derpp=levels))
     search.write(runs)
-    _, study = search_files(plan.study)
-    assert searching.load_best_hyperparameters(
-        str(study), "another"
-    ) == {  # what was searched for alone
+    # what was searched for alone
+    assert searching.load_best_hyperparameters(str(study), "another") == {
         ("split-cifar10", "er", 500, "class-il"): {"lr": 0.01},
         ("split-cifar10", "derpp", 500, "class-il"): {"alpha": 0.2},
     }
@@ -96,14 +89,6 @@ def test_a_cell_whose_trials_all_diverged_is_said_to_have_nothing(plan, recorded
     search.write(recorded(plan, {key: {"status": "diverged"} for key in plan.runs}))
     with pytest.raises(UserError, match="all trials of its search diverged"):
         searching.load_best_hyperparameters(str(study), "x")
-
-
-def test_an_incomplete_search_leaves_what_another_study_takes(plan, recorded):
-    study = search_files(plan.study)[1]
-    study.parent.mkdir(parents=True)
-    study.write_text("[]")
-    search.write(recorded(plan, of_trials(plan, er=[[70.0, 70.0], [60.0, 50.0]])))
-    assert best_of(plan, "er") and study.read_text() == "[]"
 
 
 @pytest.mark.parametrize("tuned", [True, False])

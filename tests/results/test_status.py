@@ -67,27 +67,24 @@ def made_with(plan, run, recorded):
     return write
 
 
-def test_a_run_of_other_code_is_done_and_shown_so(plan, run, made_with):
-    """Where a study does not follow its methods' code."""
-    made_with(code={"commit": "abc", "method_hash": "0" * 64})
-    assert state(plan, run) == ("done", status.OTHER_CODE)
-
-
 def test_what_is_done_is_counted_and_listed_where_something_is_to_be_said(
     plan, run, recorded, made_with, capsys
 ):
+    """A run of other code is done and shown so, where a study does not follow its methods' code."""
+
+    def shown(**switches):
+        status.show(status.of_plan(reading.load(PARAMS), plan), **switches)
+        return capsys.readouterr().out
+
+    made_with(code={"commit": "abc", "method_hash": "0" * 64})
+    assert state(plan, run) == ("done", status.OTHER_CODE)
     made_with(code=CODE)
-    found = status.of_plan(reading.load(PARAMS), plan)
-    status.show(found)
-    said = capsys.readouterr().out
-    assert run.id.removesuffix(".s0") not in said and "not listed (see --all): 1" in said
-    status.show(found, every=True)
-    assert run.id.removesuffix(".s0") in capsys.readouterr().out
+    cell = run.id.removesuffix(".s0")
+    assert cell not in shown() and "not listed (see --all): 1" in shown()
+    assert cell in shown(every=True)
     row = record.read(record_file(run.study, run.id)).to_pylist()[0]
     recorded(plan, {run.id: row | {"status": "diverged", "reason": "nan"}})
-    assert state(plan, run) == ("done", "diverged")
-    status.show(status.of_plan(reading.load(PARAMS), plan))
-    assert "done, diverged" in capsys.readouterr().out
+    assert state(plan, run) == ("done", "diverged") and "done, diverged" in shown()
 
 
 def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys):
@@ -119,11 +116,11 @@ def test_a_stale_run_says_what_its_record_was_made_by(plan, run, made_with):
     many = other.model_copy(update={"network": network, "buffer": None})
     _, why = state(plan, many)
     assert "buffer: 500 -> none, " in why and why.endswith(" and 1 more")
-
-
-def test_a_parameter_that_did_not_exist_yet_makes_a_record_stale(plan, run, made_with):
     made_with(parameters={key: value for key, value in run.values.items() if key != "epochs"})
     assert state(plan, run) == ("stale", "epochs: none -> 50")
+    record_file(run.study, run.id).write_bytes(b"torn")
+    said, why = state(plan, run)
+    assert said == "stale" and str(record_file(run.study, run.id)) in why
 
 
 def test_a_record_of_another_recipe_is_neither_done_nor_collected_nor_averaged(
@@ -139,10 +136,3 @@ def test_a_record_of_another_recipe_is_neither_done_nor_collected_nor_averaged(
     made_with(code=CODE)
     assert Results.of_records(plan, plan.runs).runs.loc[run.id, "status"] == "finished"
     status.require_done(plan)
-
-
-def test_a_record_that_cannot_be_read_counts_as_differing(plan, run):
-    path = record_file(run.study, run.id)
-    path.write_bytes(b"torn")
-    said, why = state(plan, run)
-    assert said == "stale" and str(path) in why
