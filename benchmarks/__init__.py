@@ -1,7 +1,5 @@
 """Speed and memory of training, beside the authors' published code: `--help`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`python -m benchmarks`: measure, print tables, write JSON."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from enum import StrEnum

@@ -6,8 +6,6 @@ writes the first, for `twf plan STUDY --forecast`, and prints the second as Mark
 docs/speed.md; nothing is measured.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

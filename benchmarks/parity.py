@@ -7,8 +7,6 @@ trains on some images of CIFAR-10 in float32 on the CPU, appends the final accur
 the differences. Needs `data/cifar10.safetensors` and the source's checkpoint.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import json

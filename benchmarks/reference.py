@@ -4,8 +4,6 @@ The images are random. The stream's batch, loaded and augmented, is made before 
 which spares the published code what our step does itself.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import importlib

@@ -1,7 +1,5 @@
 """The runs that are measured: those of `params.yaml`, on random images and weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 What is compared is called in turn, so that what else the machine does falls on all of it.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import statistics

@@ -1,7 +1,5 @@
 """The `twf` command in this process, and what it says."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import NamedTuple

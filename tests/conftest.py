@@ -1,7 +1,5 @@
 """What all tests share."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import gc

@@ -1,7 +1,5 @@
 """Frames as tests compare them: rows of plain values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What would run if files were more than data, and the pages it might run in."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Keys that are none, for the environment of a test, and where they came to be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """Jobs by the plans that parameters stand for, as `twf` does them once the plans are written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

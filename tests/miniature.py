@@ -1,7 +1,5 @@
 """A checkout of the project's pipeline with a demo study of seconds, for both engines."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

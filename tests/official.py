@@ -7,8 +7,6 @@ files of the official names into `folder`, and `LAYOUTS["cifar10"](folder, array
 JPEG keeps images of `blocks` to the bit, as nothing varies inside its blocks of 8 x 8 pixels.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import pickle

@@ -1,7 +1,5 @@
 """Learnable images that no file has."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

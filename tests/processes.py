@@ -1,7 +1,5 @@
 """Processes in a folder: started, waited for, found, and killed as power loss would."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Looking on at the calls of a method, which does what it does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

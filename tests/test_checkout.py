@@ -1,7 +1,5 @@
 """By which commit a record says that it was made. tests/engines has other folders' code."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

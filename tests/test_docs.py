@@ -1,7 +1,5 @@
 """Links of the documentation hold, and every method has a page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

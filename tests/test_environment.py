@@ -1,7 +1,5 @@
 """What is installed: pyproject.toml is the one definition, and nothing contradicts it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

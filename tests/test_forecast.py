@@ -1,7 +1,5 @@
 """How long a study takes, by what recorded runs took."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

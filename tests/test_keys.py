@@ -1,7 +1,5 @@
 """Keys in the environment come to no log, record, report or tracking folder."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

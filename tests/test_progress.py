@@ -1,7 +1,5 @@
 """Progress in a log and on a terminal."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Files from elsewhere are data: nothing in them is run, and nothing is written elsewhere."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import re

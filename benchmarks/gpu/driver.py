@@ -8,8 +8,6 @@ background, once; called again, it takes the files that a later pack brings, and
 Nothing is lost when a step fails or is late: the others go on, and `collect` has its log.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """`python -m benchmarks.gpu.pack`: what a GPU machine without a network lacks, in one folder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 `python -m benchmarks.gpu.shards FOLDER NAME OUT.npz` puts a data set together again.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -5,8 +5,6 @@ warnings are shown whole; Snakemake's own log goes to its file in `.snakemake/lo
 terminal too with `--dry-run`, `--verbose` or `--printshellcmds`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import sys

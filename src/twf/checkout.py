@@ -1,7 +1,5 @@
 """Whose code runs: that of the folder that is worked in or another checkout's; of which commit."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

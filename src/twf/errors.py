@@ -1,7 +1,5 @@
 """Errors and warnings for the user. `UserError` is one that the user can mend."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
@@ -46,7 +44,7 @@ def invalid_file(path: object, problems: list[str]) -> UserError:
     return UserError(f"{path} is invalid:\n  " + "\n  ".join(dict.fromkeys(problems)))
 
 
-def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> list[str]:
+def explain(error: "ValidationError", tag: int = -1, under: str | None = None) -> list[str]:
     """The mistakes that pydantic lists, each as `key.path: what is wrong (is: value)`.
 
     What is allowed is part of pydantic's message. `tag` is the place in the path where pydantic

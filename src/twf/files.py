@@ -1,7 +1,5 @@
 """The paths of all outputs, and how a file is written completely or not at all."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

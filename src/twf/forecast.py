@@ -1,7 +1,5 @@
 """How long what remains of a study takes, by what recorded runs took. No torch here."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 KEY = ["benchmark", "method", "width"]  # runs that are alike in these are taken to cost the same
 
 
-def costs(records: pd.DataFrame) -> pd.DataFrame:
+def costs(records: "pd.DataFrame") -> "pd.DataFrame":
     """A row for each kind of run and device: `KEY`, `device`, `runs`, `seconds`.
 
     `records` have the columns of `twf.results.record.SCHEMA`. `seconds` is the median over runs of

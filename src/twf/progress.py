@@ -1,7 +1,5 @@
 """Progress of long work: a line on stderr now and then, with the time that is left."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import sys

@@ -1,7 +1,5 @@
 """The benchmarks at their smallest: what rows say, not how many seconds."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import sys

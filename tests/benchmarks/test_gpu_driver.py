@@ -1,7 +1,5 @@
 """Work on a GPU machine without a network, rehearsed whole on this one at a tiny size."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What is compared where the published code trains beside ours."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """The `twf` command: what it says of a user's mistake, its help, and what it plans."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A user's NumPy archive, and what is named of each way in which it can be wrong."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable
 from pathlib import Path

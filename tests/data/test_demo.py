@@ -1,7 +1,5 @@
 """The demo's data: UCI digits, drawn letters and drawn textures, and the checks of `prepare`."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Unpacking archives: nothing is written elsewhere, nothing is left."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import random

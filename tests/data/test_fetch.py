@@ -1,7 +1,5 @@
 """Fetching archives from servers that fail, and beside what exists already."""
 
-from __future__ import annotations
-
 import hashlib
 import http.server
 import random

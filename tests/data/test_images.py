@@ -1,7 +1,5 @@
 """Image files of every kind that Pillow opens: the same image in RGB, or refused by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A published data set from archives, arrays or class folders gives one file, or is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """The registry of official archives, and a lab's own beside it."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 from project import PROJECT

@@ -1,7 +1,5 @@
 """The file of every data set, its fingerprint, and that a bad file is named."""
 
-from __future__ import annotations
-
 import hashlib
 import tracemalloc
 from collections.abc import Callable

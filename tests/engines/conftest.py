@@ -1,7 +1,5 @@
 """Projects that the tests of the engines begin with: each is made once, and copied."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

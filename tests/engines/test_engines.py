@@ -1,7 +1,5 @@
 """Snakemake and DVC keep their promises to each other, on a miniature of the demo study."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

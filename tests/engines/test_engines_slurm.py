@@ -1,7 +1,5 @@
 """A miniature study on a real Slurm: jobs fail, are told to stop and are requeued, and go on."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os

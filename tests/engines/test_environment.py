@@ -1,7 +1,5 @@
 """Signals of a step of Slurm, and the code of another folder."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

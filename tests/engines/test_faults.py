@@ -3,8 +3,6 @@
 After each fault and its remedy the records are those of a study that nothing happened to.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

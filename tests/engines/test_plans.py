@@ -1,7 +1,5 @@
 """Plan files: their times say what their contents say, whatever became of product or clock."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """What a terminal shows of the workflow."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Jobs see the GPUs that CUDA shows, one each, and share them by slots; and what a CPU is."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

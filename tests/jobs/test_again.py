@@ -1,7 +1,5 @@
 """A record in a table of evidence, run again from itself."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 tests/test_security.py has files that mean harm.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

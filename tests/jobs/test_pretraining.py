@@ -1,7 +1,5 @@
 """Pretraining on a miniature source, and taking weights from elsewhere."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

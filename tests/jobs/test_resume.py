@@ -1,7 +1,5 @@
 """A run that is stopped or killed at any moment ends in the results of one that never was."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

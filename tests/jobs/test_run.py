@@ -1,7 +1,5 @@
 """A whole run from its files to its record."""
 
-from __future__ import annotations
-
 import json
 from statistics import fmean
 from typing import Any

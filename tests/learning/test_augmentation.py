@@ -1,7 +1,5 @@
 """Batched augmentation against the golden numbers, and against torchvision one image at a time."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import torch

@@ -1,7 +1,5 @@
 """The continual-learning loop: its step, its schedule, its randomness, and its loss traces."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

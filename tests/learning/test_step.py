@@ -1,7 +1,5 @@
 """Steps compiled and captured against plain ones, and what a step may not do."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial

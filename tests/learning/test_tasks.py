@@ -1,7 +1,5 @@
 """Tasks, the order of classes, and images held out for validation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Synthetic records of the plan of a small study, written where the pipeline would."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """One method minus another in a line, from records of hand-made accuracies."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

@@ -1,7 +1,5 @@
 """Evidence: records that never change, and the pages that are held to them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

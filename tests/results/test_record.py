@@ -1,7 +1,5 @@
 """Records: what is read, what is refused, and collecting some of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The report: what it says, what it escapes, that it needs no other file."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The report in a browser: nothing fails or is fetched, and it fits a phone."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

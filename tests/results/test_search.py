@@ -1,7 +1,5 @@
 """The best hyperparameters of a search from its records."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

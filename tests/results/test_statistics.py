@@ -1,7 +1,5 @@
 """The rules of intervals, against numbers worked by hand and SciPy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

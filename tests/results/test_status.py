@@ -1,7 +1,5 @@
 """Which runs are done, and what `twf plan` says a study can decide."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables: which of the paper's numbers stand beside ours, and what is said of unusual cells."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from frames import rows as rows_of

@@ -4,8 +4,6 @@ Levels are round, so that a value can be worked out by hand from `level`. `EXPEC
 pytest tests/results/test_whole.py` writes `expected/` anew: read what has changed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

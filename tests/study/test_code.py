@@ -1,7 +1,5 @@
 """The hash of the code that a number depends on: what changes it, and what does not."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable, Iterator

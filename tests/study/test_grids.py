@@ -1,7 +1,5 @@
 """A search for hyperparameters: what it plans, what is refused, and how another study takes it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What may stand in `params.yaml`, what is said of a mistake, and that it is the paper's."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import shutil

@@ -1,7 +1,5 @@
 """The runs and tables that a study stands for, and what decides that two runs are one."""
 
-from __future__ import annotations
-
 import copy
 from functools import reduce
 from operator import getitem

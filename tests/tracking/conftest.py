@@ -1,7 +1,5 @@
 """A home without a key for Weights & Biases."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run is followed while it trains, shown as its record has it, and never failed by tracking."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

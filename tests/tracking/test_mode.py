@@ -1,7 +1,5 @@
 """Whether runs are sent, kept or neither: by a key, and by what the user asks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

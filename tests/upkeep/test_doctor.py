@@ -1,7 +1,5 @@
 """What `twf doctor` finds wrong with a set-up, and the remedies it names."""
 
-from __future__ import annotations
-
 from importlib import metadata
 
 from commands import Twf

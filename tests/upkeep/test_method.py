@@ -1,7 +1,5 @@
 """`twf new method`, in copies of the project."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

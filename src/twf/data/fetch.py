@@ -4,8 +4,6 @@ pooch downloads and compares checksums; Snakemake tries again. Unpacking writes 
 folder of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

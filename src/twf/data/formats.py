@@ -5,8 +5,6 @@ CIFAR's batches (https://www.cs.toronto.edu/~kriz/cifar.html) are pickles of Pyt
 can run any code: these may make NumPy arrays, text and containers of these, and nothing else.
 """
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 And what all readers share: how they open files of any content.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath

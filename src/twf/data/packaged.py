@@ -1,7 +1,5 @@
 """The demo's images, which no archive has: digits of scikit-learn, drawn letters and textures."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Callable
 from functools import partial

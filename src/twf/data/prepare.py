@@ -1,7 +1,5 @@
 """Prepared data sets, from a reader or from a user's file, checked before they are written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from twf import files

@@ -4,8 +4,6 @@
 or replaces ours by name.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 from pathlib import Path

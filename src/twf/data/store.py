@@ -5,8 +5,6 @@ split is sorted by the images' digests, so the same data give the same file, whe
 from. Preparing data imports no torch; only `load` does.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,10 +79,10 @@ class Dataset:
     """A prepared data set: images uint8 [N, H, W, 3] and labels int64 [N], memory-mapped."""
 
     classes: list[str]
-    train_images: Tensor
-    train_labels: Tensor
-    test_images: Tensor
-    test_labels: Tensor
+    train_images: "Tensor"
+    train_labels: "Tensor"
+    test_images: "Tensor"
+    test_labels: "Tensor"
     train_fingerprint: str
     test_fingerprint: str
 

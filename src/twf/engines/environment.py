@@ -1,7 +1,5 @@
 """What Snakemake needs of its process, and of the jobs that it starts."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

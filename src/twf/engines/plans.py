@@ -6,8 +6,6 @@ product exactly where the product carries that plan, so both see the same, after
 to one stays whole.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """The CPU and the main memory of this machine, where systems differ. No torch here."""
 
-from __future__ import annotations
-
 import ctypes
 import platform
 import re

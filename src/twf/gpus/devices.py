@@ -5,8 +5,6 @@ CUDA is asked in a process of its own (`python -m twf.gpus.devices`), as a proce
 can no longer choose the GPUs that it sees.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os
@@ -41,7 +39,7 @@ def device_for(
     threads: int,
     gpu_slots: int = 1,
     deterministic: bool = False,
-) -> torch.device:
+) -> "torch.device":
     """The device to train on, with PyTorch set up for it: the CPU, or a slot of one GPU.
 
     `CUDA_VISIBLE_DEVICES` then shows only this GPU. `deterministic` restricts it to algorithms that

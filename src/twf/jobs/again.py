@@ -1,7 +1,5 @@
 """A measured record, run again from itself: its parameters, its data, its network, today's code."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterator, Mapping
 from pathlib import Path

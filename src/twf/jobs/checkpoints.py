@@ -3,8 +3,6 @@
 And weights that were trained elsewhere: read without running code, renamed, and checked.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Training a network on a source, or taking weights from elsewhere: the start of every run."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Where a result comes from: code, versions, device."""
 
-from __future__ import annotations
-
 import platform
 from dataclasses import dataclass
 from typing import Any

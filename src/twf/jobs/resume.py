@@ -4,8 +4,6 @@ The saved state is no output of the pipeline: Snakemake deletes those of jobs th
 guard of all that decides the result; a state of another guard is not used.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """One run from its inputs to its record."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

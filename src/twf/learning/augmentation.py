@@ -1,7 +1,5 @@
 """Batched augmentation on the device: crop after padding and flip, the same for stored gates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +19,7 @@ class Placement:
     left: Tensor
     flip: Tensor  # [N] bool
 
-    def __getitem__(self, images: slice) -> Placement:
+    def __getitem__(self, images: slice) -> "Placement":
         """Those of some images."""
         return Placement(self.top[images], self.left[images], self.flip[images])
 

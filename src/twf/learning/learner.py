@@ -1,7 +1,5 @@
 """What a method works on and with: the network, the benchmark's shape, and the source."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

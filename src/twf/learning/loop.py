@@ -1,7 +1,5 @@
 """The continual-learning loop, to be read from top to bottom."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy

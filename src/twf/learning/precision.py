@@ -1,7 +1,5 @@
 """How products of matrices and convolutions round."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, cast, get_args

@@ -1,7 +1,5 @@
 """Pretraining: supervised training of a network on its source, the start of every run."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 So a method that draws more replay does not change the order of images of another.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Plain SGD, and the batches that it goes through."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -4,8 +4,6 @@ A method may keep tensors, modules, a buffer, numbers, and lists, tuples and dic
 attributes. Its modules and its buffer must be there after `setup`: they are filled, not made.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

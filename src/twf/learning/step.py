@@ -4,8 +4,6 @@ All execute the same method file. `plain` is the definition; the others are held
 Nothing of a step returns to the host.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

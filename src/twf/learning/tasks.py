@@ -1,7 +1,5 @@
 """How a benchmark's classes become tasks, and how images are held out for validation."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One method minus another, or a variant minus its method, in a line with an interval."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -15,8 +15,6 @@ are those of `statistics`:
              tables, over all methods but Joint, and over those with a buffer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

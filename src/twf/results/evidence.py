@@ -5,8 +5,6 @@ have, whatever records have today; a record without a column that others of its 
 there.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -3,8 +3,6 @@
 `questions.yaml` there says what is compared. Nothing here knows a study, a method or a benchmark.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

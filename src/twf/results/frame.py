@@ -8,8 +8,6 @@ In every frame `buffer` is 0 without one, and `variant` is empty for a method as
 estimates has null there, those of figures do not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
@@ -55,7 +53,7 @@ class Results:
         ).astype({"seconds": float, "peak_memory_mib": float, "buffer": int, "seed": int})
 
     @classmethod
-    def collected(cls, plan: Plan) -> Results:
+    def collected(cls, plan: Plan) -> "Results":
         """The runs with their collected records.
 
         Raises `UserError` where the records have not been collected, or cannot be read.
@@ -63,7 +61,7 @@ class Results:
         return cls(plan, record.read_collected(plan.study))
 
     @classmethod
-    def of_records(cls, plan: Plan, runs: Iterable[str]) -> Results:
+    def of_records(cls, plan: Plan, runs: Iterable[str]) -> "Results":
         """The runs with the records of some, as far as they are there, collected or not.
 
         Raises `UserError` where a record cannot be read.
@@ -73,7 +71,7 @@ class Results:
         return cls(plan, pa.concat_tables([record.SCHEMA.empty_table(), *there]))
 
     @classmethod
-    def planned(cls, plan: Plan) -> Results:
+    def planned(cls, plan: Plan) -> "Results":
         """The runs without any record."""
         return cls(plan, record.SCHEMA.empty_table())
 

@@ -1,7 +1,5 @@
 """What the findings write: a table of estimates and drawings in docs, and numbers in pages."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The paper's printed numbers, under the keys that a study's cells have."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import pandas as pd

@@ -3,8 +3,6 @@
 What no record, checkpoint or entry of params.yaml says is *not recorded*.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from typing import Any

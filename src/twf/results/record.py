@@ -1,7 +1,5 @@
 """The record of a run: one Parquet file of one row. The truth that tables and figures come from."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 It renders the study's estimates, and computes no mean, interval or verdict of its own.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections import Counter

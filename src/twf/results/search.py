@@ -1,7 +1,5 @@
 """What a search for hyperparameters found: every trial, and the best trial of each cell."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

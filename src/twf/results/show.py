@@ -1,7 +1,5 @@
 """How numbers and titles become text: plain, Markdown, LaTeX."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -53,7 +51,7 @@ def in_parentheses(value: float | None) -> str:
     return "" if pd.isna(value) else f"({value:.2f})"
 
 
-def null_buffer(frame: pd.DataFrame) -> pd.Series[Any]:
+def null_buffer(frame: pd.DataFrame) -> "pd.Series[Any]":
     """The column `buffer`, null where it is 0."""
     buffer = frame["buffer"].astype("Int64")
     return buffer.mask(buffer == 0)

@@ -5,8 +5,6 @@ between variants of one method, which share network, order and buffer; Welch's b
 two-way layout is for what docs/plan.md fixed so. A difference is the new thing minus its baseline.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple

@@ -1,7 +1,5 @@
 """What of a study is there already, and what remains to be done."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter, defaultdict

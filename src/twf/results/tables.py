@@ -1,7 +1,5 @@
 """A study's tables in the shape of the paper's Tables 1-3, rendered from its estimates."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The code that a number depends on, as one hash: for records, saved states and cached timings."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

@@ -4,8 +4,6 @@ Snakemake, DVC's stages, the command line, the tables and the tests all ask `exp
 lists methods or cells.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -3,8 +3,6 @@
 The loss of a method is in `twf.learning.methods`, in the file of the same name.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 With `plan`, which expands it to runs, this is the one definition of everything that is run.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, create_model, model_validator

@@ -3,8 +3,6 @@
 No torch here: planning starts at once.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

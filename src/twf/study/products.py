@@ -4,8 +4,6 @@ A plan is plain values, as JSON has them. A product carries the plan that it was
 planned where the two are equal: times, notes and whoever put it there say nothing. No torch here.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

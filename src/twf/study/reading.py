@@ -1,7 +1,5 @@
 """Reading `params.yaml`: its values become types, and a mistake is said with its key and remedy."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What types in `params.yaml` are made of. No torch here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 

@@ -1,7 +1,5 @@
 """What is wrong with a set-up, and the remedy. No check changes anything."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterator
 from importlib import metadata

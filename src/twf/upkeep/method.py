@@ -1,7 +1,5 @@
 """`twf new method`: a method that starts as a copy of another, in the three files it touches."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Accuracy per task against a loop over images, and what Task-IL's mask must imply."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

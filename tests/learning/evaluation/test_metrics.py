@@ -1,7 +1,5 @@
 """Final average accuracy and forgetting: golden numbers, and matrices worked by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from twf.learning.evaluation.metrics import (

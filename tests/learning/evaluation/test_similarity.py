@@ -1,7 +1,5 @@
 """Linear CKA and the nearest-neighbour classifier against their definitions and sklearn's."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

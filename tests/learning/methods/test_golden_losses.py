@@ -4,8 +4,6 @@ A stub network looks up the logits of an image by its pixels: images 0 to 11 are
 23 the replay. So a method that asks for the wrong images, or mixes up their labels, shows too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

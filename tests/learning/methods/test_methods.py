@@ -1,7 +1,5 @@
 """The methods on small real networks: what they minimise, store and leave alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The gradients of `Convolution`, however they are computed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

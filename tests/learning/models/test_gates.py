@@ -1,7 +1,5 @@
 """Feature propagation against the golden numbers, and the gates' own promises."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

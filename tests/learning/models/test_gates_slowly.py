@@ -1,7 +1,5 @@
 """Feature propagation against itself written out: image by image, position by position."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,7 +1,5 @@
 """The networks against the golden numbers and against torchvision's ResNet-50."""
 
-from __future__ import annotations
-
 import torch
 
 from twf.learning.models.resnet import ResNet

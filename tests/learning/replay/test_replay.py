@@ -1,7 +1,5 @@
 """Buffers, herding and packed masks against their definitions written out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

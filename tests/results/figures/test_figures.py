@@ -1,7 +1,5 @@
 """Figures: their frames against hand-made records, and their files."""
 
-from __future__ import annotations
-
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Callable

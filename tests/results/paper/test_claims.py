@@ -1,7 +1,5 @@
 """The paper's claims: what its own numbers say, and what synthetic ones do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Accuracy on the device, without a data loader."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -3,8 +3,6 @@
 `accuracy[t][i]` is the accuracy, in per cent, on task i after training on task t (both from 0).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 Matrix = Sequence[Sequence[float]]

@@ -1,7 +1,5 @@
 """What is left of the initialization: linear CKA, nearest neighbours; and how open gates are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 

@@ -1,7 +1,5 @@
 """The methods, one file each, with the same hooks: see `twf.learning.methods.base`."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -9,8 +9,6 @@ task the loop calls
 and then `logits` to evaluate.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass

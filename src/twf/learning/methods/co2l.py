@@ -1,7 +1,5 @@
 """CO2L, Contrastive Continual Learning (Cha et al., 2021): learn by contrast, keep relations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """DER++, Dark Experience Replay (Buzzega et al., 2020): replay of logits and of labels."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """DER++ with EWC: anchored to its initialization, one alternative to TwF (the paper's Figure 3)."""
 
-from __future__ import annotations
-
 from twf.learning.methods.base import Batch, Step
 from twf.learning.methods.derpp import Derpp
 from twf.learning.methods.oewc import diagonal_fisher

@@ -1,7 +1,5 @@
 """DER++ that replays images of the source too, one alternative to TwF (the paper's Figure 3)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """ER, Experience Replay (Ratcliff 1990; Robins 1995): the stream and a replayed batch together."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 

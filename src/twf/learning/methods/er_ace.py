@@ -1,7 +1,5 @@
 """ER-ACE, Asymmetric Cross-Entropy (Caccia et al., 2022): the stream leaves old classes alone."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Finetune: plain SGD, task after task, with nothing done against forgetting. The lower bound."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 
 from twf.learning.methods.base import Batch, Method, Step

@@ -1,7 +1,5 @@
 """iCaRL (Rebuffi et al., 2017): exemplars by herding, distillation, and the nearest class mean."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

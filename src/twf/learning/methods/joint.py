@@ -1,7 +1,5 @@
 """Joint: one training on all classes at once. The upper bound."""
 
-from __future__ import annotations
-
 import torch
 
 from twf.learning.methods.base import Task

@@ -1,7 +1,5 @@
 """LwF, Learning without Forgetting (Li and Hoiem, 2017): keep the old network's answers."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

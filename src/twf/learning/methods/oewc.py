@@ -1,7 +1,5 @@
 """oEWC, online Elastic Weight Consolidation (Schwarz et al., 2018): weights that mattered stay."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

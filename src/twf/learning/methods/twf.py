@@ -3,8 +3,6 @@
 Where paper and published code differ, a switch decides: F1 to F7, F10, F14.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

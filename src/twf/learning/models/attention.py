@@ -3,8 +3,6 @@
 `N` images, `T` tasks, `C` channels; equation numbers are the paper's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

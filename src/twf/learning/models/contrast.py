@@ -1,7 +1,5 @@
 """Learning by contrast: CO2L's projection head and its two losses."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

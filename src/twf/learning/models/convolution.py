@@ -1,7 +1,5 @@
 """Convolutions, with a faster gradient where the library's is slow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@
 code differ, a switch decides (F3 to F5, F7, F10).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The sibling: a fixed copy of the pretrained network that TwF learns from, through gates."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -5,8 +5,6 @@ then pooling). The layers are the maps before an activation: after the first nor
 sum before the last ReLU of each of the four stages.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """A buffer in which every class has an equal share, filled when a task ends."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """A buffer filled by reservoir sampling, all of it on the device, with shapes that never change."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

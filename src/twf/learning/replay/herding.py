@@ -1,7 +1,5 @@
 """Herding (Welling, 2009): exemplars whose mean stays closest to the mean of all."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

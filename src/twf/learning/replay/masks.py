@@ -1,7 +1,5 @@
 """Gates of several layers, packed to one bit per unit."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -6,8 +6,6 @@ a cell without any is absent. `n` is the number of finished runs, `mean` their m
 images, `buffer` is 0 without rehearsal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple

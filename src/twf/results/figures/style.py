@@ -1,7 +1,5 @@
 """How figures look: one place for what each method is drawn with, for sizes and for panels."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Sequence

@@ -18,8 +18,6 @@ So with probability of at most 2.5 % a claim is said to hold that does not, and 
 not to hold though it does: the family is that of one claim, not of all claims together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
 from pathlib import Path
@@ -68,7 +66,7 @@ class Claim(Contest):
     unit: str = "FAA"
     benchmarks: Sequence[str] = ()  # those that it is of; all where it names none
 
-    def family(self, keys: Keys) -> list[list[Difference]]:
+    def family(self, keys: Keys) -> "list[list[Difference]]":
         """The differences, in the groups whose means are to be positive."""
         groups: dict[object, list[Difference]] = {}
         for contest in self.contests or (self,):
