@@ -61,6 +61,16 @@ PROBED = {
 GATED = PROBED | {"gates_open": [[40.0] * 5, [50.0, 60.0, 70.0, 80.0, 90.0]]}
 
 
+def test_a_variant_whose_only_run_diverged_has_a_row_without_a_mean(make_plan, recorded):
+    variants = {"as-set": {"title": "as set"}, "f7": {"title": "F7", "fidelity": {"F7": "paper"}}}
+    plan = make_plan([0], **ONE | {"methods": ["twf"]}, variants=variants)
+    name = "split-cifar10.twf.500"
+    runs = recorded(plan, {f"{name}.s0": 60.0, f"{name}.f7.s0": {"status": "diverged"}})
+    (table,) = plan.tables.values()
+    (row,) = kinds.differences(estimates.of_study(runs), table).to_dict("records")
+    assert (row["title"], row["n"], row["diverged"]) == ("F7", 0, 1)
+
+
 def test_no_two_methods_look_alike():
     assert list(style.LOOKS) == list(METHODS)
     for name in ("color", "marker"):  # markers alone tell methods apart in grey
