@@ -56,7 +56,7 @@ SCHEMA = pa.schema(
         ("name", pa.string()),  # of a cell in its table, of a claim; of an order, which methods
         ("group", pa.string()),  # of a claim
         ("n", pa.int64()),  # seeds; of two methods, the smaller number; of an order, methods
-        ("n_planned", pa.int64()),  # seeds; of a claim, differences
+        ("n_planned", pa.int64()),  # seeds; of a claim, means
         ("diverged", pa.int64()),  # runs, which no mean includes
         ("mean", pa.float64()),  # null where there is none: no run, Joint's forgetting
         ("sd", pa.float64()),  # of a cell over seeds, divisor n - 1
