@@ -40,7 +40,7 @@ class Progress:
         now = time.monotonic()
         self.parts_done += 1
         share = min(self.parts_done / self.parts, 1.0)
-        if self.first is None:  # what comes before it, as compilation, comes once
+        if self.first is None:  # what comes before it comes once
             self.first = now, self.steps + share
             return
         began, before = self.first

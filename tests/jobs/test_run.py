@@ -11,10 +11,8 @@ from made import execute, plan_of
 from twf import files
 from twf.data import store
 from twf.errors import UserError
-from twf.gpus import cpu
 from twf.jobs import checkpoints
 from twf.jobs import run as jobs
-from twf.jobs.provenance import set_up
 from twf.results import record
 from twf.study import Run, reading
 from twf.study.methods import METHODS
@@ -166,7 +164,7 @@ def test_a_run_from_what_is_missing_or_not_as_planned_is_refused(
 ):
     """The message names what differs, and what makes the file anew."""
     tiny_values["sources"]["origin"]["pretraining"]["epochs"] = 3
-    with pytest.raises(UserError, match="origin.*epochs: 1 -> 3.*`twf pretrain train origin`"):
+    with pytest.raises(UserError, match="origin.*epochs: 1 -> 3.*`twf pretrain origin`"):
         execute(reading.check(tiny_values), tiny_run("er"), CPU)
     files.data_file("origin").unlink()
     missing = "no data/origin.safetensors: .*the source's images.*prepare origin"
@@ -185,15 +183,3 @@ def test_a_run_whose_code_is_not_the_plans_writes_nothing(tiny_inputs, tiny_valu
     assert not files.record_file("tiny", run.id).exists()
     jobs.execute(run, plan, tracking, CPU)
     assert record.brief(files.record_file("tiny", run.id))["plan"] == plan
-
-
-def test_compiled_steps_in_bfloat16_are_refused_where_they_were_wrong(
-    tiny_inputs, tiny_run, monkeypatch
-):
-    monkeypatch.setattr(cpu, "multiplies_bfloat16", lambda: False)
-    with pytest.raises(UserError, match="plain"):
-        execute(tiny_inputs, tiny_run("twf", precision="bf16"), CPU, execution="compiled")
-    assert set_up(CPU, "plain", "bf16", {}).precision == "bf16"
-    assert set_up(CPU, "compiled", "fp32", {}).precision == "fp32"
-    monkeypatch.setattr(cpu, "multiplies_bfloat16", lambda: True)
-    assert set_up(CPU, "compiled", "bf16", {}).precision == "bf16"

@@ -1,8 +1,7 @@
-"""Steps compiled and captured against plain ones, and what a step may not do."""
+"""Captured steps against plain ones, and what a step may not do."""
 
 import contextlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, ClassVar
 from unittest.mock import MagicMock
 
@@ -13,7 +12,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from twf.errors import UserError
-from twf.gpus import cpu
 from twf.learning import loop, tasks
 from twf.learning import precision as precisions
 from twf.learning.evaluation.accuracy import to_device
@@ -23,7 +21,7 @@ from twf.learning.precision import set_precision
 from twf.learning.pretraining import supervised
 from twf.learning.replay.buffer import ReservoirBuffer
 from twf.learning.state import capture, flatten, restore
-from twf.learning.step import Captured, CaptureError, Compiled, Plain, executed
+from twf.learning.step import Captured, CaptureError, Plain, executed
 from twf.study import reading
 from twf.study.methods import METHODS
 
@@ -90,12 +88,6 @@ def outcome(make_way: Way, made: Made, count: int = 4) -> tuple[list[dict[str, T
     return terms, tensors
 
 
-def hold_to_plain(make_way: Way, make_method: Callable[..., Made], name: str, *words: Any) -> None:
-    """Steps of another way do as plain ones, in double precision: there, no rounding grows."""
-    plain, other = (outcome(w, make_method(name, *words)) for w in (Plain, make_way))
-    torch.testing.assert_close(other, plain, rtol=1e-6, atol=1e-9)
-
-
 def addresses(method: Method[Any]) -> list[tuple[Any, ...]]:
     """Where all tensors of a method lie."""
     held = [
@@ -122,51 +114,6 @@ def test_what_refers_to_a_method_s_tensors_still_does_when_it_is_restored(name, 
         torch.testing.assert_close(again, tensors, rtol=0, atol=0)
 
 
-@pytest.fixture
-def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.GraphModule]]:
-    """What is compiled from now on: traced, differentiated and decomposed as ever.
-
-    But for the machine code, which takes minutes: the graphs are executed as they are.
-    """
-    torch._dynamo.reset()
-    traced: list[torch.fx.GraphModule] = []
-    finish = torch._dynamo.lookup_backend("aot_eager_decomp_partition")
-
-    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
-        traced.append(graph)
-        return finish(graph, inputs)
-
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-    yield traced
-    torch._dynamo.reset()
-
-
-@pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize(
-    "name", ["er", *(pytest.param(n, marks=pytest.mark.slow) for n in ALL if n != "er")]
-)
-def test_a_compiled_step_has_one_graph_and_does_as_a_plain_one(name, make_method, compiler):
-    hold_to_plain(Compiled, make_method, name)
-    assert name != "er" or len(compiler) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("float64")
-def test_a_compiled_step_with_its_machine_code_is_a_plain_one(make_method):
-    """TwF has all kinds of it: minutes to compile."""
-    hold_to_plain(Compiled, make_method, "twf")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not cpu.multiplies_bfloat16(), reason="such steps are refused on this CPU")
-def test_a_compiled_step_in_bfloat16_does_as_a_plain_one(make_method):
-    """On an Intel Xeon without AMX, gradients were seen to be NaN."""
-    first, second = (outcome(w, make_method("twf", precision="bf16"), 2) for w in (Plain, Compiled))
-    for plain, compiled in zip(first[0][:2], second[0][:2], strict=True):
-        torch.testing.assert_close(compiled, plain, rtol=0.05, atol=0.05)
-    assert all(t.isfinite().all() for t in second[1].values())
-
-
 class Recording:
     """Stands in for a CUDA graph: what is captured is not done then, but at each replay."""
 
@@ -182,7 +129,7 @@ class Recording:
 
     def replay(self) -> None:
         way = Recording.way
-        for name, value in way._step(way.index, way.rate, way.loss).items():
+        for name, value in way._step(way.index, way.rate).items():
             way.terms[name].copy_(value)
 
 
@@ -208,9 +155,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Way:
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
 
     def way(method: Method[Any]) -> Captured:
-        inner, device = Plain(method), method.learner.device
-        method.learner.device = torch.device("cuda")
-        Recording.way = Captured(inner)
+        device, method.learner.device = method.learner.device, torch.device("cuda")
+        Recording.way = Captured(method)
         method.learner.device = device
         return Recording.way
 
@@ -242,17 +188,17 @@ on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 @on_a_gpu
 @pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("execution", ["compiled", "captured", "compiled-captured"])
 @pytest.mark.parametrize("name", ALL)
-def test_on_a_gpu_a_fast_step_does_as_a_plain_one(name, execution, make_method):
-    torch._dynamo.reset()
-    hold_to_plain(partial(executed, execution), make_method, name, torch.device("cuda"))
+def test_on_a_gpu_a_captured_step_does_as_a_plain_one(name, make_method):
+    """In double precision: there, no rounding grows."""
+    cuda = torch.device("cuda")
+    plain, captured = (outcome(way, make_method(name, cuda)) for way in (Plain, Captured))
+    torch.testing.assert_close(captured, plain, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("execution", ["captured", "fast"])
-def test_steps_are_captured_on_a_gpu_alone_and_no_other_execution_is_known(make_method, execution):
-    with pytest.raises(UserError, match=execution):
-        executed(execution, make_method("er")[0])
+def test_steps_are_captured_only_on_a_gpu(make_method):
+    with pytest.raises(UserError, match="captured"):
+        executed("captured", make_method("er")[0])
 
 
 class _NothingReturns(TorchDispatchMode):

@@ -9,7 +9,6 @@ import torch
 
 import twf
 from twf import checkout
-from twf.errors import UserError
 from twf.gpus import cpu
 from twf.learning.precision import set_precision
 from twf.study import products
@@ -47,25 +46,14 @@ class Origin:
 def set_up(
     device: torch.device, execution: str, precision: str, inputs: dict[str, str], *roots: str
 ) -> Origin:
-    """Set the precision of PyTorch; the origin of what this process then makes by modules `roots`.
-
-    Raises `UserError` for compiled steps in bfloat16 on a CPU that gains nothing by it. There,
-    PyTorch 2.13 was seen to give other values of TwF's terms and NaN; in float32 it does not.
-    """
+    """Set the precision of PyTorch; the origin of what this process then makes by `roots`."""
     chosen = set_precision(precision, device)
-    on_cpu = device.type == "cpu"
-    compiled = execution.startswith("compiled")
-    if compiled and chosen == "bf16" and on_cpu and not cpu.multiplies_bfloat16():
-        raise UserError(
-            "compiled steps in bfloat16 are wrong on a CPU whose products it does not speed up "
-            "(docs/speed.md): --execution plain, or precision: fp32"
-        )
     return Origin(
         code=code_origin(*roots),
         inputs=inputs,
         execution=execution,
         precision=chosen,
-        deterministic=on_cpu or torch.are_deterministic_algorithms_enabled(),
+        deterministic=device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
         **device_and_versions(device),
     )
 

@@ -26,7 +26,7 @@ STATUS = 128 + signal.SIGTERM  # the exit status of a run that was told to stop
 class Stopped(BaseException):
     """The run was told to stop: its message says whether its state is saved.
 
-    No `Exception`, which a compiler would raise anew as one of its own.
+    No `Exception`, which tracking would take for a failure of its own.
     """
 
 
@@ -114,8 +114,8 @@ class Keeper:
 def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]:
     """A keeper for one run, whose state is saved at `path`; SIGTERM and SIGINT tell it to stop.
 
-    Before the first step there is nothing to save, and the first evaluation and compilation take
-    long on a CPU: it then stops at once. Raises `UserError` where another process is at this run.
+    Before the first step there is nothing to save, and the first evaluation takes long on a
+    CPU: it then stops at once. Raises `UserError` where another process is at this run.
     """
     with locked(path.parent.with_name(f"{path.parent.name}.lock"), "this run"):
         keeper = Keeper(path, guard, every)

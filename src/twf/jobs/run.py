@@ -23,7 +23,7 @@ from twf.progress import Progress
 from twf.results import record
 from twf.study import Run, products
 from twf.study.code import LOOP, method_module
-from twf.study.params import Tracking
+from twf.study.params import Execution, Tracking
 from twf.tracking.live import start_tracking
 
 
@@ -33,7 +33,7 @@ def execute(
     tracking: Tracking,
     device: torch.device,
     save_every: float = math.inf,
-    execution: str = "plain",
+    execution: Execution = "plain",
 ) -> None:
     """Train, evaluate, and write the record, which carries the `plan` that it is made by.
 
@@ -46,7 +46,7 @@ def execute(
         file, made = files.data_file(name), products.made_data(name)
         products.require_as_planned(file, made, planned, f"{whose}`twf data prepare {name}`")
     file, made = files.checkpoint_file(run.source), products.made_network(run.source)
-    remedy = f"`twf pretrain train {run.source}`"
+    remedy = f"`twf pretrain {run.source}`"
     products.require_as_planned(file, made, plan["network"], remedy)
     dataset, source, checkpoint, inputs = read_inputs(run)
     if run.held_out is not None:

@@ -23,6 +23,7 @@ from twf.learning.sgd import batches
 from twf.learning.state import Tensors, capture, fill, restore
 from twf.learning.step import Plain, executed
 from twf.study import Run
+from twf.study.params import Execution
 
 
 class Keeper(Protocol):
@@ -93,7 +94,7 @@ def train(
     tracker: Tracker,
     advance: Advance,
     keeper: Keeper,
-    execution: str = "plain",
+    execution: Execution = "plain",
 ) -> Outcome:
     """Learn the benchmark's tasks one after another, and evaluate on all of them after each.
 

@@ -5,8 +5,7 @@ So a method that draws more replay does not change the order of images of anothe
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
-from weakref import WeakValueDictionary
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -21,59 +20,24 @@ def derived_seed(seed: int, purpose: str) -> int:
 
 
 class Random:
-    """Random numbers on a device, from one seed.
-
-    `torch.compile` knows no generators: a compiled step draws through operators of this project,
-    which find the generator by its number. They draw what `torch` would.
-    """
+    """Random numbers on a device, from one seed."""
 
     def __init__(self, seed: int, device: torch.device = CPU) -> None:
         self.device = device
         self.generator = torch.Generator(device).manual_seed(seed)
-        # Compiled code is told that a draw changes this, so that it keeps all draws, and in order.
-        self.order = torch.zeros((), dtype=torch.int64, device=device)
-        self.number = 1 + max(_STREAMS, default=0)
-        _STREAMS[self.number] = self
 
     def uniform(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Numbers of `[0, 1)`, of torch's default type where none is named."""
         dtype = dtype or torch.get_default_dtype()
-        if torch.compiler.is_compiling():
-            return torch.ops.twf.uniform(self.order, self.number, shape, dtype)
         return torch.rand(shape, generator=self.generator, device=self.device, dtype=dtype)
 
     def integers(self, end: int, *shape: int) -> Tensor:
         """int64 of `0` to `end - 1`."""
-        if torch.compiler.is_compiling():
-            return torch.ops.twf.integers(self.order, self.number, end, shape)
         return torch.randint(end, shape, generator=self.generator, device=self.device)
 
     def permutation(self, count: int) -> Tensor:
         """0 to `count - 1` (int64) in random order."""
         return torch.randperm(count, generator=self.generator, device=self.device)
-
-
-_STREAMS: WeakValueDictionary[int, Random] = WeakValueDictionary()
-
-
-@torch.library.custom_op("twf::uniform", mutates_args=("order",))
-def _uniform(order: Tensor, number: int, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    return _STREAMS[number].uniform(*shape, dtype=dtype)
-
-
-@_uniform.register_fake
-def _(order: Tensor, number: int, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    return order.new_empty(shape, dtype=dtype)
-
-
-@torch.library.custom_op("twf::integers", mutates_args=("order",))
-def _integers(order: Tensor, number: int, end: int, shape: Sequence[int]) -> Tensor:
-    return _STREAMS[number].integers(end, *shape)
-
-
-@_integers.register_fake
-def _(order: Tensor, number: int, end: int, shape: Sequence[int]) -> Tensor:
-    return order.new_empty(shape)
 
 
 class Generators(dict[str, Random]):

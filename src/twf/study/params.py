@@ -3,7 +3,7 @@
 With `plan`, which expands it to runs, this is the one definition of everything that is run.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, create_model, model_validator
 
@@ -23,8 +23,7 @@ else:
     MethodName = Literal[tuple(METHODS)]
     Switch = Literal[tuple(SWITCHES)]
 # How a training step is executed: see `twf.learning.step`.
-Execution = Literal["plain", "compiled", "captured", "compiled-captured"]
-EXECUTIONS: tuple[Execution, ...] = get_args(Execution)
+Execution = Literal["plain", "captured"]
 PROTOCOLS: tuple[Protocol, Protocol] = ("class-il", "task-il")
 
 

@@ -89,7 +89,7 @@ class Method(ABC, Generic[H]):
     def among_seen(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy over the classes of tasks so far; `logits` are `[B, classes]`."""
         seen = (self.task + 1) * self.learner.classes_per_task
-        # masked and not cut off, so that a compiled step is the same in the last task
+        # masked and not cut off, so that a captured step is the same in the last task
         unseen = torch.arange(self.learner.classes, device=labels.device) >= seen
         return F.cross_entropy(logits.masked_fill(unseen, -torch.inf), labels)
 

@@ -86,7 +86,7 @@ def losses(
     stream: int,
     paper: frozenset[str],
 ) -> Losses:
-    """Losses and gates by tensors alone: without weights and draws, so that it compiles by itself.
+    """Losses and gates by tensors alone: without weights and draws.
 
     `old`, bool `[N]`, are images of past tasks. By F7 the paper sums the distance over layers. The
     published code replays the gates of past tasks alone (F5), and lets replayed images of the
