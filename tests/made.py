@@ -1,6 +1,5 @@
 """Jobs by the plans that parameters stand for, as `twf` does them once the plans are written."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,7 +22,3 @@ def execute(params: Params, run: Run, device: torch.device, **options: Any) -> N
 
 def pretrain(params: Params, name: str, device: torch.device, *options: Any) -> None:
     pretraining.pretrain(name, Products(params).network(name).plan, device, *options)
-
-
-def import_weights(params: Params, name: str, file: Path, device: torch.device) -> None:
-    pretraining.import_weights(name, Products(params).network(name).plan, file, device)

@@ -167,7 +167,7 @@ def test_hostile_texts_pass_the_pipeline_as_texts(
         np.savez(path.open("wb"), class_names=np.array(TEXTS[:classes]), **arrays)
     publish_nothing()
     around = {path for path in tiny_project.parent.rglob("*") if "project" not in path.parts}
-    succeed(twf, "plan tiny", "data prepare target", "data prepare origin", "pretrain train origin")
+    succeed(twf, "plan tiny", "data prepare target", "data prepare origin", "pretrain origin")
     runs = study.expand(reading.load(files.PARAMS), "tiny").runs
     succeed(twf, *(f"run tiny {run}" for run in runs))
     succeed(twf, "collect tiny", "report tiny")

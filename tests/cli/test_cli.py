@@ -52,8 +52,7 @@ UNKNOWN = {  # what is unknown, and what there is
     "table tiny other": ("other", "main.split-target"),
     "data fetch cifar10 nothing": ("nothing", "cifar100"),
     "data prepare nothing": ("nothing", "origin, target"),
-    "pretrain train nothing": ("nothing", "origin"),
-    "pretrain import nothing mine.pth": ("nothing", "origin"),
+    "pretrain nothing": ("nothing", "origin"),
 }
 
 
@@ -66,10 +65,9 @@ def test_an_unknown_name_is_answered_with_those_there_are(twf, tiny_project, wor
 
 MISSING = {  # the file that is not there, and what makes it
     "data prepare target": ("archives/target.npz", "x_train"),
-    "pretrain train origin": (ORIGIN, "`twf data prepare origin`"),
-    "pretrain import origin mine.pth": ("mine.pth", "there"),
+    "pretrain origin": (ORIGIN, "`twf data prepare origin`"),
     f"run tiny {RUN}": (TARGET, "`twf data prepare target`"),
-    f"run tiny {RUN} ": (CHECKPOINT, "`twf pretrain train origin`"),
+    f"run tiny {RUN} ": (CHECKPOINT, "`twf pretrain origin`"),
     "collect tiny": ("results/tiny/runs/split-target.joint.s0.parquet", "`twf plan tiny`"),
     "report tiny": (str(files.runs_file("tiny")), "`twf collect tiny`"),
 }
@@ -122,7 +120,7 @@ def test_what_is_there_of_a_study_makes_its_tables_and_report(twf, tiny_inputs):
             f"run tiny {RUN}",
             "sources.origin.network.width",
             8,
-            [CHECKPOINT, "`twf pretrain train origin`", "network.width: 4 -> 8"],
+            [CHECKPOINT, "`twf pretrain origin`", "network.width: 4 -> 8"],
         ),
         (f"run tiny {RUN}", "datasets.target.classes", 2, [TARGET, "`twf data prepare target`"]),
     ],
@@ -139,7 +137,7 @@ def test_parameters_that_do_not_fit_what_is_there_are_explained(
 def test_a_diverging_pretraining_is_a_users_mistake(twf, tiny_inputs):
     change_params(lambda v: v["sources"]["origin"]["pretraining"].update(lr=1e30))
     made = Path(CHECKPOINT).read_bytes()
-    said = twf("pretrain train origin")
+    said = twf("pretrain origin")
     assert said.code == 2 and "Traceback" not in said.err
     last = said.err.splitlines()[-1]  # after lines of progress
     assert last.startswith("error: ") and "sources.origin.pretraining.lr" in last
@@ -219,9 +217,7 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     assert states() == [dict.fromkeys(group, "to do") for group in names]
     assert "snakemake --cores all results/tiny/report.html" in twf("plan").out
 
-    succeed(twf, "data prepare target", "data prepare origin", "pretrain train origin")
-    Path(CHECKPOINT).rename("mine.safetensors")
-    assert "%" in twf("pretrain import origin mine.safetensors").out  # of the test images
+    succeed(twf, "data prepare target", "data prepare origin", "pretrain origin")
     succeed(twf, f"run tiny {FINETUNE}", f"run tiny {RUN}")
     assert states() == [dict.fromkeys(group, "done") for group in names]
     assert "snakemake" not in twf("plan").out

@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 from commands import mistake, publish_nothing, succeed
-from made import execute, import_weights, pretrain
+from made import execute, pretrain
 from pictures import split_pictures
 from project import PROJECT
 
@@ -156,26 +156,6 @@ def test_an_own_archive_counts_by_its_content_whatever_its_time(params):
     assert plans.write(params, "tiny").why == {}
     DATA.unlink()
     assert plans.write(params, "tiny").why == {}
-
-
-def test_an_imported_network_is_kept_with_its_runs_until_the_recipe_changes(params, changed):
-    """It is told, and not trained over."""
-    checkpoint = files.checkpoint_file("origin")
-    do_run(params)
-    Path("mine.safetensors").write_bytes(checkpoint.read_bytes())
-    import_weights(params, "origin", Path("mine.safetensors"), CPU)
-    assert plans.write(params, "tiny").why == {str(RECORD): "another network was imported"}
-    do_run(params)
-    assert plans.write(params, "tiny").why == {}
-    imported = checkpoint.read_bytes()
-    checkpoint.unlink()
-    assert plans.write(params, "tiny").why == {}  # the record names it
-    checkpoint.write_bytes(imported)
-    longer = changed(lambda v: v["sources"]["origin"]["pretraining"].update(epochs=2))
-    assert "epochs: 1 -> 2" in plans.write(longer, "tiny").why[str(checkpoint)]
-    with pytest.raises(UserError, match=f"{checkpoint} was imported.*epochs: 1 -> 2"):
-        pretrain(longer, "origin", CPU)
-    assert checkpoint.read_bytes() == imported
 
 
 def test_own_weights_that_a_source_names_count_by_their_content(params, changed):

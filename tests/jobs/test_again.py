@@ -70,7 +70,7 @@ def test_an_older_records_network_is_known_by_its_files_hash(table):
     hashes.write_text("file,network_sha256,checkpoint_sha256\n")
     network = again.read_row(table, RUN)["provenance"]["inputs"]["network_sha256"]
     change(table, inputs={"checkpoint_sha256": "f" * 64}, without="network_sha256")
-    with pytest.raises(UserError, match="f{64}.*pretrain import"):
+    with pytest.raises(UserError, match="f{64}.*weights"):
         repeat(table)
     hashes.write_text(f"{hashes.read_text()}it,{network},{'f' * 64}\n")
     assert "to the last bit" in repeat(table)[0]
@@ -80,7 +80,7 @@ def test_an_older_records_network_is_known_by_its_files_hash(table):
     ("part", "changes", "message"),
     [
         ("inputs", {"train_fingerprint": "0" * 64}, "train_fingerprint is 0{64}.*prepare target"),
-        ("inputs", {"network_sha256": "0" * 64}, "network_sha256 is 0{64}.*pretrain import"),
+        ("inputs", {"network_sha256": "0" * 64}, "network_sha256 is 0{64}.*sources.origin"),
         ("parameters", {"frozen": 4}, "needs frozen, .*git worktree add"),
         ("parameters", {"fidelity": {"F99": "paper"}}, "needs F99, .*twf run tiny"),
     ],
@@ -94,7 +94,7 @@ def test_what_is_missing_is_named_before_anything_is_trained(table, part, change
 
 def test_missing_data_and_networks_are_named_with_what_makes_them(table):
     for path, remedy in (
-        (files.checkpoint_file("origin"), "pretrain train origin"),
+        (files.checkpoint_file("origin"), "pretrain origin"),
         (files.data_file("target"), "data prepare target"),
     ):
         path.unlink()

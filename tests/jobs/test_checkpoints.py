@@ -45,7 +45,7 @@ def refusal(path: Path, asked: Network = SMALL) -> str:
     with pytest.raises(UserError) as caught:
         checkpoints.load(path, asked)
     message = str(caught.value)
-    assert path.name in message and f"`twf pretrain train {path.stem}" in message
+    assert path.name in message and f"`twf pretrain {path.stem}" in message
     return message
 
 

@@ -1,12 +1,13 @@
 """Pretraining on a miniature source, and taking weights from elsewhere."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from made import import_weights, pretrain
+from made import pretrain
 from spying import spy
 
 import twf
@@ -140,56 +141,49 @@ def test_published_weights_become_a_checkpoint(tiny_project, tiny_values, capsys
     assert "sources.origin" in capsys.readouterr().out
 
 
-def test_imported_weights_are_as_good_as_where_they_were_trained(trained, tiny_values, capsys):
+@pytest.fixture
+def take(trained, tiny_values) -> Callable[[str], Checkpoint]:
+    """`take(file)`: make the checkpoint of the weights in a file, which the source names."""
+
+    def of_file(file: str) -> Checkpoint:
+        tiny_values["sources"]["origin"]["weights"] = file
+        pretrain(reading.check(tiny_values), "origin", CPU)
+        return checkpoints.load(CHECKPOINT, NETWORK)
+
+    return of_file
+
+
+def test_weights_are_as_good_as_where_they_were_trained(take, trained, capsys):
     """An accuracy that cannot be measured is null."""
-    checked = reading.check(tiny_values)
     torch.save(trained.tensors, "mine.pth")
     expected = trained.about["test_accuracy"]
     for accuracy, message in ((expected, f"{expected:.2f} %"), (None, "not measured")):
-        CHECKPOINT.unlink()
-        import_weights(checked, "origin", Path("mine.pth"), CPU)
-        about, printed = checkpoints.load(CHECKPOINT, NETWORK).about, capsys.readouterr().out
+        about, printed = take("mine.pth").about, capsys.readouterr().out
         assert str(CHECKPOINT) in printed and message in printed
         assert about["data"] == "origin" and about["test_accuracy"] == accuracy
         files.data_file("origin").unlink(missing_ok=True)
 
 
-@pytest.fixture
-def shared(trained) -> Path:
-    """The trained checkpoint in half precision, as networks in git are."""
-    file = Path("shared.safetensors")
+def test_a_shared_checkpoint_gives_the_same_with_and_without_data(take, tiny_values):
+    """In half precision, as networks in git are; trained as the source says; and undamaged."""
+    shared = Path("shared.safetensors")
     network, about = read_network(CHECKPOINT, NETWORK, 3)
-    checkpoints.save(file, network.half(), about)
-    return file
-
-
-def test_a_shared_checkpoint_gives_the_same_with_and_without_data(shared, tiny_values):
-    checked = reading.check(tiny_values)
-    import_weights(checked, "origin", shared, CPU)
-    imported = CHECKPOINT.read_bytes()
-    loaded = checkpoints.load(CHECKPOINT, NETWORK)
+    checkpoints.save(shared, network.half(), about)
+    loaded, taken = take(str(shared)), CHECKPOINT.read_bytes()
     assert {t.dtype for t in loaded.tensors.values()} == {torch.float32, torch.int64}
     assert loaded.about["weights"] == str(shared)
     assert loaded.about["pretraining"]["epochs"] == 10
-    CHECKPOINT.unlink()
-    files.data_file("origin").unlink()
-    import_weights(checked, "origin", shared.absolute(), CPU)  # wherever it lies
-    assert CHECKPOINT.read_bytes() == imported
+    files.data_file("origin").rename("elsewhere")
+    take(str(shared))
+    assert CHECKPOINT.read_bytes() == taken
+    recipe = tiny_values["sources"]["origin"]["pretraining"]
+    recipe["epochs"] = 11
+    with pytest.raises(UserError, match=r"shared.safetensors .*otherwise.*epochs: 10 -> 11"):
+        take(str(shared))
+    recipe["epochs"] = 10
     content = bytearray(shared.read_bytes())
     content[-100] ^= 1
     shared.write_bytes(content)
     with pytest.raises(UserError, match="shared.safetensors"):
-        import_weights(checked, "origin", shared, CPU)
-    assert CHECKPOINT.read_bytes() == imported
-
-
-def test_weights_that_a_source_names_were_trained_as_it_says(shared, tiny_values):
-    source = tiny_values["sources"]["origin"]
-    source["weights"] = str(shared)
-    pretrain(reading.check(tiny_values), "origin", CPU)
-    taken = CHECKPOINT.read_bytes()
-    assert checkpoints.load(CHECKPOINT, NETWORK).about["weights"] == str(shared)
-    source["pretraining"]["epochs"] = 11
-    with pytest.raises(UserError, match=r"shared.safetensors .*otherwise.*epochs: 10 -> 11"):
-        pretrain(reading.check(tiny_values), "origin", CPU)
+        take(str(shared))
     assert CHECKPOINT.read_bytes() == taken

@@ -18,7 +18,7 @@ rule pretrain:
         "pretrain {wildcards.source}{params.why}"
     shell:
         # exec: a shell would end on SIGTERM without waiting for the command
-        "exec twf pretrain train {input.plan}" " --threads {threads} --job > {log} 2>&1"
+        "exec twf pretrain {input.plan}" " --threads {threads} --job > {log} 2>&1"
 
 
 rule run:

@@ -38,7 +38,7 @@ def _options(
 
     `snakemake --cores all results/demo/report.html` makes all of the demo; the commands here are
     what it calls, and each can be called by hand with the same words: data fetch → data prepare →
-    pretrain train → run → collect → report.
+    pretrain → run → collect → report.
     """
 
 

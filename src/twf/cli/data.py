@@ -65,7 +65,7 @@ def data_prepare(
     name: Annotated[str, typer.Argument(help="A data set, or its plan file: plans/data/X.json.")],
     params: ParamsFile = files.PARAMS,
 ) -> None:
-    """Make the arrays of a data set: data/NAME.safetensors. Next: `twf pretrain train`.
+    """Make the arrays of a data set: data/NAME.safetensors. Next: `twf pretrain`.
 
     By a plan file, and nothing of params.yaml; for a name, the plans are written first.
     """

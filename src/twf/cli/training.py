@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 from twf import files
-from twf.cli.app import NODES, ParamsFile, app, group
+from twf.cli.app import NODES, ParamsFile, app
 from twf.engines import environment, plans
 from twf.errors import UserError
 from twf.gpus.devices import device_for
@@ -124,11 +124,8 @@ def run(
             print(*records.compared(recorded, made), sep="\n")
 
 
-pretrain_app = group("pretrain", NODES, "Pretrained networks: where runs start.")
-
-
-@pretrain_app.command("train")
-def pretrain_train(
+@app.command(rich_help_panel=NODES)
+def pretrain(
     source: Annotated[str, typer.Argument(help="A source, or plans/checkpoints/SOURCE.json.")],
     params: ParamsFile = files.PARAMS,
     device: Device = "auto",
@@ -141,42 +138,20 @@ def pretrain_train(
 ) -> None:
     """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
 
-    Needs the source's data (`twf data prepare`). Called again after an interruption, it resumes
+    Needs the source's data (`twf data prepare`). By a plan file, and nothing of params.yaml; for a
+    source's name, the plans are written first. Called again after an interruption, it resumes
     from its last saved state. Next: `twf run`.
     """
     with _training(job):
-        from twf.jobs.pretraining import pretrain
+        from twf.jobs import pretraining
 
-        path, _held = _network_plan(source, params)
+        path = Path(source)
+        if path.suffix != ".json":
+            _held = plans.write(reading.load(params))
+            path = products.named("source", files.checkpoint_plan(source))
         slots, _ = plans.settings()
         on = device_for(device, threads, gpu_slots or slots, deterministic)
-        pretrain(path.stem, products.read_plan(path), on, save_every, execution)
-
-
-@pretrain_app.command("import")
-def pretrain_import(
-    source: Annotated[str, typer.Argument(help="A source of params.yaml, for example cifar100.")],
-    file: Annotated[Path, typer.Argument(help="Weights: .safetensors, or .pth of torch.save.")],
-    params: ParamsFile = files.PARAMS,
-) -> None:
-    """Take weights that were trained elsewhere for a source: checkpoints/SOURCE.safetensors.
-
-    If the source's data are prepared (`twf data prepare`), the accuracy on its test images is
-    measured and kept with them. Next: `twf run`.
-    """
-    from twf.jobs.pretraining import import_weights
-
-    path, _held = _network_plan(source, params)
-    on = device_for("auto", 1, plans.settings()[0])
-    import_weights(path.stem, products.read_plan(path), file, on)
-
-
-def _network_plan(source: str, params: Path) -> tuple[Path, plans.Written | None]:
-    """The plan file of a source's network; for a source's name, all plans are written and held."""
-    if source.endswith(".json"):
-        return Path(source), None
-    held = plans.write(reading.load(params))
-    return products.named("source", files.checkpoint_plan(source)), held
+        pretraining.pretrain(path.stem, products.read_plan(path), on, save_every, execution)
 
 
 @contextlib.contextmanager

@@ -65,8 +65,8 @@ def planned(
             remedy = f"`twf data prepare {data}`, or `twf data import {data} FILE`"
             if key == "network_sha256":
                 remedy = (
-                    f"`twf pretrain train {run.source}` takes one that git has, `twf pretrain "
-                    f"import {run.source} FILE` another"
+                    f"`twf pretrain {run.source}` takes one that git has; `weights` of "
+                    f"sources.{run.source} in params.yaml names another"
                 )
             raise UserError(f"the record's {key} is {recorded[key]}, here {value}: {remedy}")
     needed = dict.fromkeys(filter(None, (run.data, run.source_data)))

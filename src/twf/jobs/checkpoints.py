@@ -83,7 +83,7 @@ def read(path: Path, remedy: str) -> Checkpoint:
 
 def load(path: Path, network: Network) -> Checkpoint:
     """Read a checkpoint and check that it holds a `network`."""
-    remedy = f"make it with `twf pretrain train {path.stem}`, also of published weights"
+    remedy = f"make it with `twf pretrain {path.stem}`, also of published weights"
     checkpoint, asked = read(path, remedy), network.model_dump()
     if (shape := checkpoint.about.get("network", "network that says nothing of itself")) != asked:
         raise UserError(f"{path} holds a {shape}, its plan asks for {asked}; {remedy}")

@@ -27,24 +27,16 @@ def pretrain(
     plan: products.Values,
     device: torch.device,
     save_every: float = math.inf,
-    execution: str = "plain",
+    execution: params.Execution = "plain",
 ) -> None:
     """Make the checkpoint of the source `name` by its plan: train it, or take the weights it names.
 
     Training goes on from its state, saved every `save_every` seconds. Raises `UserError` and
-    `Stopped` as `twf.jobs.run.execute` does, and `UserError` where this would replace a network
-    that was imported.
+    `Stopped` as `twf.jobs.run.execute` does.
     """
-    before, output = products.made_network(name) or {}, files.checkpoint_file(name)
-    if products.IMPORTED in before and before != plan:
-        why = few(products.changes(before, plan))
-        raise UserError(
-            f"{output} was imported, and is not as planned ({why}): `twf pretrain import {name} "
-            "FILE` again, or delete it to have it made"
-        )
     source, data = products.planned_source(plan)
     if source.weights is not None:
-        import_weights(name, plan, Path(source.weights), device)
+        _take(name, plan, device)
         return
     recipe = source.pretraining
     assert data is not None and source.data is not None and recipe is not None  # `Source` holds it
@@ -61,6 +53,7 @@ def pretrain(
     origin = set_up(device, execution, recipe.precision, inputs, PRETRAINING)
     method = supervised(source, data, device)
     state, guard = files.state_file("pretrain", name), origin.guard(plan, device)
+    output = files.checkpoint_file(name)
     with keeping(state, guard, save_every) as keeper:
         begins = f"begins: {recipe.epochs} epochs of {steps} steps"
         progress = Progress(f"pretrain {name}", recipe.epochs, begins, steps)
@@ -81,33 +74,27 @@ def pretrain(
     print(f"{output}: {right:.2f} % of the test images of {source.data} right")
 
 
-def import_weights(name: str, plan: products.Values, file: Path, device: torch.device) -> None:
-    """Make the checkpoint of the source `name` of weights that were trained elsewhere.
+def _take(name: str, plan: products.Values, device: torch.device) -> None:
+    """Make the checkpoint of the source `name` of the weights that it names.
 
     Its accuracy on the source's test images is measured where their data are prepared. A checkpoint
     of ours keeps what it says of itself, so that the same file gives the same checkpoint
-    everywhere. Where it is not the file that the source names, the checkpoint says so in its plan,
-    which is then taken as long as `params.yaml` has the rest.
-
-    Raises `UserError` where the weights do not fit the source's network or its classes, or
-    the source names them and says otherwise than they do.
+    everywhere. Raises `UserError` where the weights do not fit the source's network or its classes,
+    or were trained otherwise than the source says.
     """
     source, data = products.planned_source(plan)
-    output = files.checkpoint_file(name)
+    file = Path(str(source.weights))
     network, own = checkpoints.read_network(file, source.network, data.classes if data else None)
-    sha = files.sha256(file)
-    carried = {key: value for key, value in plan.items() if key != products.IMPORTED}
     decisive = ("network", "data", "dataset", "pretraining")
     recipe = {key: plan[key] for key in decisive if key in plan}
-    if source.weights is None or file != Path(source.weights):
-        carried[products.IMPORTED] = sha
-    elif otherwise := products.changes(own, recipe, common_only=True):
+    if otherwise := products.changes(own, recipe, common_only=True):
         raise UserError(
             f"{file} was trained otherwise than sources.{name} says ({few(otherwise)}): correct "
             "that in params.yaml, or leave its 'weights' out, to have it trained"
         )
-    elif products.WEIGHTS_SHA256 in carried:  # which may have changed since the plan was written
-        carried[products.WEIGHTS_SHA256] = sha
+    sha, carried = files.sha256(file), plan
+    if products.WEIGHTS_SHA256 in plan:  # which may have changed since the plan was written
+        carried = plan | {products.WEIGHTS_SHA256: sha}
     about: dict[str, Any] = own or {
         "network": source.network.model_dump(),
         "data": source.data,
@@ -122,6 +109,7 @@ def import_weights(name: str, plan: products.Values, file: Path, device: torch.d
         result = f"{right:.2f} % of the test images of {source.data} right"
         if not own:
             about |= {"data_fingerprint": dataset.train_fingerprint, "test_accuracy": right}
+    output = files.checkpoint_file(name)
     checkpoints.save(output, network, about)
     print(f"{output}: {result}")
 

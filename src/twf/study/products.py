@@ -25,7 +25,6 @@ Values = dict[str, Any]
 MADE_OF = "made_of"  # where a data set's header has its plan, as JSON
 FILE_SHA256 = "file_sha256"  # of a user's own archive
 WEIGHTS_SHA256 = "weights_sha256"  # of a user's own weights, which a source names
-IMPORTED = "imported"  # SHA-256 of weights that were brought in place of a source's own
 
 _dataset: TypeAdapter[Dataset] = TypeAdapter(Dataset)
 _any = {"title": "", "augmentation": {"mean": [0.0] * 3, "std": [1.0] * 3}}  # decides no image
@@ -86,8 +85,6 @@ class Products:
             plan["weights"] = source.weights
             if Path(source.weights).parent.parent != files.ARCHIVES:  # whose checksums are fixed
                 plan[WEIGHTS_SHA256] = _content(Path(source.weights), known.get(WEIGHTS_SHA256))
-        if IMPORTED in known and {k: v for k, v in known.items() if k != IMPORTED} == plan:
-            plan[IMPORTED] = known[IMPORTED]
         return Product(files.checkpoint_file(name), files.checkpoint_plan(name), plan, made)
 
     def run_plan(self, run: Run, recorded: Mapping[str, Any]) -> Values:
@@ -220,7 +217,6 @@ _GROUPS = ("parameters", "hyperparameters", "pretraining")  # where a key's own 
 _HASHES = {
     FILE_SHA256: "another file of the data",
     WEIGHTS_SHA256: "another file of the weights",
-    IMPORTED: "another network was imported",
 }
 
 

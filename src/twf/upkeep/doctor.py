@@ -57,7 +57,7 @@ def inputs(params: Params) -> Iterator[tuple[str, str]]:
     """Whether the data sets and networks that are there are as `params.yaml` asks."""
     products = Products(params)
     held = {f"twf data prepare {name}": products.data(name) for name in params.datasets}
-    held |= {f"twf pretrain train {name}": products.network(name) for name in params.sources}
+    held |= {f"twf pretrain {name}": products.network(name) for name in params.sources}
     made = sum(product.made is not None for product in held.values())
     yield "ok", f"{made} data sets and networks are there"
     for remedy, product in held.items():
