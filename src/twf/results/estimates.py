@@ -268,7 +268,7 @@ def values_of(results: Results) -> claims.Values:
 
 
 def _probed(cell: CellKey, run: Any, rows: Mapping[int, pd.Series]) -> claims.Values:
-    """What was probed of a cell's runs, by layer, tasks and seed."""
+    """What was probed of a cell's runs, by layer, tasks (-1: all) and seed."""
     learned = {  # on a task right after learning it, which a record has under both protocols
         cell._replace(protocol=protocol, quantity="learned", layer="network", tasks=done + 1): {
             seed: row[column("accuracy", protocol)][done][done] for seed, row in rows.items()
@@ -283,7 +283,7 @@ def _probed(cell: CellKey, run: Any, rows: Mapping[int, pd.Series]) -> claims.Va
         }
         for quantity, layers in PROBED.items()
         for i, layer in enumerate(layers)
-        for done in range(run.phases + 1)
+        for done in range(-1, run.phases + 1)
     }
 
 

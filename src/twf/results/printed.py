@@ -14,7 +14,7 @@ class CellKey(NamedTuple):
 
     `source` is the paper's also where a study takes a smaller one in its place; `buffer` is 0
     without one. `quantity` is final average accuracy, or one of `record.PROBED` of a `layer` after
-    so many `tasks`, 0 before the first.
+    so many `tasks`: 0 before the first, -1 after the last.
     """
 
     benchmark: str

@@ -22,12 +22,6 @@ STARTS = {
     "pretrained": {"title": "from pretraining"},
     "scratch": {"title": "from scratch", "pretrained": False},
 }
-SHARES = {
-    "none": {"title": "0 %", "methods": ["derpp"]},
-    "half": {"title": "50 %", "methods": ["derpp-pretraining"], "hyperparameters": {"share": 0.5}},
-    "twf": {"title": "TwF", "methods": ["twf"]},
-}
-OF_SHARES = {"benchmarks": ["split-digits"], "methods": ["derpp", "derpp-pretraining", "twf"]}
 
 
 def matrix(*seen: float, unseen: float = 7.0) -> list[list[float]]:
@@ -105,7 +99,6 @@ EXPERIMENTS = [  # and the kinds of figures that their tables have
     ({"methods": ["lwf", "twf"], "variants": SWITCHES}, {"differences"}),
     ({"methods": ["er"], "probes": True, "variants": STARTS}, {"initialization"}),
     ({"methods": ["er", "twf"], "probes": True, "variants": STARTS}, {"initialization"}),
-    (OF_SHARES | {"variants": SHARES}, {"shares"}),
 ]
 
 

@@ -273,65 +273,16 @@ def _draw_initialization(frame: pd.DataFrame) -> Drawing:
     return figure
 
 
-# Pretraining images in the buffer
-
-
-def shares(results: Results, table: Table) -> pd.DataFrame:
-    """The final average accuracy by the share of the buffer, in per cent, for the source's images.
-
-    TwF's, where the study has it for the same benchmark, source, buffer and protocol, has no share.
-    """
-    rows = _finished(results, table)
-    rows = rows[rows["method"] != "twf"]
-    known = results.plan.runs
-    share = [100 * getattr(known[run].hyperparameters, "share", 0.0) for run in rows["run"]]
-    same = [t for t in results.plan.tables.values() if t.benchmark == table.benchmark]
-    twf = pd.concat([_finished(results, t) for t in same if t.source == table.source])
-    twf = twf[(twf["method"] == "twf") & twf["unchanged"]].drop_duplicates(["run", "protocol"])
-    twf = twf.merge(rows[["buffer", "protocol"]].drop_duplicates())
-    both = pd.concat([rows.assign(share=share), twf.assign(share=float("nan"), variant="")])
-    both["label"] = both["method"].map(lambda name: METHODS[name].title)
-    frame = spread(both, [*PLACE, "share"], "faa")
-    return frame if frame["share"].notna().any() else frame[:0]
-
-
-def _draw_shares(frame: pd.DataFrame) -> Drawing:
-    """A line over the shares, DER++ as it is, and TwF's level; a panel per protocol and buffer.
-
-    At share 0, the line is DER++ with the head that pretraining images need: what they do is seen
-    against that point, what the head does between it and DER++ as it is.
-    """
-    names = "share of the buffer for the source's images, %", f"final average {style.ACCURACY}"
-    figure, panels = style.panels_by_place(frame, 2.1, *names, sharex=True, sharey="row")
-    for panel, rows in panels:
-        for method, group in rows[rows["share"].notna()].groupby("method", sort=False):
-            style.line(panel, "share", group.sort_values("share"), **style.LOOKS[str(method)])
-        for row in show.rows(rows[rows["share"].isna()]):
-            colour = style.LOOKS[row["method"]]["color"]
-            panel.axhline(row["mean"], color=colour, linestyle="--", label=row["label"])
-            if not pd.isna(row["low"]):
-                panel.axhspan(row["low"], row["high"], color=colour, alpha=0.15, linewidth=0)
-        panel.set(xticks=sorted(set(frame["share"].dropna())))
-        panel.margins(y=0.15)
-    style.legend(figure, 2)
-    return figure
-
-
 # Which tables have which
 
 
 def _of_pairs(plan: Plan, table: Table) -> bool:
-    """Whether cells are subtracted from each other, and that is not drawn as something else."""
-    elsewhere = _of_shares(plan, table) or _of_probes(plan, table)
-    with_buffer = [
-        METHODS[(cell if table.baseline else other).method].rehearsal
-        for cell, other in estimates.pairs(table)
-    ]
-    return any(with_buffer if not table.variants else [bool(with_buffer)]) and not elsewhere
-
-
-def _of_shares(plan: Plan, table: Table) -> bool:
-    return any(cell.method == "derpp-pretraining" for cell in table.cells)
+    """Whether cells are subtracted from each other, of methods with a buffer."""
+    pairs = estimates.pairs(table)
+    if table.variants:
+        return bool(pairs) and not _of_probes(plan, table)
+    others = [cell if table.baseline else other for cell, other in pairs]
+    return any(METHODS[other.method].rehearsal for other in others)
 
 
 def _of_probes(plan: Plan, table: Table) -> bool:
@@ -354,11 +305,5 @@ KINDS = {
         _of_probes,
         initialization,
         _draw_initialization,
-    ),
-    "shares": Kind(
-        "Final average accuracy by the buffer's share of pretraining images",
-        _of_shares,
-        shares,
-        _draw_shares,
     ),
 }

@@ -18,8 +18,8 @@ So with probability of at most 2.5 % a claim is said to hold that does not, and 
 not to hold though it does: the family is that of one claim, not of all claims together.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, compress, product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -34,9 +34,6 @@ from twf.study.types import Strict
 
 Keys = Collection[CellKey]  # of the paper's numbers, or of a study's cells and what was probed
 Values = Mapping[CellKey, Mapping[int, float]]  # by cell and seed, empty where none is
-MAIN = ("er", "co2l", "icarl", "derpp", "er-ace", "twf")  # those with a buffer in Tables 1-3
-WIDE_HEAD = "share-0-wide"  # DER++ with the source's classes in its head and none of its images
-
 # What the groups of claims are about
 ABOUT = {
     "performance": "how well TwF does",
@@ -52,7 +49,6 @@ class Contest(Strict):
     of: dict[str, Any] = Field(default_factory=dict)
     over: Sequence[dict[str, Any]] = ()
     minus: dict[str, Any] | None = None
-    main: bool = False
 
 
 class Claim(Contest):
@@ -64,18 +60,16 @@ class Claim(Contest):
     contests: Sequence[Contest] = ()  # where there are several
     mean_of: Sequence[str] | None = None
     unit: str = "FAA"
-    benchmarks: Sequence[str] = ()  # those that it is of; all where it names none
 
     def family(self, keys: Keys) -> "list[list[Difference]]":
         """The differences, in the groups whose means are to be positive."""
         groups: dict[object, list[Difference]] = {}
         for contest in self.contests or (self,):
             for difference in differences(contest, keys):
-                if not self.benchmarks or difference.above[0].benchmark in self.benchmarks:
-                    alike: object = difference
-                    if self.mean_of is not None:
-                        alike = tuple(difference.column(name) for name in self.mean_of)
-                    groups.setdefault(alike, []).append(difference)
+                alike: object = difference
+                if self.mean_of is not None:
+                    alike = tuple(difference.column(name) for name in self.mean_of)
+                groups.setdefault(alike, []).append(difference)
         return list(groups.values())
 
 
@@ -106,68 +100,36 @@ def load() -> list[Claim]:
 
 
 def differences(contest: Contest, keys: Keys) -> Iterator[Difference]:
-    """Those of a contest, of the cells that there are; a difference that lacks a cell is none."""
-    wanted = {"variant": "", "quantity": "faa"} | contest.of
-    # what looks at all keys goes last
-    ordered = sorted(wanted.items(), key=lambda item: isinstance(item[1], str) and item in WORDS)
+    """Those of a contest, of the cells that there are.
+
+    A cell that lacks what it is to be over, whole or in part, is left out: TwF is not said to be
+    first among all methods where only some have run.
+    """
     for key in keys:
-        if not all(getattr(key, n) in _values(key, n, value, keys) for n, value in ordered):
+        wanted = {"variant": "", "quantity": "faa"} | contest.of
+        if not all(getattr(key, name) in _listed(value) for name, value in wanted.items()):
             continue
-        if contest.main and not _of_all_main(key, keys):
+        pairs = [(over, _changed(key, over, keys)) for over in contest.over]
+        if not all(belows for _, belows in pairs):
             continue
-        for over in contest.over:
-            for below in _changed(key, over, keys):
-                if contest.minus is None:
-                    yield Difference((key,), (below,))
-                    continue
-                for above in _changed(key, contest.minus, keys):
-                    for other in _changed(above, over, keys):
-                        yield Difference((key, other), (below, above))
+        for over, below in ((over, below) for over, belows in pairs for below in belows):
+            if contest.minus is None:
+                yield Difference((key,), (below,))
+                continue
+            for above in _changed(key, contest.minus, keys):
+                for other in _changed(above, over, keys):
+                    yield Difference((key, other), (below, above))
 
 
-# What a word in place of a value selects of the values that there are
-WORDS: dict[tuple[str, str], Callable[[list[Any]], list[Any]]] = {
-    ("buffer", "smallest"): lambda there: there[:1],
-    ("buffer", "largest"): lambda there: there[-1:],
-    ("tasks", "trained"): lambda there: [tasks for tasks in there if tasks],
-    ("tasks", "later"): lambda there: [tasks for tasks in there if tasks > 1],
-    ("tasks", "last"): lambda there: there[-1:],
-    # all but that without any of the source's images; the method as it is where it has none
-    ("variant", "each"): lambda there: (
-        [name for name in there if name and name != WIDE_HEAD]
-        or [name for name in there if name != WIDE_HEAD]
-    ),
-}
-
-
-def _values(key: CellKey, column: str, wanted: Any, keys: Keys) -> Collection[Any]:
-    """The values that a column may have: `wanted`, or what its word selects beside a cell."""
-    select = WORDS.get((column, wanted)) if isinstance(wanted, str) else None
-    if select is None:
-        return wanted if isinstance(wanted, list) else (wanted,)
-    there = {
-        getattr(of, column) for of in keys if of._replace(**{column: getattr(key, column)}) == key
-    }
-    if column == "buffer":  # of several with which all main methods are
-        there = {size for size in there if _of_all_main(key._replace(buffer=size), keys)}
-        there = there if len(there) > 1 else set()
-    return select(sorted(there))
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _changed(key: CellKey, change: Mapping[str, Any], keys: Keys) -> list[CellKey]:
     """The cells that differ from one as `change` says, as far as there are such."""
-    changed = [key]
-    for name, wanted in change.items():
-        changed = [
-            of._replace(**{name: value})
-            for of in changed
-            for value in _values(of, name, wanted, keys)
-        ]
-    return [of for of in changed if of in keys and of != key]
-
-
-def _of_all_main(key: CellKey, keys: Keys) -> bool:
-    return all(key._replace(method=method) in keys for method in MAIN)
+    values = product(*map(_listed, change.values()))
+    changed = (key._replace(**dict(zip(change, each, strict=True))) for each in values)
+    return [cell for cell in changed if cell in keys and cell != key]
 
 
 # Whether it holds
