@@ -14,38 +14,16 @@ from twf.study import expand, products, reading
 data_app = group("data", NODES, "Data sets: fetch their archives, prepare their arrays.")
 
 
-@data_app.command("list")
-def data_list() -> None:
-    """List the official archives, and which are present, by their sizes.
-
-    Their licences, citations and checksums are in src/twf/data/registry.yaml.
-    """
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    from twf.data import registry
-    from twf.data.fetch import status
-
-    table = Table("name", "title", "train + test", "MiB", "status")
-    for name, entry in registry.load().items():
-        images = "{train:,} + {test:,}".format(**entry.images) if entry.kind == "images" else ""
-        sizes = [file.size for file in entry.files.values() if file.size is not None]
-        size = f"{sum(sizes) / 2**20:,.0f}" if len(sizes) == len(entry.files) else "unknown"
-        table.add_row(name, escape(entry.title), images, size, status(name, entry))
-    Console().print(table)
-
-
 @data_app.command("fetch")
 def data_fetch(
-    names: Annotated[list[str] | None, typer.Argument(help="See `twf data list`.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Such as cifar10.")] = None,
     study: Annotated[str | None, typer.Option(help="All that a study still needs.")] = None,
     params: ParamsFile = files.PARAMS,
 ) -> None:
     """Fetch official archives, and check them: archives/NAME. Next: `twf data prepare`.
 
-    Called again, it keeps what is complete. Where jobs run without network, call it on the login
-    node.
+    Their licences, citations and checksums are in src/twf/data/registry.yaml. Called again, it
+    keeps what is complete. Where jobs run without network, call it on the login node.
     """
     from twf.data import registry
     from twf.data.fetch import fetch
@@ -54,7 +32,7 @@ def data_fetch(
     if study is not None:
         wanted += registry.needed(loaded, expand(loaded, study))
     elif not wanted:
-        raise UserError("say which archives, or --study STUDY; `twf data list` names them")
+        raise UserError(f"say which: {', '.join(registry.load())}; or --study STUDY")
     entries = {name: registry.entry(name) for name in wanted}
     for name, entry in entries.items():
         fetch(name, entry)

@@ -12,7 +12,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 from urllib.error import URLError
 from urllib.request import urlretrieve
 
@@ -59,13 +58,6 @@ def verified(name: str, entry: Entry) -> list[Path]:
                 f"{expected}; move or delete it, then `twf data fetch {name}`"
             )
     return paths
-
-
-def status(name: str, entry: Entry) -> Literal["present", "missing"]:
-    """Whether all files of an entry exist, by their sizes; their content is not read."""
-    paths = {files.archive_folder(name) / key: file.size for key, file in entry.files.items()}
-    whole = [path.is_file() and size in (None, path.stat().st_size) for path, size in paths.items()]
-    return "present" if all(whole) else "missing"
 
 
 def _download(path: Path, file: File) -> None:

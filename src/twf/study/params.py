@@ -73,7 +73,7 @@ class ArchiveData(_Dataset):
 
 
 class OfficialData(_Dataset):
-    """A published data set: an entry of the registry (`twf data list`), fetched and checked."""
+    """A published data set: an entry of src/twf/data/registry.yaml, fetched and checked."""
 
     reader: Literal["official"]
     archive: Name
