@@ -24,6 +24,7 @@ from twf.results import record as records
 from twf.results import status
 from twf.study import expand, reading
 from twf.study.params import Params
+from twf.study.products import Products
 
 FINETUNE, RUN = "split-target.finetune.s0", "split-target.er.16.s0"
 
@@ -204,9 +205,11 @@ def test_every_command_has_help(twf):
 def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny_project):
     def states() -> list:
         params = reading.load(files.PARAMS)
-        plan = status.of_plan(params, expand(params, "tiny"))
-        groups = (plan[group] for group in ("data", "sources", "runs"))
-        return [{name: each["status"] for name, each in group.items()} for group in groups]
+        plan, products = expand(params, "tiny"), Products(params)
+        runs = {name: held.product for name, held in status.of_runs(plan).items()}
+        data = {name: products.data(name) for name in plan.data}
+        networks = {name: products.network(name) for name in plan.sources}
+        return [{n: each.state for n, each in group.items()} for group in (data, networks, runs)]
 
     main = {"methods": ["finetune", "er"]}
     change_params(lambda values: values["studies"]["tiny"]["experiments"]["main"].update(main))

@@ -195,7 +195,7 @@ def test_runs_follow_their_methods_code_where_the_study_says_so(params, changed,
     do_run(off)
     monkeypatch.setattr("twf.results.status.code_hash", lambda *_: "0" * 64)
     assert plans.write(off, "tiny").why == {}
-    assert status.of_plan(off, expand(off, "tiny"))["runs"][RUN]["why"].endswith(status.OTHER_CODE)
+    assert status.of_runs(expand(off, "tiny"))[RUN].why.endswith(status.OTHER_CODE)
 
 
 # A study

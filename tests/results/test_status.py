@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from twf.errors import UserError
-from twf.files import PARAMS, record_file, state_file
+from twf.files import record_file, state_file
 from twf.jobs import checkpoints
 from twf.jobs.checkpoints import Checkpoint
 from twf.results import record, status
 from twf.results.frame import Results
-from twf.study import reading
 from twf.study.code import LOOP, code_hash, method_module
 from twf.study.products import Products, digest
 
@@ -20,13 +19,10 @@ CODE = {"commit": None, "method_hash": code_hash(LOOP, method_module("co2l"))}
 
 def test_runs_that_differ_in_their_seed_alone_are_one_row(make_plan, capsys):
     plan = make_plan([0, 1, 2], methods=["er"], buffers=[500])
-    found = status.of_plan(reading.load(PARAMS), plan)
-    status.show(found)
+    status.show(plan, status.of_runs(plan))
     said = capsys.readouterr().out
     assert "3 runs (3 to do) fill 2 cells of 1 table" in said  # Class-IL and Task-IL
     assert "split-cifar10.er.500.s{0,1,2} " in said
-    status.show(found, runs=False)
-    assert "split-cifar10.er" not in capsys.readouterr().out
 
 
 def of(plan, run):
@@ -71,7 +67,7 @@ def test_what_is_done_is_counted_and_listed_where_something_is_to_be_said(
     """A run of other code is done and shown so, where a study does not follow its methods' code."""
 
     def shown(**switches):
-        status.show(status.of_plan(reading.load(PARAMS), plan), **switches)
+        status.show(plan, status.of_runs(plan), **switches)
         return capsys.readouterr().out
 
     made_with(code={"commit": "abc", "method_hash": "0" * 64})
@@ -94,7 +90,7 @@ def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys):
     state_of_run = {"x": torch.zeros(1)}
     checkpoints.write(path, Checkpoint(state_of_run, saved))  # as a run does
     assert state(plan, run) == ("to do", "no record, 107/250 epochs saved")
-    status.show(status.of_plan(reading.load(PARAMS), plan))
+    status.show(plan, status.of_runs(plan))
     assert "to do, 107/250 epochs saved" in capsys.readouterr().out
     other = saved | {"guard": {"plan": "of before"}}
     checkpoints.write(path, Checkpoint(state_of_run, other))

@@ -63,11 +63,12 @@ def plan(
     elif stages:
         print(*plans.stages(planned))
     else:
-        states = status.of_plan(loaded, planned)
-        status.show(states, not forecast, every)
+        held = status.of_runs(planned)
         if forecast:
-            left = [r for r in planned.runs.values() if states["runs"][r.id]["status"] != "done"]
+            left = [run for run in planned.runs.values() if held[run.id].to_do]
             print(*forecasting.lines(left), sep="\n")
+        else:
+            status.show(planned, held, every)
 
 
 @app.command()

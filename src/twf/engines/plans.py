@@ -52,10 +52,10 @@ def write(params: Params, *studies: str) -> Written:
             _replace(SETTINGS, _text(settings), time.time())
     for study in studies:
         plan = expand(params, study)
-        runs = {run.id: status.recorded(products, run).product for run in plan.runs.values()}
+        runs = {name: held.product for name, held in status.of_runs(plan).items()}
         with _group(study, written) as free:
             _write(list(runs.values()), written, free)
-            wanted = status.wanted(params, plan, runs)
+            wanted = status.wanted(plan, runs)
             _write_study(study, study_values(params, plan), wanted, free)
     return written
 

@@ -15,7 +15,6 @@ from twf.errors import UserError
 from twf.results import record
 from twf.study import Plan, Run
 from twf.study.code import LOOP, code_hash, method_module
-from twf.study.params import Params
 from twf.study.products import Product, Products, digest, study_digest
 
 OTHER_CODE = "made with other code"
@@ -35,26 +34,10 @@ class Recorded(NamedTuple):
         return self.product.state != "done"
 
 
-def of_plan(params: Params, plan: Plan) -> dict[str, Any]:
-    """Everything `twf plan` says, as plain values."""
-    products = Products(params)
-    data = {name: products.data(name) for name in plan.data}
-    sources = {name: products.network(name) for name in plan.sources}
-    runs = {}
-    for run in plan.runs.values():
-        held = recorded(products, run)
-        state = {"status": held.product.state, "why": held.why}
-        runs[run.id] = run.values | {"digest": run.digest} | state
-    return {
-        "study": plan.study,
-        "title": plan.title,
-        "data": {name: {"status": one.state, "why": one.why} for name, one in data.items()},
-        "sources": {name: {"status": one.state, "why": one.why} for name, one in sources.items()},
-        "runs": runs,
-        "tables": {name: len(table.cells) for name, table in plan.tables.items()},
-        "searched": len(plan.search),
-        "target": str(files.report_file(plan.study)),
-    }
+def of_runs(plan: Plan) -> dict[str, Recorded]:
+    """The record of each run of a plan, by the run's identifier."""
+    products = Products(plan.params)
+    return {run.id: recorded(products, run) for run in plan.runs.values()}
 
 
 def recorded(products: Products, run: Run) -> Recorded:
@@ -102,7 +85,7 @@ def saved(run: Run, plan: Mapping[str, Any]) -> str:
     return f"{done}/{run.phases * run.epochs} epochs saved"
 
 
-def wanted(params: Params, plan: Plan, runs: Mapping[str, Product]) -> str | None:
+def wanted(plan: Plan, runs: Mapping[str, Product]) -> str | None:
     """The digest that the study's collected table and report are to carry.
 
     None where a record is to be made.
@@ -111,15 +94,14 @@ def wanted(params: Params, plan: Plan, runs: Mapping[str, Product]) -> str | Non
         name: files.sha256(product.file) if product.state == "done" else None
         for name, product in runs.items()
     }
-    return study_digest(params, plan, records)
+    return study_digest(plan.params, plan, records)
 
 
 def require_done(plan: Plan) -> str:
     """The study's digest. Raises `UserError` where a record of a plan is missing or stale."""
-    study, products = plan.study, Products(plan.params)
-    runs = {run.id: recorded(products, run) for run in plan.runs.values()}
+    study, runs = plan.study, of_runs(plan)
     left = [f"{each.product.file}: {each.why}" for each in runs.values() if each.to_do]
-    made = wanted(plan.params, plan, {name: each.product for name, each in runs.items()})
+    made = wanted(plan, {name: each.product for name, each in runs.items()})
     if left or made is None:
         raise UserError(
             f"{len(left)} of {len(runs)} runs of study {study} have no record, or a stale one, "
@@ -129,42 +111,41 @@ def require_done(plan: Plan) -> str:
     return made
 
 
-def show(status: dict[str, Any], runs: bool = True, every: bool = False) -> None:
-    """Print `status`; `runs` in a table, runs that differ only in their seed as one row.
+def show(plan: Plan, runs: Mapping[str, Recorded], every: bool = False) -> None:
+    """Print what of a study is there; runs that differ only in their seed in one row.
 
     Runs that are done without a remark are only counted, unless `every` run is asked for.
     """
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(f"[bold]{status['study']}[/bold]: {escape(status['title'])}")
-    for kind in ("data", "sources"):
-        parts = [f"{name} {_state(**state)}" for name, state in status[kind].items()]
+    console, products = Console(width=None if sys.stdout.isatty() else 160), Products(plan.params)
+    console.print(f"[bold]{plan.study}[/bold]: {escape(plan.title)}")
+    inputs = {"data": map(products.data, plan.data), "sources": map(products.network, plan.sources)}
+    for kind, held in inputs.items():
+        parts = [f"{one.file.stem} {_state(one.state, one.why)}" for one in held]
         console.print(f"{kind}: {', '.join(parts)}")
-    of_runs, listed = status["runs"], {}
-    if runs:
-        listed = {n: r for n, r in of_runs.items() if every or r["status"] != "done" or r["why"]}
-        if listed:
-            console.print(_table(listed))
-        if len(listed) < len(of_runs):
-            console.print(f"done, and not listed (see --all): {len(of_runs) - len(listed)}")
-    counts = Counter(run["status"] for run in of_runs.values())
+    listed = [name for name, run in runs.items() if every or run.to_do or run.why]
+    if listed:
+        console.print(_table(plan, {name: runs[name] for name in listed}))
+    if len(listed) < len(runs):
+        console.print(f"done, and not listed (see --all): {len(runs) - len(listed)}")
+    counts = Counter(run.product.state for run in runs.values())
     total = ", ".join(f"{count} {_state(state)}" for state, count in counts.items())
-    searched = f", and search for {status['searched']} cells" if status["searched"] else ""
+    searched = f", and search for {len(plan.search)} cells" if plan.search else ""
     console.print(
-        f"{len(of_runs)} runs ({total}) fill {sum(status['tables'].values())} cells of "
-        f"{len(status['tables'])} table(s){searched}"
+        f"{len(runs)} runs ({total}) fill {sum(len(t.cells) for t in plan.tables.values())} cells "
+        f"of {len(plan.tables)} table(s){searched}"
     )
     if set(counts) != {"done"}:
-        console.print(f"next: snakemake --cores all {status['target']}")
+        console.print(f"next: snakemake --cores all {files.report_file(plan.study)}")
 
 
-def _table(runs: dict[str, Any]) -> Table:
+def _table(plan: Plan, runs: Mapping[str, Recorded]) -> Table:
     """Runs by name, as a shell takes it: `split-digits.er.50.s{0,1,2}`."""
     alike = defaultdict[tuple[str, str, str], list[str]](list)
     for name, run in runs.items():
         cell, _, seed = name.rpartition(".s")
-        values = " ".join(f"{key}={value:g}" for key, value in run["hyperparameters"].items())
-        why = run["why"].removeprefix("no record").removeprefix(", ")
-        alike[cell, values, _state(run["status"], why)].append(seed)
+        why = run.why.removeprefix("no record").removeprefix(", ")
+        state = _state(run.product.state, why)
+        alike[cell, plan.runs[name].hyperparameters.text, state].append(seed)
     table = Table()
     table.add_column("run", no_wrap=True)
     table.add_column("hyperparameters", overflow="fold")
