@@ -46,7 +46,6 @@ STUDY: dict[str, Any] = {
             "buffers": [500, 2000],
             "seeds": [0, 1],
             "methods": ["finetune", "derpp", "derpp-ewc"],
-            "baseline": "derpp",
         },
         "corners": ON_CIFAR10
         | {"title": "Corners", "methods": ["twf"], "protocols": ["class-il"], "probes": True}

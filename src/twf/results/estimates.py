@@ -8,7 +8,7 @@ are those of `statistics`:
              Student's interval. Beside a number of the paper it has a verdict (`agreement`).
     gain     a cell minus another one of its table, in final average accuracy: paired by seed
              between variants of a method, Welch's between methods. In a table of methods, TwF
-             minus each other one, or each other one minus the experiment's baseline; in a table of
+             minus each other one; in a table of
              variants, each variant minus its method as params.yaml has it.
     claim    the least of the differences that a claim of the paper says are positive.
     order    Kendall's rank correlation of our means with the paper's numbers in a column of its
@@ -176,13 +176,11 @@ def agreement(row: Mapping[str, Any], reduced: bool) -> str:
 def pairs(table: Table) -> list[tuple[Cell, Cell]]:
     """Each cell of a table that gains over another, and that other one."""
     if not table.variants:
-        one = table.baseline or REFERENCE
         return [
             (cell, other)
             for other in table.cells
             for cell in table.cells
-            if (other if table.baseline else cell).method == one
-            and cell.method != other.method
+            if cell.method == REFERENCE != other.method
             and cell.protocol == other.protocol
             and (cell.buffer == other.buffer or None in (cell.buffer, other.buffer))
         ]
@@ -211,13 +209,11 @@ def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
             estimate = rule(*values)._asdict() if all(map(len, values)) and n else {"n": 0}
             # A variant that is not in Table 4 stands beside its method's own number
             beside = not table.variants or bool(arms[0]["printed_variant"].iloc[0])
-            shown = over if table.baseline is None and not table.variants else one
+            title = (one if table.variants else over)["title"]
             rows.append(
-                {
-                    name: one[name]
-                    for name in ("benchmark", "source", "method", "variant", "protocol")
-                }
-                | {"kind": "gain", "table": table.name, "quantity": "faa", "title": shown["title"]}
+                {name: one[name] for name in ("benchmark", "source", "method", "variant")}
+                | {"kind": "gain", "table": table.name, "quantity": "faa"}
+                | {"title": title, "protocol": one["protocol"]}
                 | {"buffer": one["buffer"] or over["buffer"], "name": cell.name}
                 | {"over_method": over["method"], "over_variant": over["variant"]}
                 | estimate

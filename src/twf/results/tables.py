@@ -176,7 +176,7 @@ def gain_rows(table: Table, gains: pd.DataFrame) -> list[TextRow]:
     rows = gains[gains["table"] == table.name]
     if not rows["n"].any():
         return []
-    prefix = "" if table.variants or table.baseline else "over_"
+    prefix = "" if table.variants else "over_"
     keys = [f"{prefix}method", f"{prefix}variant", "protocol", "buffer"]
     by_place = {tuple(row[key] for key in keys): row for row in show.rows(rows)}
     texts = []
@@ -194,11 +194,7 @@ def gain_rows(table: Table, gains: pd.DataFrame) -> list[TextRow]:
 
 def over(table: Table) -> str:
     """What the gains of a table are, as a heading over a method's or variant's title."""
-    if table.variants:
-        return "Change by"
-    if table.baseline:
-        return f"Minus {METHODS[table.baseline].title}"
-    return f"{METHODS[estimates.REFERENCE].title} minus"
+    return "Change by" if table.variants else f"{METHODS[estimates.REFERENCE].title} minus"
 
 
 def rule(table: Table) -> str:

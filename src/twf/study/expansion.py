@@ -137,7 +137,6 @@ class _Grid:
             reduced=self.benchmark_name in self.study.scale,
             cells=[self._cell(position) for position in self._positions()],
             variants={key: variant.title for key, variant in self.experiment.variants.items()},
-            baseline=self.experiment.baseline,
             forgetting=self.params.switches(self.expansion.study)["F8"],
         )
 

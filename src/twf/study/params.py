@@ -223,7 +223,6 @@ class Experiment(Strict):
     variants: dict[Name, Variant] = Field(default_factory=dict)
     source: Name | None = None  # in place of the benchmarks' own
     seeds: Annotated[list[Seed], Field(min_length=1)] | None = None  # not the study's own
-    baseline: MethodName | None = None  # that each other method is compared with, in place of TwF
     search: Search | None = None
 
     @model_validator(mode="after")

@@ -111,7 +111,6 @@ class Table(Strict):
     reduced: bool  # the study scales its benchmark down
     cells: list[Cell]
     variants: dict[str, str]  # their titles
-    baseline: str | None  # the method that each other one is compared with, in place of TwF
     forgetting: Fidelity  # F8: the definition that it shows
 
     @property

@@ -83,7 +83,6 @@ def _references(params: Params) -> Iterator[tuple[str, Any, Collection[Any]]]:
         for name, experiment in study.experiments.items():
             where = f"studies.{study_name}.experiments.{name}"
             yield f"{where}.source", experiment.source, params.sources
-            yield f"{where}.baseline", experiment.baseline, experiment.methods
             for benchmark_name in experiment.benchmarks:
                 yield f"{where}.benchmarks", benchmark_name, params.benchmarks
             for variant_name, variant in experiment.variants.items():

@@ -99,7 +99,6 @@ def _with_values(text: str, name: str, like: str, title: str) -> str:
             "protocols": ["class-il"],
             "buffers": [50],
             "seeds": [0, 1, 2, 3, 4],
-            "baseline": like,
         }
         entries.append((mapping, second, {name: experiments[name]}))
     lines = text.splitlines(keepends=True)

@@ -171,10 +171,9 @@ def differences(of_study: pd.DataFrame, table: Table) -> pd.DataFrame:
         title = rows["variant"].map(table.variants)
         over = rows["method"].map(titles) + " with"
     else:
-        other = "method" if table.baseline else "over_method"
-        rehearses = rows[other].map(lambda name: METHODS[name].rehearsal).astype(bool)
+        rehearses = rows["over_method"].map(lambda name: METHODS[name].rehearsal).astype(bool)
         rows = rows[rehearses & (rows["n"] > 0)]
-        title = rows[other].map(titles)
+        title = rows["over_method"].map(titles)
         over = title.map(lambda _: tables.over(table))
     rows = rows.assign(label=rows["title"], title=title, over=over)
     return rows[[*PLACE, "title", "over", *SPREAD, "diverged", "paper"]]
@@ -281,8 +280,7 @@ def _of_pairs(plan: Plan, table: Table) -> bool:
     pairs = estimates.pairs(table)
     if table.variants:
         return bool(pairs) and not _of_probes(plan, table)
-    others = [cell if table.baseline else other for cell, other in pairs]
-    return any(METHODS[other.method].rehearsal for other in others)
+    return any(METHODS[other.method].rehearsal for _, other in pairs)
 
 
 def _of_probes(plan: Plan, table: Table) -> bool:
