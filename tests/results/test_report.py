@@ -169,7 +169,7 @@ def test_of_a_study_reduced_in_part_the_other_numbers_are_counted():
     verdicts = ["reduced", "higher", "equivalent", "not run"]
     rows = {name: [str(i) for i in range(4)] for name in PLACE}
     compared = pd.DataFrame({"verdict": verdicts, "quantity": "faa", "paper": 1.0} | rows)
-    said = report.agreement(compared, pd.DataFrame({"group": [], "verdict": []}))
+    said = report.agreement(compared, pd.DataFrame({"verdict": []}))
     assert said[0].startswith("Of 2 numbers of the paper") and " 1 agree" in said[0]
     assert "1 were measured at reduced scale" in said[0]
 

@@ -12,7 +12,7 @@ are those of `statistics`:
              variants, each variant minus its method as params.yaml has it.
     claim    the least of the differences that a claim of the paper says are positive.
     order    Kendall's rank correlation of our means with the paper's numbers in a column of its
-             tables, over all methods but Joint, and over those with a buffer.
+             tables, over the methods with a buffer.
 """
 
 from collections.abc import Collection, Mapping
@@ -53,8 +53,7 @@ SCHEMA = pa.schema(
         ("quantity", pa.string()),  # one of `frame.SCORES`, tau, or what a claim is of
         ("over_method", pa.string()),  # of a gain, what is subtracted
         ("over_variant", pa.string()),
-        ("name", pa.string()),  # of a cell in its table, of a claim; of an order, which methods
-        ("group", pa.string()),  # of a claim
+        ("name", pa.string()),  # of a cell in its table, of a claim
         ("n", pa.int64()),  # seeds; of two methods, the smaller number; of an order, methods
         ("n_planned", pa.int64()),  # seeds; of a claim, means
         ("diverged", pa.int64()),  # runs, which no mean includes
@@ -236,7 +235,7 @@ def of_claims(results: Results) -> pd.DataFrame:
     }
     return pd.DataFrame(
         [
-            {"kind": "claim", "title": claim.statement, "name": claim.name, "group": claim.group}
+            {"kind": "claim", "title": claim.statement, "name": claim.name}
             | {"quantity": claim.unit}
             | claims.evaluate(claim, values, numbers, untuned, diverged)
             for claim in claims.load()
@@ -289,36 +288,21 @@ def _probed(cell: CellKey, run: Any, rows: Mapping[int, pd.Series]) -> claims.Va
 def order(of_cells: pd.DataFrame) -> pd.DataFrame:
     """Rank correlations for each column of the paper's Tables 1 to 3 of which `LEAST` methods ran.
 
-    Joint is left out: it is no method of continual learning, and first everywhere. Methods without
-    a buffer count in each column of their benchmark; most pairs of one with a buffer and one
-    without are in the paper's order at any scale, so those with a buffer have a tau of their own.
-
-    Our means differ from the true ones by chance, so the interval is of the tau of the true means,
-    drawn for each method from Student's distribution around its mean.
+    Over the methods with a buffer: one with a buffer and one without are in the paper's order at
+    any scale. Our means differ from the true ones by chance, so the interval is of the tau of the
+    true means, drawn for each method from Student's distribution around its mean.
     """
     faa = of_cells[(of_cells["quantity"] == "faa") & of_cells["paper"].notna()]
-    faa = faa[(faa["variant"] == "") & (faa["method"] != "joint") & faa["mean"].notna()]
-    faa = faa.drop_duplicates(PLACE)
-    rows = []
-    for (benchmark, source, protocol), group in faa.groupby(
-        ["benchmark", "source", "protocol"], sort=False
-    ):
-        for buffer in dict.fromkeys(group["buffer"][group["buffer"] > 0]):
-            in_column = group[group["buffer"].isin([0, buffer])]
-            place = {"kind": "order", "benchmark": benchmark, "source": source}
-            place |= {
-                "buffer": buffer,
-                "protocol": protocol,
-                "quantity": "tau",
-                "rule": "simulation",
-            }
-            for name, methods in (
-                ("all methods", in_column),
-                ("methods with a buffer", in_column[in_column["buffer"] > 0]),
-            ):
-                if len(methods) >= LEAST:
-                    rows.append(place | {"title": "Kendall's tau", "name": name} | _tau(methods))
-    return pd.DataFrame(rows)
+    faa = faa[(faa["variant"] == "") & (faa["buffer"] > 0) & faa["mean"].notna()]
+    columns = ["benchmark", "source", "protocol", "buffer"]
+    about = {"kind": "order", "title": "Kendall's tau", "quantity": "tau", "rule": "simulation"}
+    return pd.DataFrame(
+        [
+            about | dict(zip(columns, place, strict=True)) | _tau(group)
+            for place, group in faa.drop_duplicates(PLACE).groupby(columns, sort=False)
+            if len(group) >= LEAST
+        ]
+    )
 
 
 def _tau(rows: pd.DataFrame) -> dict[str, float]:

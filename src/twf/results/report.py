@@ -42,7 +42,7 @@ CLAIMS = (
 )
 ORDER = (
     "Kendall's rank correlation of our means with the paper's numbers, over the methods with a "
-    "number in both but Joint: 1 where the order is the same, -1 where it is reversed; in "
+    "buffer that have both: 1 where the order is the same, -1 where it is reversed; in "
     "parentheses, its 95 % interval over our true means."
 )
 UNFINISHED = "`snakemake --cores all results/{}/report.html` does those that are missing or stale."
@@ -186,9 +186,11 @@ def agreement(of_cells: pd.DataFrame, claimed: pd.DataFrame) -> list[str]:
             "of the paper's number"
         )
     whole = "; ".join(parts) or "none of the numbers that the paper prints has been measured yet"
+    counts = Counter(claimed["verdict"])
+    verdicts = [f"{verdict} {counts[verdict]}" for verdict in claims.VERDICTS if counts[verdict]]
     return [
         f"{whole[0].upper()}{whole[1:]}.",
-        *(_counted(group, claimed[claimed["group"] == group]) for group in claims.ABOUT),
+        f"The paper's {len(claimed)} claims: {', '.join(verdicts)}.",
     ]
 
 
@@ -198,7 +200,7 @@ def _orders(ranked: pd.DataFrame) -> list[TextRow]:
             "Benchmark": f"{row['benchmark']} from {row['source']}",
             "Protocol": PROTOCOL_TITLES[row["protocol"]],
             "Buffer": str(row["buffer"]),
-            "Over": f"{row['n']} {row['name'].removeprefix('all ')}",
+            "Methods": str(row["n"]),
             "Kendall's tau": show.estimate(row["mean"], row["low"], row["high"]),
         }
         for row in show.rows(ranked)
@@ -221,13 +223,6 @@ def _by_verdict(claimed: pd.DataFrame) -> list[TextRow]:
         }
         for row in order
     ]
-
-
-def _counted(group: str, claimed: pd.DataFrame) -> str:
-    """How many claims of a group have each verdict, as a sentence."""
-    counts = Counter(claimed["verdict"])
-    said = [f"{verdict} {counts[verdict]}" for verdict in claims.VERDICTS if counts[verdict]]
-    return f"The paper's claims on {claims.ABOUT[group]} ({len(claimed)}): {', '.join(said)}."
 
 
 def columns(rows: Sequence[TextRow]) -> dict[str, str]:

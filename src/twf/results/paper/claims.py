@@ -21,7 +21,7 @@ not to hold though it does: the family is that of one claim, not of all claims t
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +34,6 @@ from twf.study.types import Strict
 
 Keys = Collection[CellKey]  # of the paper's numbers, or of a study's cells and what was probed
 Values = Mapping[CellKey, Mapping[int, float]]  # by cell and seed, empty where none is
-# What the groups of claims are about
-ABOUT = {
-    "performance": "how well TwF does",
-    "mechanism": "why it does",
-    "incidental": "other methods",
-}
 VERDICTS = ("holds", "smaller", "does not hold", "undecided", "not run")
 
 
@@ -54,7 +48,6 @@ class Contest(Strict):
 class Claim(Contest):
     """A statement of the paper, as differences that are positive: see `claims.yaml`."""
 
-    group: Literal["performance", "mechanism", "incidental"]
     name: str
     statement: str
     contests: Sequence[Contest] = ()  # where there are several
