@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pandas as pd
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from twf.errors import UserError, explain, invalid_file, lookup
 from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.results import show, statistics
 from twf.results.evidence import EVIDENCE, read_table
+from twf.results.frame import column
 from twf.results.printed import printed_keys
 from twf.results.statistics import Estimate
-from twf.study.params import Protocol
+from twf.study.params import PROTOCOLS, Protocol
 from twf.study.reading import plain_values
 from twf.study.types import Strict
 
-ACCURACIES = {"class-il": "accuracy_class_il", "task-il": "accuracy_task_il"}
 SIGNS = (1.0, -1.0, -1.0, 1.0)  # of a question's arms
 BLOCK = re.compile(r"<!-- ([a-z][^>]*?) -->(.*?)<!-- end -->", flags=re.S)
 
@@ -78,13 +78,10 @@ class Findings:
     """The evidence of a folder and its questions."""
 
     def __init__(self, folder: Path = EVIDENCE) -> None:
-        self.folder = folder
-        path = folder / "questions.yaml"
+        self.folder, path = folder, folder / "questions.yaml"
+        values = plain_values(path.read_text(encoding="utf-8"), path)
         try:
-            values = plain_values(path.read_text(encoding="utf-8"), path)
-            self.asked = TypeAdapter(Questions).validate_python(values)
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror}") from None
+            self.asked = Questions.model_validate(values)
         except ValidationError as error:
             raise invalid_file(path, explain(error)) from None
         self.scores: dict[str, pd.DataFrame] = {}
@@ -95,25 +92,23 @@ class Findings:
         }
 
     def records(self, study: str) -> pd.DataFrame:
-        """The records of a study: cell, seed, precision, the distance's share of the loss.
+        """The records of a study by seed: cell, precision, the distance's share of the loss.
 
         And final average accuracy in per cent, by protocol; none of a run that diverged.
         """
         if study not in self.scores:
-            rows = []
-            for row in read_table(self.folder / f"{study}.parquet").to_pylist():
-                finished = row["status"] == "finished"
-                scores = {
-                    protocol: final_average_accuracy(row[column]) if finished else None
-                    for protocol, column in ACCURACIES.items()
-                }
-                rows.append(
+            rows = read_table(self.folder / f"{study}.parquet").to_pylist()
+            self.scores[study] = (
+                pd.DataFrame(
                     {"cell": row["run"].rpartition(".s")[0], "seed": row["seed"]}
-                    | scores
+                    | {p: _final(row, column("accuracy", p)) for p in PROTOCOLS}
                     | {"share": _share(row["history"])}
                     | {"precision": str(json.loads(row["provenance"])["precision"])}
+                    for row in rows
                 )
-            self.scores[study] = pd.DataFrame(rows)
+                .set_index("seed")
+                .sort_index()
+            )
         return self.scores[study]
 
     def arms(
@@ -125,13 +120,13 @@ class Findings:
         """
         cells = [f"{setting.benchmark}.{arm.replace('.B', f'.{setting.buffer}')}" for arm in arms]
         for study in setting.files:
-            records = self.records(study).set_index("seed").sort_index()
-            runs = [records[records["cell"] == cell] for cell in cells]
-            own = records[records["cell"] == f"{cells[0]}.task-il"]
-            if tuned and len(own):
-                runs[0] = own
-            if all(len(of_arm) for of_arm in runs):
-                return runs, study
+            by_cell = dict(list(self.records(study).groupby("cell")))
+            runs = [by_cell.get(cell) for cell in cells]
+            if tuned:
+                runs[0] = by_cell.get(f"{cells[0]}.task-il", runs[0])
+            there = [of_arm for of_arm in runs if of_arm is not None]
+            if len(there) == len(cells):
+                return there, study
         return None
 
     def estimate(self, name: str, at: str, planned: bool = False) -> dict[str, Any] | None:
@@ -142,8 +137,8 @@ class Findings:
         """
         asked = lookup("question", self.asked.questions, name, "questions.yaml")
         setting = lookup("setting", self.asked.settings, at, "questions.yaml")
-        tuned = len(asked.arms) == 1 and setting.protocol == "task-il"
-        found = self.arms(asked.arms, setting, tuned)
+        one = len(asked.arms) == 1
+        found = self.arms(asked.arms, setting, one and setting.protocol == "task-il")
         corners = self.arms(asked.layout, setting) if planned and asked.layout else None
         if found is None or (planned and corners is None):
             return None
@@ -152,15 +147,13 @@ class Findings:
         values = [accuracy.dropna() for accuracy in accuracies]
         diverged = sum(map(len, accuracies)) - sum(map(len, values))
         if corners is not None:
-            columns = {
-                name: runs[setting.protocol]
-                for name, runs in zip(asked.layout or [], corners[0], strict=True)
-            }
+            named = zip(asked.layout or [], corners[0], strict=True)
+            columns = {corner: runs[setting.protocol].astype(float) for corner, runs in named}
             signs = dict(zip(asked.arms, SIGNS, strict=False))
-            estimate = statistics.layout(pd.DataFrame(columns, dtype=float), signs)
+            estimate = statistics.layout(pd.DataFrame(columns), signs)
         else:
             estimate = _estimate(values, asked.rule)
-        one, verdict = len(values) == 1, statistics.verdict(estimate)
+        verdict = "" if one else "undecided" if diverged else statistics.verdict(estimate)
         return {
             "kind": "cell" if one else "contrast",
             "question": name,
@@ -170,7 +163,7 @@ class Findings:
             "level": statistics.LEVEL,
             "sd": float(values[0].std()) if one else math.nan,
             "paper": self.paper(asked, setting),
-            "verdict": "" if one else "undecided" if diverged else verdict,
+            "verdict": verdict,
             "note": f"{diverged} diverged" if diverged else "",
             "since": asked.since or "",
             "study": study,
@@ -247,6 +240,10 @@ class Findings:
             return f"<!-- {match[1]} -->{text}<!-- end -->"
 
         return BLOCK.sub(part, page)
+
+
+def _final(row: dict[str, Any], column: str) -> float | None:
+    return final_average_accuracy(row[column]) if row["status"] == "finished" else None
 
 
 def _share(history: list[dict[str, Any]]) -> float:
