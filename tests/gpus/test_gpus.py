@@ -141,32 +141,6 @@ def test_who_asks_for_gpus_gets_no_cpu_in_their_place(monkeypatch) -> None:
         devices.gpus()
 
 
-FAULTS = """
-import resource, torch
-from twf.gpus import cpu
-for keep in (False, True):
-    if keep:
-        cpu.keep_freed_memory()
-    for step in range(40):
-        if step == 30:  # the heap has grown to what the steps need
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        maps = [torch.zeros(2**20) for _ in range(8)]
-        del maps
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the allocator is not glibc's")
-def test_memory_that_was_freed_is_kept_for_the_next_step():
-    """Told to return all of 1 MiB or more at once, glibc does; by itself that depends."""
-    returning = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
-    before, after = map(
-        int, subprocess.check_output([sys.executable, "-c", FAULTS], env=returning).split()
-    )
-    assert before > 10_000 and after < 100  # pages that are fetched anew in ten steps
-
-
 @pytest.mark.parametrize(
     ("cpuinfo", "gains"),
     [

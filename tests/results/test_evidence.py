@@ -147,6 +147,8 @@ def test_marked_parts_of_a_page_are_filled_and_all_else_stays(asked):
 def test_the_projects_findings_are_the_same_bytes_again(tmp_path, monkeypatch):
     """Of what git has, twice; and the pages say the same."""
     monkeypatch.chdir(PROJECT)
+    for path in evidence.EVIDENCE.glob("*.parquet"):
+        assert pd.Series(evidence.read_table(path)["run"].to_pylist()).is_unique, path
     assert pages.fill(check=True) == []
     written = pages.write(docs=tmp_path)
     assert [f"docs/{path.name}" for path in written] == FINDINGS
@@ -173,11 +175,3 @@ def test_the_numbers_without_this_code_are_the_same(monkeypatch):
             assert (row["mean"], row["low"], row["high"]) == pytest.approx((mean, *ends))
             rows += 1
     assert rows > 8
-
-
-def test_every_table_of_evidence_reads_and_has_each_run_once():
-    tables = sorted((PROJECT / "results/evidence").glob("*.parquet"))
-    assert tables
-    for path in tables:
-        runs = pd.Series(evidence.read_table(path).column("run").to_pylist())
-        assert runs.is_unique and len(runs)

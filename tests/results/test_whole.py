@@ -215,13 +215,3 @@ def test_estimates_are_the_same_as_parquet_and_csv_and_carry_the_plan(written, f
     frame, flat = pd.read_parquet(path), pd.read_csv(path.with_suffix(".csv"))
     pd.testing.assert_frame_equal(frame, flat, check_dtype=False)
     assert flat["buffer"].fillna(1).all()  # 0 is null in a file
-
-
-def test_an_estimate_is_the_same_whatever_the_order_of_the_records(written, folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    plan = study.expand(reading.load(files.PARAMS), "small")
-    collected = record.read_collected("small")
-    mixed = collected.take(list(range(len(collected)))[::-1])
-    pd.testing.assert_frame_equal(
-        estimates.of_study(Results(plan, collected)), estimates.of_study(Results(plan, mixed))
-    )

@@ -22,7 +22,7 @@ from twf.jobs.resume import Stopped
 from twf.results import record
 from twf.study import Run, reading
 from twf.study.params import Tracking
-from twf.tracking.live import about, rows, start_tracking, summary
+from twf.tracking.live import about, rows, summary
 
 Row = dict[str, Any]
 
@@ -108,14 +108,6 @@ def test_a_failing_tracker_warns_once_and_the_run_goes_on(
     failing.assert_called_once()  # nothing is sent after a failure
 
 
-@pytest.mark.parametrize(("mode", "asked"), [("auto", ["online"]), ("off", [])])
-def test_the_mode_is_what_is_decided(init, tiny_run, monkeypatch, mode, asked):
-    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
-    with start_tracking(Tracking(mode=mode), row(tiny_run("er"))):
-        pass
-    assert [each.kwargs["mode"] for each in init.mock_calls if "mode" in each.kwargs] == asked
-
-
 def test_a_resumed_run_is_sent_again_from_its_first_row(init, tracked):
     """What was sent before the interruption is the beginning of it, so nothing is there twice."""
 
@@ -155,6 +147,8 @@ def test_a_run_has_its_studys_project_its_cells_group_and_an_identifier_by_its_p
 
 def test_rows_are_epochs_and_what_each_phase_came_to(tiny_run):
     """Accuracy seen is over the tasks so far, and over all for Joint."""
+    probed = row(tiny_run("er"), cka=[[1.0], [0.9], [0.8]])
+    assert [values["cka/0"] for values in rows(probed) if "cka/0" in values] == [0.9, 0.8]
     first, second, phase, *_, last = rows(row(tiny_run("er")))
     losses = {"loss/total": 0.75, "loss/a": 0.5, "loss/b": 0.25}
     assert first == losses | {"phase": 0, "epoch": 0}
@@ -170,18 +164,6 @@ def test_rows_are_epochs_and_what_each_phase_came_to(tiny_run):
     }
     assert last["accuracy/class-il/seen"] == 75.0
     assert rows(row(tiny_run("joint")))[-1]["accuracy/class-il/seen"] == 60.0
-
-
-def test_rows_of_a_run_so_far_are_the_first_of_all(tiny_run):
-    """So that a run can be sent row by row, and again from the start."""
-    whole = row(tiny_run("er"), cka=[[1.0], [0.9], [0.8]])
-    assert [values["cka/0"] for values in rows(whole) if "cka/0" in values] == [0.9, 0.8]
-    stages = [(0, 0), (1, 0), (2, 0), (2, 1), (3, 1), (4, 1), (4, 2)]  # epochs, phases so far
-    for count, (epochs, phases) in enumerate(stages):
-        so_far = whole | {"history": whole["history"][:epochs], "cka": whole["cka"][: phases + 1]}
-        for name in ("accuracy_class_il", "accuracy_task_il"):
-            so_far[name] = whole[name][:phases]
-        assert rows(so_far) == rows(whole)[:count]
 
 
 def test_the_summary_is_final_accuracy_and_forgetting_or_why_there_are_none(tiny_run):
