@@ -4,20 +4,17 @@ import hashlib
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import reduce
 from operator import getitem
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 import yaml
 from commands import Said, mistake, publish_nothing, succeed
 from project import PROJECT
 
 from twf import cli, files
-from twf.cli.app import app
 from twf.cli.training import refuse_wrong_variables
 from twf.errors import UserError
 from twf.results import record as records
@@ -189,19 +186,6 @@ def test_archives_are_fetched_by_name_or_for_a_study(twf, tiny_project, monkeypa
     assert "--study STUDY" in mistake(twf("data fetch"))
 
 
-def subcommands(group: Any, words: str = "") -> Iterator[str]:
-    """A group's own name, and those of all commands in it."""
-    yield words
-    for name, command in getattr(group, "commands", {}).items():
-        yield from subcommands(command, f"{words} {name}".strip())
-
-
-def test_every_command_has_help(twf):
-    for command in subcommands(typer.main.get_command(app)):
-        said = twf(f"{command} --help")
-        assert said.code == 0 and f"Usage: twf {command}".strip() in said.out
-
-
 def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny_project):
     def states() -> list:
         params = reading.load(files.PARAMS)
@@ -260,16 +244,6 @@ def test_planning_imports_no_torch(twf, tiny_inputs: Params):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "1 done" in done.stdout
     assert done.stderr.strip() == "set()"
-
-
-def test_work_that_trains_nothing_imports_no_torch():
-    """Preparing data and reporting."""
-    modules = ["data.prepare", "data.formats", "data.packaged", "results.report", "tracking.live"]
-    code = "import sys\n"
-    for module in modules:
-        code += f"import twf.{module}; 'torch' not in sys.modules or sys.exit('{module}')\n"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_run_by_hand_writes_the_plans_first_and_a_plan_file_does_the_same_run(twf, tiny_inputs):

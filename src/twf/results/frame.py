@@ -26,15 +26,12 @@ from twf.study.products import Products
 
 STATUSES = ("finished", "diverged", "stale", "missing")
 
-# By column of `Results.scores`: a function of the accuracy matrix and of what was before training.
-SCORES: dict[str, Callable[..., float | None]] = {
-    "faa": lambda matrix, _: metrics.final_average_accuracy(matrix),
-    "ff": lambda matrix, _: metrics.forgetting(matrix),
-    "ff_paper": lambda matrix, _: metrics.forgetting_paper(matrix),
-    "learning_accuracy": lambda matrix, _: metrics.learning_accuracy(matrix),
-    "average_incremental_accuracy": lambda m, _: metrics.average_incremental_accuracy(m),
-    "backward_transfer": lambda matrix, _: metrics.backward_transfer(matrix),
-    "forward_transfer": metrics.forward_transfer,
+# By column of `Results.scores`: a function of the accuracy matrix.
+SCORES: dict[str, Callable[[metrics.Matrix], float | None]] = {
+    "faa": metrics.final_average_accuracy,
+    "ff": metrics.forgetting,
+    "ff_paper": metrics.forgetting_paper,
+    "backward_transfer": metrics.backward_transfer,
 }
 
 
@@ -87,10 +84,7 @@ class Results:
         Null where there is none, as Joint's forgetting.
         """
         rows = {
-            (run, protocol): [
-                score(row[column("accuracy", protocol)], row[column("initial", protocol)])
-                for score in SCORES.values()
-            ]
+            (run, protocol): [score(row[column("accuracy", protocol)]) for score in SCORES.values()]
             for run, row in self.finished.iterrows()
             for protocol in PROTOCOLS
         }

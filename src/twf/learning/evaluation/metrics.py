@@ -39,40 +39,9 @@ def _forgetting(accuracy: Matrix, last: int) -> float | None:
     return sum(drops) / len(drops)
 
 
-def learning_accuracy(accuracy: Matrix) -> float:
-    """The mean over tasks of the accuracy right after learning each, in per cent."""
-    if len(accuracy) == 1:
-        return final_average_accuracy(accuracy)
-    return sum(accuracy[t][t] for t in range(len(accuracy))) / len(accuracy)
-
-
-def average_incremental_accuracy(accuracy: Matrix) -> float:
-    """The mean over phases of the average accuracy on the tasks seen so far, in per cent."""
-    averages = average_accuracies(accuracy)
-    return sum(averages) / len(averages)
-
-
-def average_accuracies(accuracy: Matrix) -> list[float]:
-    """After each phase, the average accuracy on the tasks seen so far, in per cent."""
-    if len(accuracy) == 1:  # Joint has seen all of them
-        return [final_average_accuracy(accuracy)]
-    return [sum(row[: t + 1]) / (t + 1) for t, row in enumerate(accuracy)]
-
-
 def backward_transfer(accuracy: Matrix) -> float | None:
     """`1 / (T-1) sum_{i < T-1} (a_i^{T-1} - a_i^i)`; None where there is a single phase."""
     tasks = len(accuracy)
     if tasks < 2:
         return None
     return sum(accuracy[-1][i] - accuracy[i][i] for i in range(tasks - 1)) / (tasks - 1)
-
-
-def forward_transfer(accuracy: Matrix, initial: Sequence[float]) -> float | None:
-    """`1 / (T-1) sum_{i > 0} (a_i^{i-1} - b_i)`, b the accuracy before any training.
-
-    None where there is a single phase.
-    """
-    tasks = len(accuracy)
-    if tasks < 2:
-        return None
-    return sum(accuracy[i - 1][i] - initial[i] for i in range(1, tasks)) / (tasks - 1)
