@@ -119,9 +119,7 @@ def accuracy(results: Results, table: Table) -> pd.DataFrame:
     rows = []
     for row in show.rows(_finished(results, table)):
         matrix = results.runs.loc[row["run"], column("accuracy", row["protocol"])]
-        before = len(matrix[0]) - len(
-            matrix
-        )  # tasks that the first row was trained on, but for one
+        before = len(matrix[0]) - len(matrix)  # tasks of the first row, but for one
         rows += [
             {**{name: row[name] for name in PLACE}, "tasks": tasks, "value": np.mean(after[:tasks])}
             for tasks, after in enumerate(matrix, start=before + 1)
