@@ -20,7 +20,7 @@ from twf.learning.models.resnet import ResNet
 from twf.learning.state import capture, flatten
 from twf.learning.step import Plain
 from twf.study.methods import METHODS
-from twf.study.params import Augmentation
+from twf.study.params import Augmentation, LrDecay
 
 CPU = torch.device("cpu")
 TASKS, PER_TASK, BATCH, BUFFER, SIDE = 3, 2, 8, 21, 16
@@ -393,7 +393,7 @@ def test_derpps_anchor_holds_the_backbone_at_its_initialization(method):
 
 
 # Fidelity: each switch, its two values against an obvious formula or definition; F3 to F7, F10 and
-# F14 beside the golden numbers and in test_gates.py, F11's rate in test_loop.py
+# F14 beside the golden numbers and in test_gates.py
 
 
 def losses_of(made: Method[Any]) -> list[float]:
@@ -410,6 +410,22 @@ def test_each_switch_changes_the_losses_of_its_method(method, name):
     published = losses_of(method(name))
     for switch in METHODS[name].switches:
         assert losses_of(method(name, **{switch: "paper"})) != published, switch
+
+
+def test_f11_co2ls_original_rate_warms_up_and_is_annealed(method, value):
+    """Ten of fifty epochs from 0.01 to where the cosine is, then to a thousandth.
+
+    The benchmark's steps have no part in it; as published, they are all.
+    """
+    made = method("co2l", F11=value)
+    made.learner.epochs, made.learner.lr_decay = 50, LrDecay(factor=0.1, epochs=[35, 45])
+    rates = [made.learning_rate(half / 2) for half in range(100)]
+    if value == "published":
+        assert rates == pytest.approx([0.05] * 70 + [0.005] * 20 + [0.0005] * 10)
+        return
+    cosine = [0.00005 + 0.04995 * (1 + np.cos(np.pi * i / 100)) / 2 for i in range(100)]
+    assert [rates[0], rates[10]] == pytest.approx([0.01, (0.01 + cosine[20]) / 2])
+    assert rates[20:] == pytest.approx(cosine[20:])
 
 
 def test_f12_the_published_answers_are_to_images_without_normalisation(method, value):
