@@ -350,11 +350,11 @@ def test_f2_by_the_paper_masks_stay_as_drawn(method):
 # The alternatives to TwF
 
 
-@pytest.mark.parametrize("share", [0.5, 0.0])
+@pytest.mark.parametrize("share", [0.5, 0.0, 0.98])
 def test_derpp_with_pretraining_images_keeps_its_share_of_them_and_the_rest_of_the_stream(
     method, share
 ):
-    """Share 0 is the control: the wide classifier, and no image of the source."""
+    """Share 0 is the control, with the wide classifier; nearly all leaves one row to the stream."""
     made = method("derpp-pretraining", share=share)
     network, source = made.learner.network, made.learner.source
     assert torch.equal(network.classifier.weight[CLASSES:], source.network.classifier.weight)
@@ -362,7 +362,7 @@ def test_derpp_with_pretraining_images_keeps_its_share_of_them_and_the_rest_of_t
         images = made.learner.augment.normalise(made.reservoir.pinned["images"])
         at_start = network.eval()(images)
     learn(made, range(2))
-    rows, stream = made.reservoir.rows, BUFFER - round(share * BUFFER)
+    rows, stream = made.reservoir.rows, max(1, BUFFER - round(share * BUFFER))
     assert int(made.reservoir.filled) == stream
     assert len(rows["labels"]) == BUFFER + 1 and rows["logits"].shape[1] == CLASSES + 3
     assert rows["labels"][:stream].max() < 4, "the stream's classes so far"
@@ -370,15 +370,6 @@ def test_derpp_with_pretraining_images_keeps_its_share_of_them_and_the_rest_of_t
     pinned = pairs(*(rows[name][stream:BUFFER] for name in ("images", "labels")))
     assert set(pinned) <= set(pairs(source.images, CLASSES + source.labels))
     torch.testing.assert_close(rows["logits"][stream:BUFFER], at_start)
-
-
-def test_classes_of_the_source_that_no_image_can_reach_cost_derpp_nothing(method):
-    control, plain = method("derpp-pretraining", share=0.0), method("derpp")
-    head = control.learner.network.classifier
-    with torch.no_grad():
-        head.weight[CLASSES:], head.bias[CLASSES:] = 0.0, -1e4
-    at_start = [step(made, begin(made, 0)[0]) for made in (control, plain)]
-    assert at_start[0] == pytest.approx(at_start[1], rel=1e-5)
 
 
 def test_derpps_anchor_holds_the_backbone_at_its_initialization(method):
