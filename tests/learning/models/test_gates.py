@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from twf.learning.models import gates
-from twf.learning.models.attention import Attention, TaskLinear
+from twf.learning.models.attention import Attention
 from twf.learning.models.gates import FeaturePropagation
 from twf.learning.randomness import Random
 
@@ -50,10 +50,7 @@ def test_golden_feature_propagation(golden, name, dtype, close, monkeypatch):
     maps = [gates.by_layer(factors, positions, [teacher])[0] for factors in (first, second)]
     close(torch.stack(maps, dim=2), case["gate_logits"])
     close(module.likeliest([teacher], task)[0].to(dtype), case["gate"])
-    close(
-        gates.margin_relu([teacher])[0],
-        torch.maximum(case["teacher"], case["margin"]),
-    )
+    close(gates.margin_relu([teacher])[0], torch.maximum(case["teacher"], case["margin"]))
 
     # the golden gate is the argmax, which has no gradient
     monkeypatch.setattr(gates, "noisy_logit", lambda apart, _: apart.detach())
@@ -96,11 +93,6 @@ TASKS, STREAM, CURRENT = 3, 4, 1
 TASK = torch.tensor([1, 1, 1, 1, 0, 1, 0])  # of the stream's four images and three replayed ones
 
 
-def linear_slowly(module: TaskLinear, x: Tensor) -> Tensor:
-    """Each image's vector `[N, fan_in]` by the matrix of its own task."""
-    return torch.stack([v @ module.weight[t] for t, v in zip(TASK, x, strict=True)])
-
-
 def norm_slowly(norm: nn.BatchNorm2d, scale: Tensor, shift: Tensor, x: Tensor) -> Tensor:
     """`scale` and `shift`: `[T, C]`."""
     dims = [d for d in range(x.dim()) if d != 1]
@@ -119,7 +111,8 @@ def attention_slowly(attention: Attention, teacher: list[Tensor]) -> list[Tensor
     half, start, made = sum(attention.channels), 0, []
     for layer, x in enumerate(teacher):
         maps, spatial, channels = attention.maps[layer], attention.spatial[layer], x.shape[1]
-        first, second, third = linear_slowly(maps, x.mean(dim=(2, 3))).chunk(3, dim=1)
+        pooled = torch.einsum("nij,ni->nj", maps.weight[TASK], x.mean(dim=(2, 3)))
+        first, second, third = pooled.chunk(3, dim=1)
         own = slice(start, start + channels), slice(half + start, half + start + channels)
         branches = [
             norm_slowly(attention.norm, scales[0][:, part], shifts[0][:, part], product)
