@@ -17,10 +17,11 @@ import pytest
 import torch
 from made import execute, pretrain
 from safetensors.torch import load_file
+from spying import spy
 
 from twf import files, study
 from twf.errors import UserError
-from twf.jobs import checkpoints
+from twf.jobs import checkpoints, resume
 from twf.jobs.resume import Keeper, Stopped, keeping
 from twf.learning import loop
 from twf.learning.loop import Outcome
@@ -33,18 +34,15 @@ CPU = torch.device("cpu")
 
 pytestmark = pytest.mark.usefixtures("shallow")
 
-PAUSE = Keeper.pause
 GUARD = {"parameters": "these", "code": "this"}
 
 
-def stop(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
-    """A `pause` that stops its run."""
-    self.stopping = True
-    PAUSE(self, state, now)
-
-
 class Impatient(Keeper):
-    pause = stop
+    """Stops its run after every step."""
+
+    def pause(self, *words: Any, **named: Any) -> None:
+        self.stopping = True
+        super().pause(*words, **named)
 
 
 @pytest.fixture
@@ -191,13 +189,12 @@ def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, tiny_run, recor
     whole = recorded(planned)
     pauses: list[int] = []
 
-    def stopped(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
+    def tell(*_: Any) -> None:
         pauses.append(1)
         if len(pauses) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        PAUSE(self, state, now)
 
-    monkeypatch.setattr(Keeper, "pause", stopped)
+    spy(monkeypatch, Keeper, "pause", tell)
     with pytest.raises(Stopped):
         execute(tiny_inputs, planned, CPU)
     assert len(pauses) == 3 and not files.record_file("tiny", planned.id).exists()
@@ -248,7 +245,7 @@ def test_pretraining_stopped_after_every_step_gives_the_same_network(tiny_inputs
     path = files.checkpoint_file("origin")
     whole, legs = load_file(path), 0  # as it was made for all tests
     path.unlink()
-    monkeypatch.setattr(Keeper, "pause", stop)
+    monkeypatch.setattr(resume, "Keeper", Impatient)
     while not path.exists():
         legs += 1
         with contextlib.suppress(Stopped):

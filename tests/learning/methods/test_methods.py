@@ -25,15 +25,14 @@ from twf.study.params import Augmentation, LrDecay
 CPU = torch.device("cpu")
 TASKS, PER_TASK, BATCH, BUFFER, SIDE = 3, 2, 8, 21, 16
 CLASSES = TASKS * PER_TASK
+STILL = Augment(Augmentation(padding=0, flip=False, mean=[0.5] * 3, std=[0.25] * 3), CPU)
 
 
 @pytest.fixture
 def method(tiny_run, tiny_dataset, tiny_source, tiny_checkpoint) -> Callable[..., Any]:
     """`method(name, **changes)`: ready for its first task; hyperparameters and switches change."""
 
-    def make_one(
-        name: str, padding: int = 2, flip: bool = True, buffer: int | None = BUFFER, **changes: Any
-    ) -> Method[Any]:
+    def make_one(name: str, buffer: int | None = BUFFER, **changes: Any) -> Method[Any]:
         switches = dict.fromkeys(METHODS[name].switches, "published")
         switches |= {switch: changes.pop(switch) for switch in switches.keys() & changes.keys()}
         run = tiny_run(
@@ -43,7 +42,6 @@ def method(tiny_run, tiny_dataset, tiny_source, tiny_checkpoint) -> Callable[...
             epochs=1,
             batch_size=BATCH,
             buffer=buffer if METHODS[name].rehearsal else None,
-            augmentation=Augmentation(padding=padding, flip=flip, mean=[0.5] * 3, std=[0.25] * 3),
             fidelity=switches,
             hyperparameters=changes,
         )
@@ -114,7 +112,8 @@ def learn(
 
 @pytest.mark.parametrize("name", METHODS)
 def test_steps_lower_a_methods_own_loss_on_a_fixed_batch(method, name):
-    made = method(name, padding=0, flip=False)
+    made = method(name)
+    made.learner.augment = STILL
     fixed = begin(made, 0)[0]
     losses = [sum(step(made, fixed).values()) for _ in range(12)]
     # the first step of rehearsal has nothing to replay yet
@@ -275,8 +274,7 @@ def test_f1_the_published_sibling_uses_batch_statistics_from_the_second_task_on(
 def test_twf_stores_the_streams_gates_as_they_were_sampled_and_replays_them_moved(twf, monkeypatch):
     """Packed, of the stream's images alone, those of maps from 16 pixels on at half size."""
     learn(twf, range(1))
-    still = Augmentation(padding=0, flip=False, mean=[0.5] * 3, std=[0.25] * 3)
-    twf.learner.augment = Augment(still, CPU)  # so that replayed gates are those in the buffer
+    twf.learner.augment = STILL  # so that replayed gates are those in the buffer
     batch, drawn, sampled = begin(twf, 1)[0], [], []
     spy(monkeypatch, twf.reservoir, "draw", lambda rows, _: drawn.append(rows["masks"]))
     gates, packer = twf.propagation.gates, twf.propagation.packer
