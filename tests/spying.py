@@ -10,8 +10,8 @@ def spy(patch: pytest.MonkeyPatch, owner: Any, name: str, tell: Callable[..., An
     """From now on, `tell(result, *arguments)` at each call of a method of `owner`."""
     call = getattr(owner, name)
 
-    def told(*arguments: Any) -> Any:
-        made = call(*arguments)
+    def told(*arguments: Any, **named: Any) -> Any:
+        made = call(*arguments, **named)
         tell(made, *arguments)
         return made
 

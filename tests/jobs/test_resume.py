@@ -1,7 +1,6 @@
 """A run that is stopped or killed at any moment ends in the results of one that never was."""
 
 import contextlib
-import json
 import math
 import multiprocessing
 import os
@@ -17,14 +16,15 @@ from typing import Any
 import pytest
 import torch
 from made import execute, pretrain
-from safetensors import safe_open
 from safetensors.torch import load_file
+from spying import spy
 
 from twf import files, study
 from twf.errors import UserError
-from twf.jobs import checkpoints
+from twf.jobs import checkpoints, resume
 from twf.jobs.resume import Keeper, Stopped, keeping
 from twf.learning import loop
+from twf.learning.loop import Outcome
 from twf.learning.state import flatten
 from twf.learning.step import CaptureError
 from twf.results import record
@@ -34,57 +34,51 @@ CPU = torch.device("cpu")
 
 pytestmark = pytest.mark.usefixtures("shallow")
 
-
-PAUSE = Keeper.pause
-
-
-def stop(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
-    """A `pause` that stops its run."""
-    self.stopping = True
-    PAUSE(self, state, now)
+GUARD = {"parameters": "these", "code": "this"}
 
 
 class Impatient(Keeper):
-    pause = stop
+    """Stops its run after every step."""
+
+    def pause(self, *words: Any, **named: Any) -> None:
+        self.stopping = True
+        super().pause(*words, **named)
+
+
+@pytest.fixture
+def in_pieces(train, tmp_path) -> Callable[..., Outcome]:
+    """`in_pieces(method, **changes)`: the outcome of a run that is stopped after every step."""
+
+    def pieces(*words: Any, **changes: Any) -> Outcome:
+        for leg in range(100):
+            keeper = Impatient(tmp_path / "legs" / "state.safetensors", GUARD, math.inf)
+            with contextlib.suppress(Stopped):
+                outcome = train(*words, keeper=keeper, **changes)
+                assert leg >= 4 * len(outcome.accuracy_class_il)  # 2 epochs of 2 steps or more
+                return outcome
+        raise AssertionError("it does not come to an end")
+
+    return pieces
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_run_stopped_after_every_step_ends_as_if_never_stopped(train, whole, tmp_path, name):
+def test_a_run_stopped_after_every_step_ends_as_if_never_stopped(in_pieces, whole, name):
     expected = whole(name)
     torch.manual_seed(12345)  # torch's own generator has no part in a run
-    hold_pieces_to_whole(partial(train, name), expected, tmp_path)
+    assert in_pieces(name) == expected
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("execution", ["plain", "captured"])
 @pytest.mark.parametrize("name", ["twf", "derpp", "icarl"])
-def test_on_a_gpu_too_by_deterministic_algorithms(train, tmp_path, monkeypatch, name, execution):
+def test_on_a_gpu_too_by_deterministic_algorithms(train, in_pieces, monkeypatch, name, execution):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
-    on_gpu = partial(train, name, device=torch.device("cuda"), execution=execution)
+    on_gpu = {"device": torch.device("cuda"), "execution": execution}
     try:
-        hold_pieces_to_whole(on_gpu, on_gpu(), tmp_path)
+        assert in_pieces(name, **on_gpu) == train(name, **on_gpu)
     finally:
         torch.use_deterministic_algorithms(False)
-
-
-def hold_pieces_to_whole(train, whole, tmp_path):
-    """A run stopped after every step and one never stopped have the same outcome, bit for bit."""
-    path, legs = tmp_path / "legs" / "state.safetensors", 0
-    while True:
-        legs += 1
-        assert legs < 100, "it does not come to an end"
-        try:
-            pieces = train(keeper=Impatient(path, {"is": "the same"}, math.inf))
-            break
-        except Stopped:
-            pass
-    assert pieces == whole
-    phases = len(whole.accuracy_class_il)  # each of 2 epochs of 2 steps or more
-    assert legs > 4 * phases
-
-
-GUARD = {"parameters": "these", "code": "this"}
 
 
 @pytest.fixture
@@ -96,19 +90,14 @@ def saved(train, tmp_path) -> Path:
     return path
 
 
-def test_a_state_of_other_parameters_or_code_or_damaged_is_not_used(saved, capsys, train, whole):
+def test_a_state_of_other_parameters_or_code_or_torn_is_not_used(saved, capsys, train, whole):
     for key in GUARD:
         assert Keeper(saved, GUARD | {key: "other"}, math.inf).load() is None
         message = capsys.readouterr().err
         assert str(saved) in message and key in message
-    good, chosen = saved.read_bytes(), random.Random(0)
-    for number in range(40):
-        position = chosen.randrange(len(good))
-        flipped = bytes([good[position] ^ 0x10]) + good[position + 1 :] if number < 30 else b""
-        saved.write_bytes(good[:position] + flipped)
-        assert Keeper(saved, GUARD, math.inf).load() is None
-        assert str(saved) in capsys.readouterr().err
+    saved.write_bytes(saved.read_bytes()[:-1])
     assert train("twf", Keeper(saved, GUARD, math.inf)) == whole("twf")
+    assert f"{saved} cannot be read" in capsys.readouterr().err
 
 
 def test_a_state_that_cannot_be_written_leaves_the_last_one_and_the_run_goes_on(
@@ -122,10 +111,8 @@ def test_a_state_that_cannot_be_written_leaves_the_last_one_and_the_run_goes_on(
     monkeypatch.setattr(checkpoints, "serialized", full)
     assert train("twf", Keeper(saved, GUARD, 0.0)) == whole("twf")
     assert f"not saved: cannot write {saved}" in capsys.readouterr().err
-    keeper = Keeper(saved, GUARD, math.inf)
-    keeper.stopping = True
     with pytest.raises(Stopped, match=r"stopped, but not saved \(.*No space left on device\)"):
-        keeper.pause(lambda: {"a": torch.zeros(3)})
+        Impatient(saved, GUARD, math.inf).pause(lambda: {"a": torch.zeros(3)})
     assert saved.read_bytes() == before
     assert os.listdir(saved.parent) == [saved.name]
 
@@ -151,8 +138,9 @@ def recorded(lasting) -> Callable[[study.Run], dict[str, Any]]:
     return take
 
 
-def in_a_fork(work: Callable[[], None]) -> BaseProcess:
-    """Start `work` in a process of its own."""
+def begun(*words: Any) -> BaseProcess:
+    """A process that executes a run and saves its state after every step."""
+    work = partial(execute, *words, CPU, save_every=0.0)
     process = multiprocessing.get_context("fork").Process(target=work)
     process.start()
     return process
@@ -162,26 +150,19 @@ def in_a_fork(work: Callable[[], None]) -> BaseProcess:
 def test_a_run_killed_at_random_moments_has_the_same_record(
     tiny_inputs, tiny_run, recorded, method
 ):
-    planned = tiny_run(method)
-    path, state = files.record_file("tiny", planned.id), files.state_file("tiny", planned.id)
-    start = time.monotonic()
+    planned, start = tiny_run(method), time.monotonic()
     execute(tiny_inputs, planned, CPU)
-    takes = time.monotonic() - start
-    whole = recorded(planned)
+    takes, whole = time.monotonic() - start, recorded(planned)
     chosen, kills = random.Random(method), 0
-    while kills < 5 or not path.exists():
-        if path.exists():  # it was through before enough kills: once more
-            assert recorded(planned) == whole
-        process = in_a_fork(lambda: execute(tiny_inputs, planned, CPU, save_every=0.0))
-        if kills < 5:
-            time.sleep(chosen.uniform(0, takes))
-            process.kill()
+    while kills < 5:
+        process = begun(tiny_inputs, planned)
+        process.join(chosen.uniform(0, takes))
+        process.kill()
         process.join()
         kills += process.exitcode == -signal.SIGKILL
-    if state.exists():  # the last kill fell just before its removal
-        execute(tiny_inputs, planned, CPU)
-    assert not state.exists()
+    execute(tiny_inputs, planned, CPU)
     assert recorded(planned) == whole
+    assert not files.state_file("tiny", planned.id).exists()
 
 
 def test_a_run_killed_after_its_record_is_written_ends_in_the_same_one(
@@ -191,10 +172,9 @@ def test_a_run_killed_after_its_record_is_written_ends_in_the_same_one(
     planned = tiny_run("er")
     with monkeypatch.context() as killed:
         killed.setattr(Keeper, "forget", lambda _: os.kill(os.getpid(), signal.SIGKILL))
-        process = in_a_fork(lambda: execute(tiny_inputs, planned, CPU, save_every=0.0))
+        process = begun(tiny_inputs, planned)
         process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert files.state_file("tiny", planned.id).exists()
     first = recorded(planned)
     monkeypatch.setattr(loop, "_epoch", None)
     execute(tiny_inputs, planned, CPU)
@@ -203,36 +183,38 @@ def test_a_run_killed_after_its_record_is_written_ends_in_the_same_one(
 
 
 def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, tiny_run, recorded, monkeypatch):
-    planned = tiny_run("er")
+    """What it saves names all that the result depends on."""
+    planned, state = tiny_run("er"), files.state_file("tiny", tiny_run("er").id)
     execute(tiny_inputs, planned, CPU)
     whole = recorded(planned)
-    pauses = []
+    pauses: list[int] = []
 
-    def stopped(self: Keeper, state: Callable[[], Any], now: bool = False) -> None:
+    def tell(*_: Any) -> None:
         pauses.append(1)
         if len(pauses) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        PAUSE(self, state, now)
 
-    monkeypatch.setattr(Keeper, "pause", stopped)
+    spy(monkeypatch, Keeper, "pause", tell)
     with pytest.raises(Stopped):
         execute(tiny_inputs, planned, CPU)
     assert len(pauses) == 3 and not files.record_file("tiny", planned.id).exists()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    guard = checkpoints.read(state, "").about["guard"]
+    depends = {"plan", "code", "inputs", "versions", "device", "execution", "precision"}
+    assert guard.keys() == depends | {"threads", "deterministic", "gpu"}
+    assert guard["threads"] == torch.get_num_threads()
     execute(tiny_inputs, planned, CPU)
     assert len(pauses) < 3 + 9  # it did not start over
     assert recorded(planned) == whole
 
 
 def test_a_run_told_to_stop_before_its_first_step_ends_at_once(tiny_inputs, tiny_run, monkeypatch):
-    """While it evaluates, or compiles, where errors are raised anew as the compiler's own."""
+    """While it evaluates; `Stopped` is none of the errors that may be caught on its way."""
 
     def told(*_: Any) -> None:
-        try:
+        with contextlib.suppress(Exception):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(60)
-        except Exception as error:
-            raise RuntimeError from error
 
     planned = tiny_run("er")
     before = signal.getsignal(signal.SIGINT)  # ignored, where a shell started pytest with &
@@ -261,17 +243,15 @@ def test_one_process_is_at_a_run_and_a_step_that_cannot_be_captured_is_told(tmp_
 @pytest.mark.usefixtures("deep")
 def test_pretraining_stopped_after_every_step_gives_the_same_network(tiny_inputs, monkeypatch):
     path = files.checkpoint_file("origin")
-    whole = load_file(path)  # as it was made for all tests
+    whole, legs = load_file(path), 0  # as it was made for all tests
     path.unlink()
-    legs = 0
-    monkeypatch.setattr(Keeper, "pause", stop)
+    monkeypatch.setattr(resume, "Keeper", Impatient)
     while not path.exists():
         legs += 1
         with contextlib.suppress(Stopped):
             pretrain(tiny_inputs, "origin", CPU)
     assert legs == 33 // 8 + 1  # the last leg has nothing left to train
-    pieces = load_file(path)
-    assert all(torch.equal(pieces[name], tensor) for name, tensor in whole.items())
+    torch.testing.assert_close(load_file(path), whole, rtol=0, atol=0)
     assert not files.state_file("pretrain", "origin").exists()
 
 
@@ -282,15 +262,3 @@ def test_the_time_of_a_resumed_run_is_that_of_all_its_parts(tmp_path):
     first.wait()
     second.load()
     assert 100.0 <= second.seconds < 130.0
-
-
-def test_a_saved_state_names_all_that_the_result_depends_on(tiny_inputs, tiny_run, monkeypatch):
-    planned = tiny_run("er")
-    monkeypatch.setattr(Keeper, "pause", stop)
-    with pytest.raises(Stopped):
-        execute(tiny_inputs, planned, CPU)
-    with safe_open(files.state_file("tiny", planned.id), framework="pt") as file:
-        guard = json.loads(file.metadata()["about"])["guard"]
-    depends = {"plan", "code", "inputs", "versions", "device", "execution", "precision"}
-    assert guard.keys() == depends | {"threads", "deterministic", "gpu"}
-    assert guard["threads"] == torch.get_num_threads()

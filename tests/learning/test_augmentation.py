@@ -15,13 +15,13 @@ PLAIN = Augmentation(padding=4, mean=[0.0, 0.0, 0.0], std=[1 / 255, 1 / 255, 1 /
 
 
 def move_masks(
-    augment: Augment, masks: Tensor, where: Placement, image_size: int, size: int
-) -> Tensor:
-    """Gates `[N, C, h, h]` of a map of `size`, packed, moved and unpacked."""
-    packer = MaskPacker([masks.shape[1:]])
-    grid = Grid(packer.depths[0], masks.shape[2], size)
-    moved = augment.masks_at(packer.pack([masks]), where, (grid,), image_size)
-    return packer.unpack(moved)[0]
+    augment: Augment, masks: list[Tensor], where: Placement, sizes: list[int]
+) -> list[Tensor]:
+    """Gates `[N, C, h, h]` of maps of `sizes`, packed, moved with images of 32, and unpacked."""
+    packer = MaskPacker([mask.shape[1:] for mask in masks])
+    sides = [mask.shape[2] for mask in masks]
+    grids = tuple(map(Grid, packer.depths, sides, sizes))
+    return packer.unpack(augment.masks_at(packer.pack(masks), where, grids, 32))
 
 
 def test_golden_paired_crop(golden, dtype, close):
@@ -29,14 +29,13 @@ def test_golden_paired_crop(golden, dtype, close):
     augment = Augment(PLAIN, CPU)
     for name in ("mean", "std"):
         setattr(augment, name, getattr(augment, name).to(dtype))
-    sizes = [32, 32, 16, 8, 4]
+    masks = [case[f"map{i}"][None] for i in range(5)]
     for number in range(5):
         where = Placement(*case[f"case{number}_top_left"].split(1), torch.tensor([False]))
         image = augment.at(case["image"].to(dtype)[None], where)
         close(image[0], case[f"case{number}_image"])
-        for i, size in enumerate(sizes):
-            mask = move_masks(augment, case[f"map{i}"][None], where, 32, size)
-            close(mask[0], case[f"case{number}_map{i}"])
+        for i, moved in enumerate(move_masks(augment, masks, where, [32, 32, 16, 8, 4])):
+            close(moved[0], case[f"case{number}_map{i}"])
 
 
 def test_each_image_is_cropped_and_flipped_as_torchvision_does_one_by_one(torchvision):
@@ -56,24 +55,18 @@ def test_masks_of_several_maps_move_each_in_its_own_units_and_are_flipped_with_t
     augment = Augment(PLAIN, CPU)
     where = augment.place(6, Random(0))
     masks = [torch.randint(0, 2, (6, c, s, s)) for c, s in ((3, 16), (16, 8), (20, 4))]
-    packer, sizes = MaskPacker([mask.shape[1:] for mask in masks]), [32, 16, 4]
-    grids = tuple(
-        Grid(d, m.shape[2], s) for d, m, s in zip(packer.depths, masks, sizes, strict=True)
-    )
-    moved = packer.unpack(augment.masks_at(packer.pack(masks), where, grids, 32))
+    ours = move_masks(augment, masks, where, [32, 16, 4])
     still = dataclasses.replace(where, flip=torch.zeros_like(where.flip))
-    for mask, size, ours in zip(masks, sizes, moved, strict=True):
-        unturned = move_masks(augment, mask, still, 32, size)
+    for mask, size, moved in zip(masks, [32, 16, 4], ours, strict=True):
+        (unturned,) = move_masks(augment, [mask], still, [size])
         turned = where.flip[:, None, None, None]
-        assert torch.equal(ours, torch.where(turned, unturned.flip(3), unturned))
+        assert torch.equal(moved, torch.where(turned, unturned.flip(3), unturned))
 
 
 def test_every_placement_is_drawn_and_flips_can_be_off():
-    augment = Augment(PLAIN, CPU)
-    where = augment.place(5000, Random(0))
+    where = Augment(PLAIN, CPU).place(5000, Random(0))
     assert set(where.top.tolist()) == set(where.left.tolist()) == set(range(9))
     assert 0.45 < where.flip.float().mean() < 0.55
     still = Augment(PLAIN.model_copy(update={"flip": False, "padding": 0}), CPU)
     images = torch.randint(0, 256, (4, 3, 16, 16), dtype=torch.uint8)
-    same = still(images, Random(0))
-    torch.testing.assert_close(same, images.float())
+    torch.testing.assert_close(still(images, Random(0)), images.float())

@@ -17,7 +17,7 @@ from torch import nn
 from twf.learning import loop, methods
 from twf.learning.loop import Outcome
 from twf.learning.methods import base
-from twf.learning.methods.base import Batch, Method, Step
+from twf.learning.methods.base import Batch, Step
 from twf.learning.models.resnet import ResNet
 from twf.learning.randomness import Generators, derived_seed, seeded
 from twf.learning.sgd import sgd_step
@@ -28,8 +28,6 @@ Train = Callable[..., Outcome]
 
 CPU = torch.device("cpu")
 TRACES = Path(__file__).parent / "traces.json"
-
-METHOD_CLASSES = {name: methods.load(name) for name in METHODS}
 
 # The step and the schedule
 
@@ -57,53 +55,12 @@ def test_a_step_is_that_of_torchs_sgd(momentum, weight_decay):
             assert a.grad is None, "the next backward pass must not add to this one's"
 
 
-@pytest.fixture
-def rates_of(train: Train, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
-    """`rates_of(method, **changes)`: the rate of every step of a run that does not learn."""
-
-    def one(name: str, **changes: Any) -> list[float]:
-        rates: list[float] = []
-
-        def nothing(self: Method[Any], _: Batch) -> Step:
-            return Step({"none": torch.zeros((), requires_grad=True)})
-
-        with monkeypatch.context() as patch:
-            patch.setattr(METHOD_CLASSES[name], "loss", nothing)
-            patch.setattr(METHOD_CLASSES[name], "end_task", lambda *_: None)
-            patch.setattr(loop, "accuracy_per_task", lambda *_: ([], []))
-            patch.setattr(base, "sgd_step", lambda _, rate: rates.append(rate))
-            train(name, **changes)
-        return rates
-
-    return one
-
-
-DECAY = LrDecay(factor=0.1, epochs=[35, 45])
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_the_rate_steps_down_after_35_and_45_epochs(rates_of, name):
-    """Whatever the method; CO2L with F11 as published."""
-    rates = rates_of(name, epochs=50, hyperparameters={"lr": 0.2}, lr_decay=DECAY)
-    tasks = 1 if METHODS[name].at_once else 2
-    each = len(rates) // 50 // tasks
-    expected = [0.2] * 35 * each + [0.02] * 10 * each + [0.002] * 5 * each
-    assert rates == pytest.approx(expected * tasks)
-    assert set(rates_of(name, hyperparameters={"lr": 0.3})) == {0.3}, "without decay"
-
-
-def test_co2ls_original_rate_warms_up_and_is_annealed(rates_of):
-    """F11: ten of fifty epochs from 0.01 to where the cosine is, then to a thousandth.
-
-    The benchmark's steps have no part in it.
-    """
-    rates = rates_of("co2l", fidelity={"F11": "paper"}, epochs=50, lr_decay=DECAY)
-    rates = rates[: 2 * 50]  # of the first task
-    cosine = [0.00005 + 0.04995 * (1 + math.cos(math.pi * i / 100)) / 2 for i in range(100)]
-    assert rates[0] == pytest.approx(0.01)
-    assert rates[10] == pytest.approx((0.01 + cosine[20]) / 2)
-    assert rates[20:] == pytest.approx(cosine[20:])
-    assert set(rates_of("co2l")) == {0.05}
+def test_the_rate_steps_down_at_the_benchmarks_epochs(train, monkeypatch):
+    rates: list[float] = []
+    spy(monkeypatch, base, "sgd_step", lambda _, parameters, rate: rates.append(rate))
+    decay = LrDecay(factor=0.1, epochs=[1, 3])
+    train("finetune", epochs=4, hyperparameters={"lr": 0.2}, lr_decay=decay)  # 2 steps an epoch
+    assert rates == pytest.approx(([0.2] * 2 + [0.02] * 4 + [0.002] * 2) * 2)
 
 
 # What a run is made of
@@ -126,7 +83,8 @@ def test_evaluation_is_in_evaluation_mode_and_training_in_training_mode(
     train, monkeypatch, tiny_checkpoint
 ):
     """And the checkpoint is left as it was."""
-    training, before = [], {name: t.clone() for name, t in tiny_checkpoint.tensors.items()}
+    training: list[bool] = []
+    before = {name: tensor.clone() for name, tensor in tiny_checkpoint.tensors.items()}
     spy(monkeypatch, ResNet, "layers", lambda _, network, images: training.append(network.training))
     train("finetune", epochs=1)
     assert training == [False] + [True, True, False] * 2
@@ -167,8 +125,6 @@ def test_a_probed_run_learns_the_same_and_says_how_open_its_gates_are(train, who
 
 
 def test_initialisation_has_a_seed_of_its_own_and_leaves_torchs_generator_alone():
-    torch.manual_seed(3)
-    state = torch.random.get_rng_state()
     weights = []
     for seed, purpose in ((0, "gates"), (0, "gates"), (1, "gates"), (0, "classifier")):
         torch.rand(5)
@@ -176,9 +132,8 @@ def test_initialisation_has_a_seed_of_its_own_and_leaves_torchs_generator_alone(
         with seeded(seed, purpose):
             weights.append(nn.Linear(4, 4).weight)
         assert torch.equal(torch.random.get_rng_state(), before)
-    assert torch.equal(weights[0], weights[1])
-    assert not torch.equal(weights[0], weights[2]) and not torch.equal(weights[0], weights[3])
-    assert not torch.equal(torch.random.get_rng_state(), state)  # the draws between show
+    first, *others = weights
+    assert [torch.equal(first, other) for other in others] == [True, False, False]
 
 
 def test_methods_go_through_the_images_in_the_same_order_and_another_seed_in_another(
@@ -186,28 +141,27 @@ def test_methods_go_through_the_images_in_the_same_order_and_another_seed_in_ano
 ):
     """Though some draw replay and gates between the batches, and others do not."""
 
-    def order(name: str, **changes: Any) -> list[list[int]]:
-        seen: list[list[int]] = []
+    def order(name: str, **changes: Any) -> list[tuple[int, ...]]:
+        seen: list[tuple[int, ...]] = []
         with monkeypatch.context() as patch:
-            tell = lambda _, __, batch: seen.append(batch.positions.tolist())  # noqa: E731
-            spy(patch, METHOD_CLASSES[name], "loss", tell)
+            tell = lambda _, __, batch: seen.append((*batch.positions.tolist(),))  # noqa: E731
+            spy(patch, methods.load(name), "loss", tell)
             train(name, **changes)
         return seen
 
-    orders = [order(name) for name in ("finetune", "er", "twf")]
-    assert all(each == orders[0] for each in orders)
-    assert len({tuple(batch) for batch in orders[0]}) == len(orders[0])  # anew in each epoch
-    assert all(a != b for a, b in zip(orders[0], order("finetune", seed=1), strict=True))
+    first = order("finetune")
+    assert order("er") == order("twf") == first
+    assert len(set(first)) == len(first)  # anew in each epoch
+    assert not set(first) & set(order("finetune", seed=1))
 
 
 @given(st.integers(0, 2**40), st.lists(st.sampled_from("abc"), max_size=12))
 def test_a_purposes_numbers_do_not_depend_on_other_purposes(seed, purposes):
-    """Whatever was drawn in between, `a` gives its own sequence."""
     generators = Generators(seed, CPU)
-    drawn = [(p, generators[p].uniform().item()) for p in purposes]
-    found = [value for purpose, value in drawn if purpose == "a"]
+    drawn = [(purpose, generators[purpose].uniform().item()) for purpose in purposes]
     alone = torch.Generator().manual_seed(derived_seed(seed, "a"))
-    assert found == [torch.rand((), generator=alone).item() for _ in found]
+    own = [value for purpose, value in drawn if purpose == "a"]
+    assert own == [torch.rand((), generator=alone).item() for _ in own]
 
 
 # Divergence
@@ -222,7 +176,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_term_and_task(train, m
         if len(steps) == 7:  # two steps an epoch, two epochs a task
             made.terms["replay_logits"] = made.terms["replay_logits"] * math.nan
 
-    spy(monkeypatch, METHOD_CLASSES["derpp"], "loss", poison)
+    spy(monkeypatch, methods.load("derpp"), "loss", poison)
     outcome = train("derpp")
     assert outcome.status == "diverged"
     assert "replay_logits" in outcome.reason and "task 1" in outcome.reason
@@ -273,13 +227,12 @@ def test_losses_follow_the_kept_traces(train, name):
 
 
 @pytest.mark.parametrize("size", [17, 34])
-def test_twf_learns_from_images_of_any_size(tiny_run, tiny_dataset, tiny_checkpoint, train, size):
+def test_twf_learns_from_images_of_any_size(tiny_dataset, train, size):
     """Also where a layer's map, whose gates are stored at half its size, has an odd side."""
     wide = {
         name: getattr(tiny_dataset, name).repeat(1, 3, 3, 1)[:, :size, :size].contiguous()
         for name in ("train_images", "test_images")
     }
     outcome = train("twf", dataset=dataclasses.replace(tiny_dataset, **wide), epochs=1)
-    assert outcome.reason is None
-    terms = dict(outcome.history[-1]["terms"])
-    assert all(math.isfinite(value) for value in terms.values()) and terms["mask_replay"] > 0
+    assert outcome.status == "finished"
+    assert outcome.history[-1]["terms"]["mask_replay"] > 0

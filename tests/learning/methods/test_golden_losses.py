@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from twf.learning.augmentation import Placement
 from twf.learning.learner import Learner
 from twf.learning.methods import make
-from twf.learning.methods.base import Batch, Method, Task
+from twf.learning.methods.base import Batch, Task
 from twf.learning.methods.icarl import distilling_bce
 from twf.learning.methods.oewc import diagonal_fisher, penalty
 from twf.learning.models.contrast import asymmetric_supcon, relation_distillation
@@ -49,26 +49,22 @@ class LookUp(nn.Module):
 class Identity:
     """In place of `Augment`: images stay what they are."""
 
-    def __call__(self, images: Tensor, generator: Random) -> Tensor:
+    def __call__(self, images: Tensor, *_: Any) -> Tensor:
         return images
+
+    at = masks_at = __call__
 
     def place(self, count: int, generator: Random) -> Placement:
         nowhere = torch.zeros(count, dtype=torch.int64)
         return Placement(nowhere, nowhere, nowhere.bool())
 
-    def at(self, images: Tensor, placement: Placement) -> Tensor:
-        return images
-
-    def masks_at(self, packed: Tensor, *_: Any) -> Tensor:
-        return packed
-
-
-Losses = Callable[[str, dict[str, float]], dict[str, Tensor]]
-
 
 @pytest.fixture
-def losses(golden, dtype) -> Losses:
-    """`losses(method, hyperparameters)`: the terms of the golden case's stream batch."""
+def losses(golden, dtype) -> Callable[..., dict[str, Tensor]]:
+    """`losses(method, **values)`: the terms of the golden case's stream batch.
+
+    `values` are hyperparameters and switches; `prepare(method)` is called before the loss.
+    """
     case = golden("losses")
     stream, replay = len(case["labels"]), len(case["replay_labels"])
     images = torch.arange(stream + replay, dtype=torch.uint8)
@@ -77,11 +73,10 @@ def losses(golden, dtype) -> Losses:
     classes = case["logits"].shape[1]
 
     def compute(
-        name: str,
-        hyperparameters: dict[str, float],
-        prepare: Callable[[Any], None] | None = None,
-        **switches: Any,
+        name: str, prepare: Callable[[Any], object] = lambda _: None, **values: Any
     ) -> dict[str, Tensor]:
+        switches = dict.fromkeys(METHODS[name].switches, "published")
+        switches |= {switch: values.pop(switch) for switch in switches.keys() & values.keys()}
         learner = Learner(
             network=LookUp(torch.cat([case["logits"], case["replay_logits_now"]]).to(dtype)),
             augment=Identity(),
@@ -93,11 +88,9 @@ def losses(golden, dtype) -> Losses:
             epochs=1,
             buffer=replay,
             image_size=SIDE,
-            fidelity=dict.fromkeys(METHODS[name].switches, "published") | switches,
+            fidelity=switches,
         )
-        method: Method[Any] = make(
-            name, learner, METHODS[name].hyperparameters(**{"lr": 0.1} | hyperparameters)
-        )
+        method: Any = make(name, learner, METHODS[name].hyperparameters(lr=0.1, **values))
         if name == "lwf":
             method.task = task  # its start would train
         else:
@@ -107,22 +100,20 @@ def losses(golden, dtype) -> Losses:
             rows = {"images": images[stream:], "labels": case["replay_labels"]}
             rows["logits"] = case["replay_logits_then"].to(dtype)
             if getattr(method, "propagation", None) is not None:
-                rows["masks"] = torch.zeros(
-                    replay, method.propagation.packer.bytes, dtype=torch.uint8
-                )
+                rows["masks"] = torch.zeros(replay, method.propagation.packer.bytes).byte()
             method.buffer.insert(**rows)
-        if prepare is not None:
-            prepare(method)
+        prepare(method)
         return method.loss(Batch(images[:stream], case["labels"], torch.arange(stream))).terms
 
     return compute
 
 
 REPLAY_ALONE = {"lambda_diversity": 0.0, "lambda_fp": 0.0, "lambda_fp_replay": 0.0}
+TWF = {"alpha": 0.3, "beta": 0.9} | REPLAY_ALONE  # propagation has golden numbers of its own
 
 
 @pytest.mark.parametrize(
-    ("name", "hyperparameters", "expected"),
+    ("name", "values", "expected"),
     [
         ("finetune", {}, {"cross_entropy": "finetune"}),
         ("joint", {}, {"cross_entropy": "joint"}),
@@ -135,17 +126,13 @@ REPLAY_ALONE = {"lambda_diversity": 0.0, "lambda_fp": 0.0, "lambda_fp_replay": 0
         ),
         # the stream among the classes that compete, and the replay among all
         ("er-ace", {}, {"stream": "er_ace_stream", "all": "er_ace"}),
-        # the stream over the current task's classes, the replay over those seen; feature
-        # propagation has golden numbers of its own
-        (
-            "twf",
-            {"alpha": 0.3, "beta": 0.9} | REPLAY_ALONE,
-            {"stream": "twf_stream_ce", "replay": "twf_replay_alpha03_beta09"},
-        ),
+        # the stream over the current task's classes, the replay over those seen
+        ("twf", TWF, {"stream": "twf_stream_ce", "replay": "twf_replay_alpha03_beta09"}),
+        ("twf", TWF | {"F6": "paper"}, {"stream": "finetune"}),
     ],
 )
-def test_golden_rehearsal(golden, losses, close, name, hyperparameters, expected):
-    terms, case = losses(name, hyperparameters), golden("losses")
+def test_golden_rehearsal(golden, losses, close, name, values, expected):
+    terms, case = losses(name, **values), golden("losses")
     sums = {"all": sum(terms.values())}
     sums["replay"] = sums["all"] - terms.get("stream", 0.0)
     for term, key in expected.items():
@@ -155,33 +142,25 @@ def test_golden_rehearsal(golden, losses, close, name, hyperparameters, expected
 def test_golden_lwf(golden, losses, close, dtype):
     """Cross-entropy over the classes seen, and the old network's answers at temperature 2."""
     case = golden("losses")
-
-    def with_answers(method: Any) -> None:
-        method.answers = case["replay_logits_then"].to(dtype)
-
-    terms = losses("lwf", {"alpha": 0.3, "tau": 2.0, "weight_decay": 0.0}, with_answers)
+    answers = case["replay_logits_then"].to(dtype)
+    values = {"alpha": 0.3, "tau": 2.0, "weight_decay": 0.0}
+    terms = losses("lwf", lambda method: setattr(method, "answers", answers), **values)
     close(terms["distillation"] / 0.3, case["lwf_distillation_tau2"])
     close(sum(terms.values()), case["lwf_alpha03"])
 
 
 def test_golden_icarl(golden, losses, close, dtype):
-    """Binary cross-entropy against labels, and the old network's answers for the old classes."""
+    """Binary cross-entropy against labels, and the old network's answers for the old classes.
+
+    Without an old network the labels, here those of the first task, are all targets.
+    """
     case = golden("losses")
-
-    def with_old_network(method: Any) -> None:
-        method.old = LookUp(case["replay_logits_then"].to(dtype))
-
-    terms = losses("icarl", {"weight_decay": 0.0}, with_old_network)
+    old = LookUp(case["replay_logits_then"].to(dtype))
+    terms = losses("icarl", lambda method: setattr(method, "old", old), weight_decay=0.0)
     close(sum(terms.values()), case["icarl_third_task"])
-
-
-def test_golden_icarl_in_its_first_task(golden, close, dtype):
-    """Without an old network the labels, here those of the first task, are all targets."""
-    case = golden("losses")
-    labels = case["labels"] % int(case["classes_per_task"])
     per_task = int(case["classes_per_task"])
-    loss = distilling_bce(case["logits"].to(dtype), labels, None, 0, per_task)
-    close(loss, case["icarl_first_task"])
+    first = distilling_bce(case["logits"].to(dtype), case["labels"] % per_task, None, 0, per_task)
+    close(first, case["icarl_first_task"])
 
 
 def test_golden_co2l(golden, close, dtype):
@@ -222,22 +201,19 @@ def test_golden_oewc(golden, close, dtype):
 
 
 def test_golden_herding(golden):
-    case = golden("herding")
-    assert torch.equal(herd(case["features"], len(case["order"])), case["order"])
+    features, order = golden("herding")["features"], golden("herding")["order"]
+    assert torch.equal(herd(features, len(order)), order)
+    every = herd(features, len(features) + 1)
+    assert torch.equal(every[: len(order)], order) and len(set(every.tolist())) == len(features)
 
 
-@pytest.mark.parametrize("switch", ["published", "paper"])
-def test_twf_weights_its_propagation_by_f14(losses, monkeypatch, switch):
+@pytest.mark.parametrize(("switch", "outer"), [("published", 0.01), ("paper", 1.0)])
+def test_twf_weights_its_propagation_by_f14(losses, monkeypatch, switch, outer):
     """Published: mask replay and diversity are multiplied by lambda_FP too."""
-    values = {"lambda_diversity": 0.3, "lambda_fp": 0.01, "lambda_fp_replay": 1.5}
-
-    def with_propagation(method: Any) -> None:
-        packed = torch.zeros(24, method.propagation.packer.bytes, dtype=torch.uint8)
-        found = *(torch.tensor(x) for x in (3.0, 30.0, 300.0)), packed
-        monkeypatch.setattr(Propagation, "forward", lambda *_: found)
-
-    terms = losses("twf", {"alpha": 0.1, "beta": 0.1} | values, with_propagation, F14=switch)
-    outer = 0.01 if switch == "published" else 1.0
+    parts = *map(torch.tensor, (3.0, 30.0, 300.0)), torch.zeros(0)
+    monkeypatch.setattr(Propagation, "forward", lambda *_: parts)
+    weights = {"lambda_diversity": 0.3, "lambda_fp": 0.01, "lambda_fp_replay": 1.5}
+    terms = losses("twf", **TWF | weights, F14=switch)
     assert terms["distance"].item() == pytest.approx(0.01 * 3.0)
     assert terms["mask_replay"].item() == pytest.approx(outer * 1.5 * 30.0)
     assert terms["diversity"].item() == pytest.approx(outer * 0.3 * 300.0)

@@ -1,7 +1,13 @@
-"""The networks against the golden numbers and against torchvision's ResNet-50."""
+"""The networks against the golden numbers and ResNet-50's shapes, and their convolutions."""
 
+import os
+import subprocess
+import sys
+
+import pytest
 import torch
 
+from twf.learning.models.convolution import Convolution
 from twf.learning.models.resnet import ResNet
 from twf.study.params import Network
 
@@ -27,10 +33,48 @@ def test_resnet50_has_the_shapes_of_the_imagenet_network():
     assert sum(p.numel() for p in network.parameters()) == 25_557_032  # torchvision's count
     with torch.no_grad():
         layers = network.eval().layers(torch.zeros(1, 3, 224, 224))
-    assert [tuple(layer.shape[1:]) for layer in layers] == [
-        (64, 112, 112),
-        (256, 56, 56),
-        (512, 28, 28),
-        (1024, 14, 14),
-        (2048, 7, 7),
-    ]
+    shapes = [(64, 112), (256, 56), (512, 28), (1024, 14), (2048, 7)]
+    assert [layer.shape[1:] for layer in layers] == [(c, side, side) for c, side in shapes]
+
+
+# Where what the convolution writes past its memory belongs to something else, the process ends
+ERRORS = """
+import torch
+from twf.learning.models.convolution import Convolution
+
+torch.set_num_threads(1)
+for channels in (2, 4, 6, 8, 16):
+    layer = Convolution(channels, 16, 1, stride=2).to(memory_format=torch.channels_last)
+    x = torch.randn(4, channels, 32, 32).to(memory_format=torch.channels_last)
+    gradients = []
+    for dtype in (torch.float32, torch.float64):
+        loss = layer.to(dtype)(x.to(dtype)).square().sum()
+        gradients.append(torch.autograd.grad(loss, layer.weight)[0].double())
+    print(float((gradients[0] - gradients[1]).norm() / gradients[1].norm()))
+"""
+
+
+def test_narrow_strided_1x1_convolutions_have_the_right_gradients_with_avx2_too():
+    avx2 = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    printed = subprocess.check_output([sys.executable, "-c", ERRORS], env=avx2, timeout=300)
+    errors = [float(line) for line in printed.split()]
+    assert len(errors) == 5 and max(errors) < 1e-5, errors
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (1, 1), (1, 2), (7, 2)])
+@pytest.mark.parametrize("side", [8, 7, 32])
+def test_in_bfloat16_its_gradients_are_those_of_float32_but_for_rounding(kernel, stride, side):
+    torch.manual_seed(0)
+    ours = Convolution(6, 128, kernel, stride, kernel // 2)  # a product up to 8 x 8
+    x = torch.randn(4, 6, side, side).to(memory_format=torch.channels_last)
+    results = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        ours.weight.grad, leaf = None, x.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            y = ours(leaf)
+        assert y.dtype == dtype
+        y.float().square().sum().backward()
+        results[dtype] = [y.float(), leaf.grad, ours.weight.grad]
+    for exact, rounded in zip(*results.values(), strict=True):
+        assert rounded.dtype == torch.float32
+        assert (rounded - exact).norm() < 0.01 * exact.norm()
