@@ -4,10 +4,8 @@ import os
 import subprocess
 import sys
 
-import pytest
 import torch
 
-from twf.learning.models.convolution import Convolution
 from twf.learning.models.resnet import ResNet
 from twf.study.params import Network
 
@@ -59,22 +57,3 @@ def test_narrow_strided_1x1_convolutions_have_the_right_gradients_with_avx2_too(
     printed = subprocess.check_output([sys.executable, "-c", ERRORS], env=avx2, timeout=300)
     errors = [float(line) for line in printed.split()]
     assert len(errors) == 5 and max(errors) < 1e-5, errors
-
-
-@pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (1, 1), (1, 2), (7, 2)])
-@pytest.mark.parametrize("side", [8, 7, 32])
-def test_in_bfloat16_its_gradients_are_those_of_float32_but_for_rounding(kernel, stride, side):
-    torch.manual_seed(0)
-    ours = Convolution(6, 128, kernel, stride, kernel // 2)  # a product up to 8 x 8
-    x = torch.randn(4, 6, side, side).to(memory_format=torch.channels_last)
-    results = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        ours.weight.grad, leaf = None, x.clone().requires_grad_()
-        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-            y = ours(leaf)
-        assert y.dtype == dtype
-        y.float().square().sum().backward()
-        results[dtype] = [y.float(), leaf.grad, ours.weight.grad]
-    for exact, rounded in zip(*results.values(), strict=True):
-        assert rounded.dtype == torch.float32
-        assert (rounded - exact).norm() < 0.01 * exact.norm()
