@@ -16,6 +16,7 @@ from twf.files import PARAMS, PRINTED, record_file, runs_file
 from twf.results import record
 from twf.results.frame import Results
 from twf.study import Plan, reading
+from twf.study.products import Products
 
 PROJECT_VALUES = yaml.safe_load((PROJECT / PARAMS).read_text())
 
@@ -50,8 +51,10 @@ def row_of(plan: Plan, run_id: str, level: float = 80.0, **columns: Any) -> dict
     run = plan.runs[run_id]
     finished = columns.get("status", "finished") == "finished"
     matrix = [[level] * run.tasks] * run.phases if finished else []
+    made_by = Products(plan.params).run_plan(run, {})
     provenance = {
-        "parameters": json.loads(run.parameters),
+        "parameters": made_by.pop("parameters"),
+        "plan": made_by,
         "code": {"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
         "inputs": {"data": "d00d"},
         "versions": {"torch": "2.13.0"},

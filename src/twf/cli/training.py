@@ -47,7 +47,7 @@ def plan(
     """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
     `done`: a record by this plan is there; `made with other code`: the method's code was changed
-    since, and the study does not follow it; `diverged`: its loss became infinite. `stale`: it is of
+    since, and the study does not follow it; `diverged`: its loss was not finite. `stale`: it is of
     another plan, and the difference is named, or cannot be read; it will be replaced. `to do`: no
     record; `3/15 epochs saved`: it was begun, and goes on from there.
 
@@ -139,9 +139,9 @@ def pretrain(
 ) -> None:
     """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
 
-    Needs the source's data (`twf data prepare`). By a plan file, and nothing of params.yaml; for a
-    source's name, the plans are written first. Called again after an interruption, it resumes
-    from its last saved state. Next: `twf run`.
+    To train needs the source's data (`twf data prepare`). By a plan file, and nothing of
+    params.yaml; for a source's name, the plans are written first. Called again after an
+    interruption, it resumes from its last saved state. Next: `twf run`.
     """
     with _training(job):
         from twf.jobs import pretraining

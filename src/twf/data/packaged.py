@@ -24,7 +24,7 @@ def digits(dataset: DigitsData) -> DataArrays:
 
     content = load_digits()
     labels = content.target.astype(np.int64)
-    grey = np.round(content.images * (255 / 16)).astype(np.uint8)  # [N, 8, 8], from 0 to 16
+    grey = np.round(content.images * (255 / 16)).astype(np.uint8)  # [N, 8, 8]
     images = resize_images(np.repeat(grey[..., None], 3, axis=-1), dataset.size)
     generator = np.random.default_rng(dataset.seed)
     test = np.zeros(len(labels), dtype=bool)
@@ -116,7 +116,7 @@ def _place(
     height: float,
     width: float,
     angle: float,
-    shift: NDArray[np.float64],
+    shift: Floats,
 ) -> Image.Image:
     """The glyph scaled, turned by `angle` radians and shifted by `shift` [2], on a black canvas."""
     scale_y = height * side / glyph.height

@@ -102,7 +102,7 @@ def _take(name: str, plan: products.Values, device: torch.device) -> None:
         "code": code_origin(PRETRAINING),
     }
     about |= {"plan": carried, "weights": file.name, "weights_sha256": sha}
-    result = f"accuracy not measured: the data of sources.{name} are not prepared"
+    result = f"accuracy not measured: sources.{name} has no data, or they are not prepared"
     if data and source.data and products.made_data(source.data) == _data_plan(plan):
         dataset = store.load(files.data_file(source.data))
         right = _test_accuracy(data, network.to(device), dataset, device)

@@ -42,7 +42,7 @@ SAMPLES = 10_000  # of the true means, for the interval of a rank correlation
 SCHEMA = pa.schema(
     [
         ("kind", pa.string()),  # cell, gain, claim or order
-        ("table", pa.string()),  # EXPERIMENT.BENCHMARK; of an order, the paper's; null of a claim
+        ("table", pa.string()),  # EXPERIMENT.BENCHMARK; null of a claim and of an order
         ("title", pa.string()),  # of the row, as it is shown; a claim's statement
         ("benchmark", pa.string()),
         ("source", pa.string()),
@@ -286,7 +286,7 @@ def _probed(cell: CellKey, run: Any, rows: Mapping[int, pd.Series]) -> claims.Va
 
 
 def order(of_cells: pd.DataFrame) -> pd.DataFrame:
-    """Rank correlations for each column of the paper's Tables 1 to 3 of which `LEAST` methods ran.
+    """Rank correlations for each column of the paper's tables of which `LEAST` methods ran.
 
     Over the methods with a buffer: one with a buffer and one without are in the paper's order at
     any scale. Our means differ from the true ones by chance, so the interval is of the tau of the
@@ -310,7 +310,7 @@ def _tau(rows: pd.DataFrame) -> dict[str, float]:
     tau: dict[str, float] = {"n": len(rows), "mean": float(kendall(means, numbers))}
     if n.min() > 1:
         chance = np.random.default_rng(0).standard_t(n - 1, (SAMPLES, len(rows)))
-        taus = kendall(means + chance * rows["sd"].fillna(0).to_numpy() / np.sqrt(n), numbers)
+        taus = kendall(means + chance * rows["sd"].to_numpy() / np.sqrt(n), numbers)
         tail = (1 - statistics.LEVEL) / 2
         tau["low"], tau["high"] = map(float, np.quantile(taus, [tail, 1 - tail]))
     return tau

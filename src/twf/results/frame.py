@@ -2,7 +2,7 @@
 
 What counts as finished is decided here. Tables, figures, comparison, claims, searches and the
 report all ask `Results`; a run that is missing, diverged or stale is counted, and never averaged.
-Planned seeds are `study.plan`'s, and `status.is_stale` says what is stale.
+Planned seeds are `study.plan`'s; a record of another plan is stale.
 
 In every frame `buffer` is 0 without one, and `variant` is empty for a method as it is; the file of
 estimates has null there, those of figures do not.
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from twf.files import record_file
 from twf.learning.evaluation import metrics
-from twf.results import record, status
+from twf.results import record
 from twf.results.printed import PLACE, PRINTED_VARIANTS, CellKey
 from twf.study import Plan, Run
 from twf.study.params import PROTOCOLS, Protocol
@@ -159,13 +159,15 @@ def column(name: str, protocol: Protocol) -> str:
 def _row(products: Products, run: Run, row: dict[str, Any] | None) -> dict[str, Any]:
     """A run's row: what is planned, and the columns of `record.SCHEMA`, null where it is missing.
 
-    It is `stale` where `status.is_stale`.
+    It is `stale` where its record is of another plan.
     """
     recorded = row or dict.fromkeys(record.SCHEMA.names)
     recorded.pop("run")  # the index
     state = recorded["status"] or "missing"
-    if state in ("finished", "diverged") and status.is_stale(products, run, recorded):
+    made = record.provenance(recorded)
+    plan = record.plan_of(made)
+    if state != "missing" and plan != products.run_plan(run, plan):
         state = "stale"
     planned = run.model_dump(include={"benchmark", "source", "method", "seed"})
     planned |= {"buffer": run.buffer or 0, "digest": run.digest, "status": state}
-    return recorded | planned | {"provenance": record.provenance(recorded)}
+    return recorded | planned | {"provenance": made}

@@ -83,7 +83,7 @@ def _share(findings: Findings, shown: Figure) -> Drawing:
             )
     axes.axhline(0, color=style.GREY, linewidth=0.8)
     axes.set_xlabel("share of the distance in TwF's loss, per cent (filled: F6 published)")
-    axes.set_ylabel("TwF minus {CL}, points")
+    axes.set_ylabel("TwF with its distance minus {CL}, points")
     axes.legend(fontsize=8)
     return drawing
 

@@ -13,8 +13,8 @@ class CellKey(NamedTuple):
     """What a number is of. `variant` is an experiment's, empty for the method as it is.
 
     `source` is the paper's also where a study takes a smaller one in its place; `buffer` is 0
-    without one. `quantity` is final average accuracy, or one of `record.PROBED` of a `layer` after
-    so many `tasks`: 0 before the first, -1 after the last.
+    without one. `quantity` is final average accuracy, or of a `layer` after so many `tasks`, 0
+    before the first and -1 after the last: one of `record.PROBED`, or what was `learned` then.
     """
 
     benchmark: str
@@ -69,7 +69,7 @@ _BENCHMARKS = {
 def printed() -> pd.DataFrame:
     """The paper's numbers in the order of their file; `UserError` where that is missing.
 
-    `printed_table` (from 1), the fields of `CellKey`, `printed_faa` and `printed_ff` in per
+    The columns `PLACE`, `printed_faa` and `printed_ff` in per
     cent, null where it prints none. The paper prints TwF on Split CUB-200 with buffer 400 twice and
     differently, in Tables 3 and 4: the second has the variant `all`, as each cell of Table 4 has
     one.
@@ -82,7 +82,6 @@ def printed() -> pd.DataFrame:
     places = file["benchmark"].map(_BENCHMARKS)
     return pd.DataFrame(
         {
-            "printed_table": file["table"],
             "benchmark": places.str[0],
             "source": places.str[1],
             "method": file["method"],

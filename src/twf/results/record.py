@@ -113,7 +113,7 @@ def _differs(schema: pa.Schema) -> str | None:
 
 
 def brief(path: Path) -> dict[str, Any] | None:
-    """A record's `status`, `seconds`, `provenance` and the `plan` that it was made by.
+    """A record's `status`, its `provenance` and the `plan` that it was made by.
 
     None without a record; of one that cannot be read the plan is empty, and `reason` says why.
     """
@@ -121,7 +121,7 @@ def brief(path: Path) -> dict[str, Any] | None:
         return None
     try:
         # all columns, so that damage anywhere in the file is found by their checksums
-        (row,) = read(path).select(["provenance", "status", "seconds"]).to_pylist()
+        (row,) = read(path).select(["provenance", "status"]).to_pylist()
         row["provenance"] = provenance(row)
     except (UserError, ValueError) as error:
         return {"plan": {}, "reason": str(error)}

@@ -26,7 +26,7 @@ class Recorded(NamedTuple):
     """A run's record, held to the run's plan."""
 
     product: Product
-    why: str  # it is in its state, or a remark on its record
+    why: str  # why it is in its state, or a remark on its record
 
     @property
     def to_do(self) -> bool:
@@ -58,16 +58,6 @@ def recorded(products: Products, run: Run) -> Recorded:
     return Recorded(product, ", ".join(remarks))
 
 
-def is_stale(products: Products, run: Run, row: Mapping[str, Any]) -> bool:
-    """Whether a collected record is not as planned, as far as its row says.
-
-    A record of an older version has only the digest of its parameters.
-    """
-    made = record.plan_of(record.provenance(row))
-    plan = products.run_plan(run, made)
-    return made != plan if "data" in made else row["digest"] != run.digest
-
-
 def saved(run: Run, plan: Mapping[str, Any]) -> str:
     """How far a run has come that was begun, by its saved state: `3/15 epochs saved`.
 
@@ -75,10 +65,10 @@ def saved(run: Run, plan: Mapping[str, Any]) -> str:
     """
     header = files.header(files.state_file(run.study, run.id))
     try:
-        saved = json.loads(header["__metadata__"]["about"])
-        if saved["guard"]["plan"] != digest(plan):
+        about = json.loads(header["__metadata__"]["about"])
+        if about["guard"]["plan"] != digest(plan):
             return "what is saved is of another plan"
-        position = saved["state"]["place"]
+        position = about["state"]["place"]
         done = position["phase"] * run.epochs + position["epoch"]
     except (KeyError, TypeError, ValueError):
         return ""
@@ -101,14 +91,13 @@ def require_done(plan: Plan) -> str:
     """The study's digest. Raises `UserError` where a record of a plan is missing or stale."""
     study, runs = plan.study, of_runs(plan)
     left = [f"{each.product.file}: {each.why}" for each in runs.values() if each.to_do]
-    made = wanted(plan, {name: each.product for name, each in runs.items()})
-    if left or made is None:
+    if left:
         raise UserError(
             f"{len(left)} of {len(runs)} runs of study {study} have no record, or a stale one, "
             f"for example {left[0]}; `twf plan {study}` lists them, `snakemake --cores all "
             f"{files.runs_file(study)}` makes them, and `twf report {study} --partial` does without"
         )
-    return made
+    return str(wanted(plan, {name: each.product for name, each in runs.items()}))
 
 
 def show(plan: Plan, runs: Mapping[str, Recorded], every: bool = False) -> None:

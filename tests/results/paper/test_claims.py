@@ -53,14 +53,13 @@ FIGURES_ALONE = (  # these claims rest on
     *("first-task-profits", "source-kept"),
     *("anchor-helps", "anchor-helps-task-il", "anchor-below-twf"),
     *("pretraining-images-help", "pretraining-images-below-twf"),
-    "fp-beyond-stream",
 )
 PRINTED |= dict.fromkeys(FIGURES_ALONE, ("no numbers", None, 0))
 NOT_IN_THE_DEMO = (  # which has other benchmarks than the paper names, one buffer, no probes of TwF
     *("source-kept", "gain-small-buffer", "er-ace-small-buffer", "oewc-below-finetune"),
     *("icarl-second", "icarl-below-derpp-class-il", "icarl-below-derpp-task-il"),
     *("er-ace-below-derpp-class-il", "er-ace-below-derpp-task-il"),
-    *("pretraining-images-below-twf", "fp-beyond-stream"),
+    "pretraining-images-below-twf",
 )
 
 

@@ -1,4 +1,4 @@
-"""Accuracy and forgetting of a run, from its accuracy matrix.
+"""Accuracy, forgetting and backward transfer of a run, from its accuracy matrix.
 
 `accuracy[t][i]` is the accuracy, in per cent, on task i after training on task t (both from 0).
 """

@@ -297,7 +297,7 @@ KINDS = {
         "Differences of final average accuracy", _of_pairs, differences, _draw_differences
     ),
     "initialization": Kind(
-        "CKA with the network before training, and k-NN accuracy on the source",
+        "CKA with the network before training, k-NN accuracy on the source, and open gates",
         _of_probes,
         initialization,
         _draw_initialization,
