@@ -85,6 +85,14 @@ def close(dtype: torch.dtype):
     return check
 
 
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """Double precision for what the test makes."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 @pytest.fixture(scope="session")
 def torchvision():
     """torchvision, as a slow and obvious reference for what we batch."""

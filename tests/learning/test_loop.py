@@ -1,4 +1,4 @@
-"""The continual-learning loop: its step, its schedule, its randomness, and its loss traces."""
+"""The continual-learning loop: step, schedule, tasks, randomness, and loss traces."""
 
 import dataclasses
 import json
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from spying import spy
 from torch import nn
 
-from twf.learning import loop, methods
+from twf.errors import UserError
+from twf.learning import loop, methods, tasks
 from twf.learning.loop import Outcome
 from twf.learning.methods import base
 from twf.learning.methods.base import Batch, Step
@@ -61,6 +62,52 @@ def test_the_rate_steps_down_at_the_benchmarks_epochs(train, monkeypatch):
     decay = LrDecay(factor=0.1, epochs=[1, 3])
     train("finetune", epochs=4, hyperparameters={"lr": 0.2}, lr_decay=decay)  # 2 steps an epoch
     assert rates == pytest.approx(([0.2] * 2 + [0.02] * 4 + [0.002] * 2) * 2)
+
+
+# Tasks, and images held out for validation
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [([0, 1, 2, 3], [[1, 4, 5], [0, 2, 3]]), ([3, 0, 2, 1], [[0, 4, 5], [1, 2, 3]])],
+)
+def test_tasks_follow_the_order_of_classes(monkeypatch, order, expected):
+    """Officially, that of their numbers."""
+    assert tasks.class_order(6).tolist() == [0, 1, 2, 3, 4, 5]
+    monkeypatch.setattr(tasks, "class_order", lambda classes: torch.tensor(order))
+    labels = torch.tensor([3, 1, 2, 2, 0, 0])
+    parts = [part.tolist() for part in tasks.split(labels, tasks=2, classes=4)]
+    assert parts == expected
+
+
+@given(st.integers(2, 300), st.floats(0.01, 0.99), st.integers(0, 2**32))
+def test_held_out_and_kept_images_are_disjoint_and_together_all(count, share, seed):
+    labels = torch.zeros(count, dtype=torch.int64)
+    if not 0 < round(share * count) < count:
+        with pytest.raises(UserError, match=f"of {count} training images"):
+            tasks.hold_out(labels, share, seed)
+        return
+    train, held_out = tasks.hold_out(labels, share, seed)
+    assert len(held_out) == round(share * count)
+    assert all(part.tolist() == sorted(part.tolist()) for part in (train, held_out))
+    assert sorted(train.tolist() + held_out.tolist()) == list(range(count))
+
+
+def test_the_seed_alone_decides_what_is_held_out():
+    labels = torch.arange(100)
+    _, held_out = tasks.hold_out(labels, 0.1, seed=0)
+    assert held_out.tolist() == [5, 16, 20, 36, 52, 72, 82, 90, 93, 94]  # on every machine
+    assert not torch.equal(tasks.hold_out(labels, 0.1, seed=1)[1], held_out)
+
+
+def test_a_search_evaluates_on_training_images_that_it_does_not_train_on(tiny_dataset):
+    searched = tasks.without_test_set(tiny_dataset, 0.25, seed=0)
+    known, trained, evaluated = (
+        {image.numpy().tobytes() for image in images}
+        for images in (tiny_dataset.train_images, searched.train_images, searched.test_images)
+    )
+    assert trained | evaluated == known and not trained & evaluated
+    assert len(searched.test_labels) == 11
 
 
 # What a run is made of
