@@ -11,7 +11,7 @@ import torch
 from benchmarks import __main__ as command
 from benchmarks import hours, reference, steps
 from benchmarks.shapes import planned
-from project import PROJECT
+from support import PROJECT
 
 from twf import files
 from twf.errors import UserError

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 from benchmarks.gpu import driver, pack
-from project import PROJECT
+from support import PROJECT
 
 from twf import files
 from twf.data import formats, store

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from benchmarks import parity
-from project import PROJECT
+from support import PROJECT
 
 from twf.data.store import Dataset
 from twf.errors import UserError

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from miniature import REPORT, call, idle, jobs
+from miniature import REPORT, call, cut_power, ended, idle, inside, jobs, start, the_process, until
 from miniature import TWF as RUN
-from processes import cut_power, ended, inside, start, the_process, until
 from safetensors.numpy import load_file
 
 from twf import files

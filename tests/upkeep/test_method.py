@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import environment
-from project import PROJECT, kept
+from miniature import environment
+from support import PROJECT, kept
 
 from twf.errors import UserError
 from twf.study import reading
