@@ -28,7 +28,6 @@ HEADINGS = {
     "times_reference": "times published",
     "times_alone": "times alone",
 }
-KEPT = ("fastest", "slowest")  # in the file alone
 
 
 class Measurement(StrEnum):
@@ -98,7 +97,7 @@ def show(rows: list[Row]) -> None:
     for measurement in dict.fromkeys(row["measurement"] for row in rows):
         own = [row for row in rows if row["measurement"] == measurement]
         columns = list(dict.fromkeys(key for row in own for key in row))[1:]  # but that
-        names = {c: HEADINGS.get(c, c.replace("_", " ")) for c in columns if c not in KEPT}
+        names = {c: HEADINGS.get(c, c.replace("_", " ")) for c in columns}
         texts = [{name: _cell(row.get(c)) for c, name in names.items()} for row in own]
         print(f"\n{measurement}\n\n{markdown(texts)}")
 

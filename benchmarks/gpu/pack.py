@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Annotated
 
@@ -28,9 +27,6 @@ def main(
         list[str] | None,
         typer.Option(help="NAME=FILE.npz: a data set of params.yaml, as for `twf data import`."),
     ] = None,
-    published: Annotated[
-        Path | None, typer.Option(help="A checkout of the published code, to time beside ours.")
-    ] = None,
     settings: Annotated[Path, typer.Option(help="What there is to do.")] = HERE / "driver.json",
     mib: Annotated[float, typer.Option(help="The most that a file of images may take.")] = 50.0,
     python: Annotated[str, typer.Option(help="The GPU machine's; none packs no wheels.")] = "3.12",
@@ -49,12 +45,6 @@ def main(
     base.mkdir(parents=True)
     values = json.loads(settings.read_text(encoding="utf-8")) | {"commit": made_of}
     (base / "driver.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
-    if published is not None:
-        if not (published / "models").is_dir():
-            raise UserError(f"--published {published} is no checkout of the published code")
-        with tarfile.open(base / "published.tar.gz", "w:gz") as packed:
-            for path in sorted(published.rglob("*.py")):
-                packed.add(path, str(path.relative_to(published)))
     if python != "none":
         wheels(base / "wheels", python)
     params = reading.load(files.PARAMS)
