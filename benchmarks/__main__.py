@@ -37,6 +37,13 @@ class Measurement(StrEnum):
     SHARING = "sharing"
 
 
+class Way(StrEnum):
+    """How steps are executed: see docs/speed.md."""
+
+    PLAIN = "plain"
+    CAPTURED = "captured"
+
+
 def main(
     measurements: Annotated[
         list[Measurement] | None, typer.Argument(help="What to measure; all where none.")
@@ -45,7 +52,7 @@ def main(
         list[str] | None, typer.Option(help="Of params.yaml; split-digits where none.")
     ] = None,
     method: Annotated[list[str] | None, typer.Option(help="For steps; twf where none.")] = None,
-    execution: Annotated[list[str] | None, typer.Option(help="Of steps; plain if none.")] = None,
+    execution: Annotated[list[Way] | None, typer.Option(help="Of steps; plain if none.")] = None,
     precision: Annotated[
         list[str] | None, typer.Option(help="fp32, tf32 or bf16; tf32 where none.")
     ] = None,
@@ -70,7 +77,7 @@ def main(
     """
     wanted = measurements or list(Measurement)
     params = reading.load(files.PARAMS)
-    ways = execution or ["plain"]
+    ways = [way.value for way in execution or [Way.PLAIN]]
     rows: list[Row] = []
     for count in threads or [1]:
         on = device_for(device, count)

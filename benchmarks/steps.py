@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -19,7 +19,7 @@ from benchmarks.shapes import method_of, random_task, step_of
 from twf.learning.precision import set_precision
 from twf.learning.step import executed
 from twf.study import Run, reading
-from twf.study.params import Params
+from twf.study.params import Execution, Params
 
 FIRST_STEPS = 6  # in the first task, to fill the buffer; what is timed is in the second
 SECONDS = 10.0  # of steps that are counted
@@ -34,7 +34,7 @@ def second_task_step(
     """A step of the run's second task, as training does it; where all is one task, of that."""
     set_precision(run.precision, device)
     method = method_of(params, run, device)
-    steps = executed(execution, method)
+    steps = executed(cast(Execution, execution), method)
     phases = method.phases([random_task(params, run, n, device) for n in range(2)])
     for task in phases:
         for module in method.modules():

@@ -44,7 +44,7 @@ def test_the_tables_in_the_documentation_are_those_of_the_runs_in_git():
 
 def test_a_row_of_the_ablation_is_its_method_with_other_weights():
     params = reading.load(PROJECT / "params.yaml")
-    whole, cl = (parity.run_of(params, n, "cifar100-w16", 4, 200) for n in ("twf", "twf.cl"))
+    whole, cl = (parity.run_of(params, n, "cifar100-w16") for n in ("twf", "twf.cl"))
     assert (cl.epochs, cl.network.width, cl.precision, cl.buffer) == (4, 16, "fp32", 200)
     without = {"lambda_fp": 0.0, "lambda_fp_replay": 0.0, "lambda_diversity": 0.0}
     expected = whole.hyperparameters.changed(without)
