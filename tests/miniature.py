@@ -34,29 +34,13 @@ TIMEOUT = 240.0  # seconds for one thing to happen, on a machine that others use
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Ours, with the commands of this Python's environment and those in /usr/sbin on the PATH.
+    """Ours and `KEYS`, with this Python's commands and those in /usr/sbin on the PATH.
 
     What selects among the suite's tests selects none of those that a test starts.
     """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
     ours = {"PATH": path, "TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1", "PYTEST_ADDOPTS": ""}
-    return os.environ | ours | variables
-
-
-def call(folder: Path, *words: str, fails: bool = False) -> str:
-    """Run a command of this environment in `folder`; its output, both streams, without a key."""
-    done = subprocess.run(
-        words,
-        cwd=folder,
-        env=KEYS | environment(),  # keys that a test sets itself win
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=1800,  # on a machine that others use too
-    )
-    assert (done.returncode != 0) == fails, done.stdout
-    assert not has_key(done.stdout)
-    return done.stdout
+    return KEYS | os.environ | ours | variables
 
 
 def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
@@ -72,10 +56,18 @@ def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
     )
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Its exit status and what it said, once it has ended."""
-    said, _ = process.communicate(timeout=TIMEOUT)
+def ended(process: subprocess.Popen[str], limit: float = TIMEOUT) -> tuple[int, str]:
+    """Its exit status and what it said, once it has ended; never a key."""
+    said, _ = process.communicate(timeout=limit)
+    assert not has_key(said)
     return process.returncode, said
+
+
+def call(folder: Path, *words: str, fails: bool = False) -> str:
+    """Run a command of this environment in `folder`; its output, both streams."""
+    status, said = ended(start(folder, *words), limit=1800)
+    assert (status != 0) == fails, said
+    return said
 
 
 def until(found: Callable[[], Any], what: str) -> Any:
