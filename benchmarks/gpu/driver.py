@@ -28,6 +28,7 @@ TRAVELS = (  # of the checkout
     *("src", "benchmarks", "tests", "workflow", "params.yaml", "pyproject.toml"),
     *("constraints.txt", "results/printed.csv", "results/evidence"),
 )
+TWF = ("python", "-m", "twf")
 LARGEST = 15 * 2**20  # bytes of a file that `collect` writes
 GRACE = 8.0  # seconds that a step has to end in, once told
 MARGIN = 15.0  # seconds before the end in which no run is begun
@@ -112,10 +113,6 @@ def do(name: str, *words: str | Path, limit: float) -> bool:
     return status == 0
 
 
-def twf(name: str, *words: str | Path, limit: float) -> bool:
-    return do(name, "python", "-m", "twf", *words, limit=limit)
-
-
 def complete(name: str) -> bool:
     """Whether all pieces of a data set have come."""
     pieces = list(PACK.glob(f"shards/{name}.zip.*"))
@@ -131,7 +128,7 @@ def prepare() -> None:
         words = ("-m", "benchmarks.gpu.shards", PACK / "shards", name, arrays)
         do(f"join-{name}", "python", *words, limit=120)
         bring = (word.format(name=name, arrays=arrays) for word in settings()["bring"])
-        twf(f"data-{name}", "data", *bring, limit=120)
+        do(f"data-{name}", *TWF, "data", *bring, limit=120)
 
 
 def measure(what: str) -> None:
@@ -143,15 +140,15 @@ def measure(what: str) -> None:
 def train() -> None:
     """The source's network, and the runs, some beside each other, the first first."""
     way = ("--execution", settings()["execution"])
-    twf("pretrain", "pretrain", settings()["source"], *way, limit=300)
+    do("pretrain", *TWF, "pretrain", settings()["source"], *way, limit=300)
     say(f"runs: {'with' if mps() else 'without'} MPS")
     for study in dict.fromkeys(name.partition("/")[0] for name in settings()["runs"]):
-        twf(f"plan-{study}", "plan", study, "--write", limit=60)
+        do(f"plan-{study}", *TWF, "plan", study, "--write", limit=60)
 
     def work(name: str) -> None:
         if left() > MARGIN:
             run = ("run", f"plans/{name}.json", "--save-every", "100000")
-            twf(f"run-{name.rpartition('/')[2]}", *run, *way, limit=left())
+            do(f"run-{name.rpartition('/')[2]}", *TWF, *run, *way, limit=left())
 
     with ThreadPoolExecutor(settings()["jobs"]) as workers:
         list(workers.map(work, settings()["runs"]))

@@ -54,10 +54,12 @@ def main(
         if name not in params.datasets or not file:
             raise UserError(f"--data {entry}: write NAME=FILE.npz, NAME of params.yaml's datasets")
         arrays = formats.read_npz(Path(file), params.datasets[name].classes)
-        for shard in shards.cut(arrays, PACK, name, mib):
-            folder = PACK / shard.name.replace(".zip.", "-") / "shards"
-            folder.mkdir(parents=True)
-            made.append(shard.rename(folder / shard.name).parents[1])
+        pieces = shards.cut(arrays, mib)
+        for number, piece in enumerate(pieces, start=1):
+            made.append(PACK / f"{name}-{number:03d}")
+            (made[-1] / "shards").mkdir(parents=True)
+            shard = made[-1] / f"shards/{name}.zip.{number:03d}-of-{len(pieces)}"
+            shard.write_bytes(piece)
     driver = "python3 benchmarks/gpu/driver.py"
     for folder in made:
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
@@ -67,14 +69,11 @@ def main(
 
 def wheels(folder: Path, python: str) -> None:
     """Download the wheels that `wheels.txt` names, in the versions of constraints.txt."""
-    lines = (HERE / "wheels.txt").read_text(encoding="utf-8").splitlines()
-    constraints = Path("constraints.txt").read_text(encoding="utf-8").split()
-    pinned = dict(line.split("==") for line in constraints if "==" in line)
-    chosen = [f"{name}=={pinned[name]}" for name in lines if name[:1].isalpha()]
-    words = ["pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest"]
-    words += [str(folder), "--python-version", python, "--implementation", "cp"]
+    words = ["pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    words += ["--requirement", str(HERE / "wheels.txt"), "--constraint", "constraints.txt"]
+    words += ["--dest", str(folder), "--python-version", python, "--implementation", "cp"]
     words += [word for platform in PLATFORMS for word in ("--platform", platform)]
-    subprocess.run([sys.executable, "-m", *words, *chosen], check=True)
+    subprocess.run([sys.executable, "-m", *words], check=True)
 
 
 if __name__ == "__main__":
