@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
+import pandas as pd
 import torch
 import typer
 
@@ -17,17 +18,9 @@ from twf import files
 from twf.files import atomic
 from twf.gpus.devices import device_for
 from twf.jobs.provenance import code_origin, device_and_versions
-from twf.results.show import markdown
 from twf.study import reading
 
 RESULTS = Path(__file__).parent / "results"
-HEADINGS = {
-    "milliseconds": "ms",
-    "images_per_second": "images/s",
-    "peak_memory_mib": "peak MiB",
-    "times_reference": "times published",
-    "times_alone": "times alone",
-}
 
 
 class Measurement(StrEnum):
@@ -100,19 +93,10 @@ def main(
 
 
 def show(rows: list[Row]) -> None:
-    """Print a table for each measurement: what differs, and what was found."""
-    for measurement in dict.fromkeys(row["measurement"] for row in rows):
-        own = [row for row in rows if row["measurement"] == measurement]
-        columns = list(dict.fromkeys(key for row in own for key in row))[1:]  # but that
-        names = {c: HEADINGS.get(c, c.replace("_", " ")) for c in columns}
-        texts = [{name: _cell(row.get(c)) for c, name in names.items()} for row in own]
-        print(f"\n{measurement}\n\n{markdown(texts)}")
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
-    return "" if value is None else str(value)
+    """Print a table for each measurement."""
+    for measurement, own in pd.DataFrame(rows).groupby("measurement", sort=False):
+        table = own.drop(columns="measurement").dropna(axis="columns", how="all")
+        print(f"\n{measurement}\n\n{table.to_string(index=False, float_format='{:,.2f}'.format)}")
 
 
 def write(name: str, rows: list[Row], device: torch.device) -> Path:
