@@ -6,9 +6,8 @@ import gc
 import math
 import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -275,20 +274,6 @@ def lasting() -> Callable[[dict[str, Any]], dict[str, Any]]:
         return {k: v for k, v in row.items() if k not in passing} | {"history": history}
 
     return without_times
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder that holds 1 MiB and no more: a file system of its own."""
-    folder = tmp_path / "small-disk"
-    folder.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    try:
-        subprocess.run(words, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("only a user who may mount has a small disk")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """What several test modules use."""
 
-import subprocess
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,13 +18,6 @@ from twf.study.params import Params
 from twf.study.products import Products
 
 PROJECT = Path(__file__).resolve().parent.parent
-
-
-def kept(pattern: str) -> list[Path]:
-    """The files in git that a pattern fits."""
-    words = ["git", "ls-files", pattern]
-    listed = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=True)
-    return [PROJECT / line for line in listed.stdout.splitlines()]
 
 
 # What `twf` says
