@@ -7,6 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
+import pandas as pd
 import torch
 import typer
 
@@ -17,18 +18,9 @@ from twf import files
 from twf.files import atomic
 from twf.gpus.devices import device_for
 from twf.jobs.provenance import code_origin, device_and_versions
-from twf.results.show import markdown
 from twf.study import reading
 
 RESULTS = Path(__file__).parent / "results"
-HEADINGS = {
-    "milliseconds": "ms",
-    "images_per_second": "images/s",
-    "peak_memory_mib": "peak MiB",
-    "times_reference": "times published",
-    "times_alone": "times alone",
-}
-KEPT = ("fastest", "slowest")  # in the file alone
 
 
 class Measurement(StrEnum):
@@ -36,6 +28,13 @@ class Measurement(StrEnum):
 
     STEPS = "steps"
     SHARING = "sharing"
+
+
+class Way(StrEnum):
+    """How steps are executed: see docs/speed.md."""
+
+    PLAIN = "plain"
+    CAPTURED = "captured"
 
 
 def main(
@@ -46,7 +45,7 @@ def main(
         list[str] | None, typer.Option(help="Of params.yaml; split-digits where none.")
     ] = None,
     method: Annotated[list[str] | None, typer.Option(help="For steps; twf where none.")] = None,
-    execution: Annotated[list[str] | None, typer.Option(help="Of steps; plain if none.")] = None,
+    execution: Annotated[list[Way] | None, typer.Option(help="Of steps; plain if none.")] = None,
     precision: Annotated[
         list[str] | None, typer.Option(help="fp32, tf32 or bf16; tf32 where none.")
     ] = None,
@@ -71,7 +70,7 @@ def main(
     """
     wanted = measurements or list(Measurement)
     params = reading.load(files.PARAMS)
-    ways = execution or ["plain"]
+    ways = [way.value for way in execution or [Way.PLAIN]]
     rows: list[Row] = []
     for count in threads or [1]:
         on = device_for(device, count)
@@ -94,19 +93,10 @@ def main(
 
 
 def show(rows: list[Row]) -> None:
-    """Print a table for each measurement: what differs, and what was found."""
-    for measurement in dict.fromkeys(row["measurement"] for row in rows):
-        own = [row for row in rows if row["measurement"] == measurement]
-        columns = list(dict.fromkeys(key for row in own for key in row))[1:]  # but that
-        names = {c: HEADINGS.get(c, c.replace("_", " ")) for c in columns if c not in KEPT}
-        texts = [{name: _cell(row.get(c)) for c, name in names.items()} for row in own]
-        print(f"\n{measurement}\n\n{markdown(texts)}")
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
-    return "" if value is None else str(value)
+    """Print a table for each measurement."""
+    for measurement, own in pd.DataFrame(rows).groupby("measurement", sort=False):
+        table = own.drop(columns="measurement").dropna(axis="columns", how="all")
+        print(f"\n{measurement}\n\n{table.to_string(index=False, float_format='{:,.2f}'.format)}")
 
 
 def write(name: str, rows: list[Row], device: torch.device) -> Path:

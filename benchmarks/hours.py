@@ -114,10 +114,6 @@ def main() -> None:
     costs(frame).to_csv(files.COSTS, index=False)
     methods, hours = tables(milliseconds(frame))
     print(*(markdown(rows) for rows in (methods, hours)), sep="\n")
-    first = float(hours[0]["Hours"])
-    print(
-        f"\nTable 1 with three seeds takes one H100 about {first:.0f} hours with six runs at once."
-    )
 
 
 if __name__ == "__main__":

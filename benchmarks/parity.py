@@ -45,6 +45,7 @@ from twf.study.params import PROTOCOLS, Params
 
 BENCHMARK = "split-cifar10"
 CODES = ("published", "ours")
+SETTING = {"epochs": 4, "buffer": 200, "train_per_class": 400, "test_per_class": 200}
 RESULTS = Path("benchmarks/results/parity.jsonl")
 CPU = torch.device("cpu")
 Row = dict[str, Any]
@@ -85,7 +86,8 @@ def theirs(checkout: Path, run: Run, data: Dataset, weights: Weights) -> Row:
         )
         datasets.CIFAR10.__init__ = partialmethod(_hold, data)
         loaders = importlib.import_module("datasets.utils.continual_dataset")
-        loaders.DataLoader = partial(_loader, loaders.DataLoader)  # type: ignore[attr-defined]
+        load = loaders.DataLoader
+        loaders.DataLoader = lambda *w, **o: load(*w, **o | {"num_workers": 0})  # type: ignore[attr-defined]
         dataset, method, arguments = made(run)
         if run.method == "co2l":  # stops: an empty set, which it never reads, has two layouts
             importlib.import_module("models.co2l").np = SimpleNamespace(  # type: ignore[attr-defined]
@@ -126,10 +128,6 @@ def _hold(
     self.transform, self.target_transform = transform, None
 
 
-def _loader(loader: Any, *words: Any, **options: Any) -> Any:
-    return loader(*words, **options | {"num_workers": 0})
-
-
 def _load(network: Any, weights: Weights) -> Any:
     """Its names are ours; a classifier that it has replaced stays."""
     fits = {k: v for k, v in weights.items() if not k.startswith("classifier.")}
@@ -151,20 +149,22 @@ def subset(data: Dataset, train: int, test: int) -> Dataset:
     return replace(data, **some)
 
 
-def run_of(params: Params, name: str, source: str, epochs: int, buffer: int) -> Run:
-    """The paper's run on Split CIFAR-10, with less of everything.
+def run_of(params: Params, name: str, source: str) -> Run:
+    """The paper's run on Split CIFAR-10, with less of everything, as `SETTING` says.
 
     `name` is a method, or a row of the ablation, like `twf.cl`.
     """
     method, _, row = name.partition(".")
     run = planned(params, BENCHMARK, method)
-    changes: Row = {"epochs": epochs, "precision": "fp32", "source": source}
+    changes: Row = {"epochs": SETTING["epochs"], "precision": "fp32", "source": source}
     changes["network"] = params.sources[source].network
     if row:
         rows = params.studies["paper"].experiments["ablation"].variants
         changed = lookup("row", rows, row, "the ablation").hyperparameters
         changes["hyperparameters"] = run.hyperparameters.changed(changed)
-    return run.model_copy(update=changes | ({} if run.buffer is None else {"buffer": buffer}))
+    if run.buffer is not None:
+        changes["buffer"] = SETTING["buffer"]
+    return run.model_copy(update=changes)
 
 
 def tables(rows: list[Row]) -> str:
@@ -229,20 +229,15 @@ def main(
         typer.Option(help="Or a row of the ablation: twf.cl. All methods it ships where none."),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Of each code and method.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Per task.")] = 4,
-    buffer: Annotated[int, typer.Option(min=1)] = 200,
-    train_per_class: Annotated[int, typer.Option(min=1)] = 400,
-    test_per_class: Annotated[int, typer.Option(min=1)] = 200,
     jobs: Annotated[int, typer.Option(min=1, help="Runs side by side, a thread each.")] = 1,
 ) -> None:
     """Train with both codes and compare final average accuracies."""
     params = reading.load(files.PARAMS)
-    data = subset(store.load(files.data_file("cifar10")), train_per_class, test_per_class)
-    weights = checkpoints.load(
-        files.checkpoint_file(source), params.sources[source].network
-    ).tensors
-    setting = {"source": source, "epochs": epochs, "buffer": buffer}
-    setting |= {"train_per_class": train_per_class, "test_per_class": test_per_class}
+    sizes = SETTING["train_per_class"], SETTING["test_per_class"]
+    data = subset(store.load(files.data_file("cifar10")), *sizes)
+    network = params.sources[source].network
+    weights = checkpoints.load(files.checkpoint_file(source), network).tensors
+    setting = {"source": source} | SETTING
     lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
     rows = [row for row in map(json.loads, lines) if row["setting"] == setting]
     done = {(row["code"], row["method"], row["seed"]) for row in rows}
@@ -252,8 +247,7 @@ def main(
         waiting: dict[Future[Row], Row] = {}
         for seed, name, code in product(range(seeds), method or METHODS, works):
             if (code, name, seed) not in done:
-                run = run_of(params, name, source, epochs, buffer)
-                run = run.model_copy(update={"seed": seed})
+                run = run_of(params, name, source).model_copy(update={"seed": seed})
                 row = {"code": code, "method": name, "seed": seed}
                 waiting[pool.submit(works[code], run, data, weights)] = row
         for finished in as_completed(waiting):

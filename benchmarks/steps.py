@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -19,12 +19,8 @@ from benchmarks.shapes import method_of, random_task, step_of
 from twf.learning.precision import set_precision
 from twf.learning.step import executed
 from twf.study import Run, reading
-from twf.study.params import Params
+from twf.study.params import Execution, Params
 
-RATIOS = {  # by how many times ours is faster
-    "milliseconds": "times_reference",
-    "processor_milliseconds": "times_reference_processor",
-}
 FIRST_STEPS = 6  # in the first task, to fill the buffer; what is timed is in the second
 SECONDS = 10.0  # of steps that are counted
 WARM_UP = 3  # steps before
@@ -38,7 +34,7 @@ def second_task_step(
     """A step of the run's second task, as training does it; where all is one task, of that."""
     set_precision(run.precision, device)
     method = method_of(params, run, device)
-    steps = executed(execution, method)
+    steps = executed(cast(Execution, execution), method)
     phases = method.phases([random_task(params, run, n, device) for n in range(2)])
     for task in phases:
         for module in method.modules():
@@ -56,35 +52,24 @@ def second_task_step(
 
 def interleaved(
     works: Mapping[str, Callable[[], object]], device: torch.device, calls: int, repeats: int
-) -> dict[str, Row]:
+) -> dict[str, float]:
     """Call all of `works` in turn, each `calls` times, and that again in every repeat.
 
-    Gives median and range of a call in milliseconds, and the median of all this process's threads,
-    which leaves out what else the machine did.
+    Gives the median of a call in milliseconds.
     """
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
+    times: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():  # warm-up: allocations, and choices of algorithms
         for _ in range(2):
             work()
     for _ in range(repeats):
         for name, work in works.items():
             synchronise(device)
-            clock, processor = time.perf_counter(), time.process_time()
+            start = time.perf_counter()
             for _ in range(calls):
                 work()
             synchronise(device)
-            spent = time.perf_counter() - clock, time.process_time() - processor
-            times[name].append((spent[0] / calls * 1e3, spent[1] / calls * 1e3))
-    rows = {}
-    for name, pairs in times.items():
-        clocks, processors = zip(*pairs, strict=True)
-        rows[name] = {
-            "milliseconds": statistics.median(clocks),
-            "fastest": min(clocks),
-            "slowest": max(clocks),
-            "processor_milliseconds": statistics.median(processors),
-        }
-    return rows
+            times[name].append((time.perf_counter() - start) / calls * 1e3)
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def synchronise(device: torch.device) -> None:
@@ -118,22 +103,20 @@ def measure(
     """
     precision = set_precision(precision, device)
     run = run.model_copy(update={"precision": precision})
-    if any(name.startswith("compiled") for name in executions):
-        torch._dynamo.reset()  # so that what was compiled for other rows does not count
     works = {name: second_task_step(params, run, name, device) for name in executions}
     if checkout is not None:
         works = {reference.NAME: reference.second_task_step(checkout, run, device)} | works
     times = interleaved(works, device, calls, repeats)
-    for name, row in times.items():
-        row = {
+    for name, milliseconds in times.items():
+        row: Row = {
             "measurement": "training step",
             "benchmark": run.benchmark,
             "method": run.method,
             "execution": name,
             "precision": precision,
             "images": run.stream_batch,
-            **row,
-            "images_per_second": run.stream_batch / row["milliseconds"] * 1e3,
+            "milliseconds": milliseconds,
+            "images_per_second": run.stream_batch / milliseconds * 1e3,
         }
         if name == reference.NAME:
             row["precision"] = "fp32" if precision == "fp32" else "tf32"  # it has no bf16
@@ -141,8 +124,7 @@ def measure(
             if device.type == "cuda":
                 row["peak_memory_mib"] = peak_memory_mib(params, run, name, device)
             if checkout is not None:
-                for clock, ratio in RATIOS.items():
-                    row[ratio] = times[reference.NAME][clock] / row[clock]
+                row["times_reference"] = times[reference.NAME] / milliseconds
         yield row
 
 

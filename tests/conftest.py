@@ -6,9 +6,8 @@ import gc
 import math
 import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,9 @@ import pytest
 import torch
 import yaml
 from benchmarks.reference import import_torchvision
-from commands import twf  # noqa: F401 - a fixture
-from made import pretrain
-from pictures import split_pictures
-from project import PROJECT
+from support import PROJECT, Said, Twf, pretrain, split_pictures
 
-from twf import checkout, files, study
+from twf import checkout, cli, files, study
 from twf.data import store
 from twf.data.prepare import prepare
 from twf.jobs import checkpoints
@@ -55,21 +51,37 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture
+def twf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Twf:
+    """`twf(words)` calls the command in this process."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the command would leave its own behind
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(words: str) -> Said:
+        monkeypatch.setattr(sys, "argv", ["twf", *words.split()])
+        capsys.readouterr()
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as left:
+            code = int(left.code or 0)
+        return Said(code, *capsys.readouterr())
+
+    return call
+
+
 @pytest.fixture(params=["seed0", "seed1"])
 def golden(request: pytest.FixtureRequest):
     """`golden(name)` gives the arrays of one golden case as float64 (or integer) tensors."""
 
     def load(name: str) -> dict[str, torch.Tensor]:
-        with np.load(Path(__file__).parent / "golden" / request.param / f"{name}.npz") as arrays:
+        with np.load(PROJECT / "tests/golden" / request.param / f"{name}.npz") as arrays:
             return {key: torch.as_tensor(arrays[key]) for key in arrays.files}
 
     return load
 
 
-TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}  # of golden numbers
-
-
-@pytest.fixture(params=list(TOLERANCE), ids=str)
+@pytest.fixture(params=[torch.float64, torch.float32], ids=str)
 def dtype(request: pytest.FixtureRequest) -> torch.dtype:
     return request.param
 
@@ -77,10 +89,11 @@ def dtype(request: pytest.FixtureRequest) -> torch.dtype:
 @pytest.fixture
 def close(dtype: torch.dtype):
     """Assert that a value agrees with a golden one, to the dtype's tolerance."""
+    tolerance = {torch.float64: 1e-6, torch.float32: 1e-4}[dtype]
 
     def check(value: torch.Tensor, golden_value: torch.Tensor) -> None:
-        near = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
-        torch.testing.assert_close(value.detach().double(), golden_value.double(), **near)
+        values = value.detach().double(), golden_value.double()
+        torch.testing.assert_close(*values, rtol=tolerance, atol=tolerance)
 
     return check
 
@@ -167,16 +180,9 @@ def tiny_run() -> Callable[..., Run]:
 
 def tiny_set(classes: int) -> store.Dataset:
     """Miniature data, as `twf.data.store.load` gives them."""
-    arrays = split_pictures(classes)
-    return store.Dataset(
-        classes=[str(i) for i in range(classes)],
-        train_images=torch.from_numpy(arrays["x_train"]),
-        train_labels=torch.from_numpy(arrays["y_train"]),
-        test_images=torch.from_numpy(arrays["x_test"]),
-        test_labels=torch.from_numpy(arrays["y_test"]),
-        train_fingerprint="",
-        test_fingerprint="",
-    )
+    arrays = {key: torch.from_numpy(array) for key, array in split_pictures(classes).items()}
+    splits = (arrays[key] for key in ("x_train", "y_train", "x_test", "y_test"))
+    return store.Dataset([str(i) for i in range(classes)], *splits, "", "")
 
 
 @pytest.fixture
@@ -223,31 +229,28 @@ def tiny_checkpoint(tiny_run: Callable[..., Run], shallow: None) -> Checkpoint:
     return Checkpoint(network.state_dict(), about={})
 
 
-def write_tiny_project(folder: Path) -> None:
-    """The miniature `params.yaml` and its archives."""
-    (folder / "archives").mkdir(parents=True)
-    for dataset in TINY["datasets"].values():
-        np.savez(folder / dataset["file"], **split_pictures(dataset["classes"]))
-    (folder / "params.yaml").write_text(yaml.safe_dump(TINY, sort_keys=False))
-
-
 @pytest.fixture
 def tiny_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project folder with the miniature study, nothing made yet; the test is in it."""
     folder = tmp_path / "project"
-    write_tiny_project(folder)
+    (folder / "archives").mkdir(parents=True)
+    for dataset in TINY["datasets"].values():
+        np.savez(folder / dataset["file"], **split_pictures(dataset["classes"]))
+    (folder / "params.yaml").write_text(yaml.safe_dump(TINY, sort_keys=False))
     monkeypatch.chdir(folder)
     monkeypatch.delenv("TWF_TRACKING", raising=False)
     return folder
 
 
 @pytest.fixture(scope="session")
-def _tiny_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny") / "project"
-    write_tiny_project(folder)
-    loaded = reading.load(folder / "params.yaml")
+def _tiny_products(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data and the pretrained network of the miniature project, made once."""
+    folder = tmp_path_factory.mktemp("tiny")
+    loaded = reading.check(TINY)
     with contextlib.chdir(folder):
         for name, dataset in loaded.datasets.items():
+            files.ARCHIVES.mkdir(exist_ok=True)
+            np.savez(dataset.file, **split_pictures(dataset.classes))
             prepare(name, dataset, files.data_file(name))
         pretrain(loaded, "origin", CPU)
     return folder
@@ -255,11 +258,11 @@ def _tiny_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tiny_inputs(
-    _tiny_inputs: Path, tiny_project: Path, request: pytest.FixtureRequest
+    _tiny_products: Path, tiny_project: Path, request: pytest.FixtureRequest
 ) -> params.Params:
     """The parameters of the miniature project, its data and checkpoint made; the test is in it."""
-    shutil.copytree(_tiny_inputs, tiny_project, dirs_exist_ok=True)
-    loaded = reading.load(Path("params.yaml"))
+    shutil.copytree(_tiny_products, tiny_project, dirs_exist_ok=True)
+    loaded = reading.load(files.PARAMS)
     if is_shallow(request):
         path, shape = files.checkpoint_file("origin"), loaded.sources["origin"].network
         made = checkpoints.load(path, shape)
@@ -282,27 +285,7 @@ def lasting() -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder that holds 1 MiB and no more: a file system of its own."""
-    folder = tmp_path / "small-disk"
-    folder.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    try:
-        subprocess.run(words, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("only a user who may mount has a small disk")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-@pytest.fixture
-def train(
-    tiny_run: Callable[..., Run],
-    tiny_dataset: store.Dataset,
-    tiny_source: store.Dataset,
-    tiny_checkpoint: Checkpoint,
-    tmp_path: Path,
-) -> Callable[..., Outcome]:
+def train(tiny_run, tiny_dataset, tiny_source, tiny_checkpoint, tmp_path) -> Callable[..., Outcome]:
     """`train(method, **changes)`: the miniature run of a method; keywords change the run.
 
     It starts anew, unless it is given a keeper that has saved it before. What it gives is without
@@ -319,13 +302,12 @@ def train(
     ) -> Outcome:
         run = tiny_run(method, **changes)
         source = None if run.source_data is None else tiny_source
-        inputs = dataset, source, tiny_checkpoint.tensors
         if keeper is None:
             keeper = Keeper(tmp_path / "fresh" / "state.safetensors", {}, math.inf)
             keeper.forget()
-        outcome = loop.train(
-            run, *inputs, device, LiveTracker(), lambda *_: None, keeper, execution
-        )
+        told = LiveTracker(), lambda *_: None, keeper
+        weights = tiny_checkpoint.tensors
+        outcome = loop.train(run, dataset, source, weights, device, *told, execution)
         keeper.wait()
         for entry in outcome.history:
             del entry["seconds"]

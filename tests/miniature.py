@@ -1,55 +1,141 @@
-"""A checkout of the project's pipeline with a demo study of seconds, for both engines."""
+"""A checkout of the project's pipeline with a demo study of seconds, and processes in it."""
 
+import contextlib
+import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
-from keys import KEYS, has_key
-from processes import environment
-from project import PROJECT
+from support import KEYS, PROJECT, has_key
 
 from twf import files
 from twf.results import record
 
 REPORT = str(files.report_file("demo"))
+FINETUNE, ER, TWF = (f"split-digits.{name}.s0" for name in ("finetune", "er.16", "twf.16"))
+CACHES = shutil.ignore_patterns("__pycache__")
+FILES = (  # of the pipeline; DVC's stages of plans depend on code
+    *("Snakefile", "workflow", "profiles", "results/printed.csv"),
+    *("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore"),
+    *("src/twf/learning", "src/twf/study"),
+)
+TIMEOUT = 240.0  # seconds for one thing to happen, on a machine that others use too
+
+# Processes: started, waited for, found, and killed as power loss would
 
 
-def call(folder: Path, *words: str, fails: bool = False) -> str:
-    """Run a command of this environment in `folder`; its output, both streams, without a key."""
-    done = subprocess.run(
+def environment(**variables: str) -> dict[str, str]:
+    """Ours and `KEYS`, with this Python's commands and those in /usr/sbin on the PATH.
+
+    What selects among the suite's tests selects none of those that a test starts.
+    """
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
+    ours = {"PATH": path, "TWF_TRACKING": "off", "DVC_NO_ANALYTICS": "1", "PYTEST_ADDOPTS": ""}
+    return KEYS | os.environ | ours | variables
+
+
+def start(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
+    """Start a command of this environment in `folder`, in a process group of its own."""
+    return subprocess.Popen(
         words,
         cwd=folder,
-        env=KEYS | environment(),  # keys that a test sets itself win
+        env=environment(**variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=1800,  # on a machine that others use too
+        start_new_session=True,
     )
-    assert (done.returncode != 0) == fails, done.stdout
-    assert not has_key(done.stdout)
-    return done.stdout
 
 
-def miniature() -> dict:
+def ended(process: subprocess.Popen[str], limit: float = TIMEOUT) -> tuple[int, str]:
+    """Its exit status and what it said, once it has ended; never a key."""
+    said, _ = process.communicate(timeout=limit)
+    assert not has_key(said)
+    return process.returncode, said
+
+
+def call(folder: Path, *words: str, fails: bool = False) -> str:
+    """Run a command of this environment in `folder`; its output, both streams."""
+    status, said = ended(start(folder, *words), limit=1800)
+    assert (status != 0) == fails, said
+    return said
+
+
+def until(found: Callable[[], Any], what: str) -> Any:
+    """What `found` gives once it gives something."""
+    end = time.monotonic() + TIMEOUT
+    while not (answer := found()):
+        assert time.monotonic() < end, f"in vain: {what}"
+        time.sleep(0.01)
+    return answer
+
+
+def inside(folder: Path) -> dict[int, str]:
+    """The processes that work in `folder`, whoever started them: number and command."""
+    processes = list(psutil.process_iter(["cwd", "cmdline"]))
+    return {
+        process.pid: " ".join(process.info["cmdline"] or [])
+        for process in processes  # `cwd` is None for another user's
+        if Path(process.info["cwd"] or "/").is_relative_to(folder)
+    }
+
+
+def the_process(folder: Path, command: str) -> int:
+    """The one process in `folder` whose command holds `command`.
+
+    A leading `/` leaves out the shell that waits for it. While it starts another process there
+    are two, since the new one has the command of the old until it becomes another program.
+    """
+
+    def one() -> int | None:
+        found = [number for number, words in inside(folder).items() if command in words]
+        return found[0] if len(found) == 1 else None
+
+    return int(until(one, f"one process of {command}"))
+
+
+def cut_power(folder: Path, process: subprocess.Popen[str]) -> None:
+    """Kill a process with its group, and all else that works in its folder."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for number in inside(folder):
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(number, signal.SIGKILL)
+    until(lambda: not inside(folder), "the end of all processes")
+
+
+def free_port() -> int:
+    """A port of this machine that no server listens at."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+# The checkout
+
+
+def miniature() -> dict[str, Any]:
     """The project's params.yaml with a demo study of seconds."""
     values = yaml.safe_load((PROJECT / "params.yaml").read_text())
     del values["gpu_slots"]  # its default
     for name in ("letters", "textures"):
         values["datasets"][name] |= {"train_per_class": 4, "test_per_class": 2}
         values["sources"][name]["pretraining"]["epochs"] = 1
-    benchmark = values["benchmarks"]["split-digits"]
-    benchmark |= {"epochs": 1, "batch_size": 64, "buffers": [16]}
-    experiments = values["studies"]["demo"]["experiments"]
-    main = {"methods": ["finetune", "er", "twf"], "seeds": [0], "buffers": [16]}
-    dissimilar = experiments["dissimilar"] | {"methods": ["twf"], "buffers": [16]}
-    values["studies"]["demo"]["experiments"] = {
-        "main": experiments["main"] | main,
-        "dissimilar": dissimilar,
-    }
+    values["benchmarks"]["split-digits"] |= {"epochs": 1, "batch_size": 64, "buffers": [16]}
+    demo = values["studies"]["demo"]
+    main, dissimilar = (demo["experiments"][name] for name in ("main", "dissimilar"))
+    main |= {"methods": ["finetune", "er", "twf"], "seeds": [0], "buffers": [16]}
+    dissimilar |= {"methods": ["twf"], "buffers": [16]}
+    demo["experiments"] = {"main": main, "dissimilar": dissimilar}
     return values
 
 
@@ -59,15 +145,6 @@ def catchable() -> dict[str, Any]:
     del values["studies"]["demo"]["experiments"]["dissimilar"]
     values["benchmarks"]["split-digits"]["epochs"] = 5
     return values
-
-
-FINETUNE, ER, TWF = (f"split-digits.{name}.s0" for name in ("finetune", "er.16", "twf.16"))
-CACHES = shutil.ignore_patterns("__pycache__")
-FILES = (  # of the pipeline; DVC's stages of plans depend on code
-    *("Snakefile", "workflow", "profiles", "results/printed.csv"),
-    *("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore"),
-    *("src/twf/learning", "src/twf/study"),
-)
 
 
 def checkout(folder: Path, values: dict[str, Any] | None = None) -> None:
@@ -106,10 +183,11 @@ def change_params(folder: Path, change: Callable[[dict[str, Any]], object]) -> N
 
 def change_twf(folder: Path, **hyperparameters: float) -> None:
     """Change TwF's hyperparameters on Split Digits."""
-    change_params(
-        folder,
-        lambda v: v["benchmarks"]["split-digits"]["methods"]["twf"].update(hyperparameters),
-    )
+
+    def change(values: dict[str, Any]) -> None:
+        values["benchmarks"]["split-digits"]["methods"]["twf"].update(hyperparameters)
+
+    change_params(folder, change)
 
 
 def idle(folder: Path, target: str = REPORT) -> bool:

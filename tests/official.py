@@ -3,8 +3,6 @@
 `arrays` are as in a user's NumPy archive: `x_train`, `x_test` uint8 `[N, side, side, 3]`,
 `y_train`, `y_test` int64 `[N]`, and `class_names`. `write_archives("cifar10", folder, arrays)` puts
 files of the official names into `folder`, and `LAYOUTS["cifar10"](folder, arrays)` what is in them.
-
-JPEG keeps images of `blocks` to the bit, as nothing varies inside its blocks of 8 x 8 pixels.
 """
 
 import hashlib
@@ -22,38 +20,34 @@ from scipy.io import savemat
 
 Arrays = dict[str, np.ndarray]
 
-CLASSES = {"cifar10": 10, "cifar100": 100, "svhn": 10, "tiny-imagenet": 4, "cub200": 3}
-
-
-def blocks(count: int, side: int, seed: int) -> np.ndarray:
-    """Images uint8 `[count, side, side, 3]` of 8 x 8 pixels of one colour."""
-    generator = np.random.default_rng(seed)
-    colours = generator.integers(0, 256, (count, side // 8, side // 8, 3), dtype=np.uint8)
-    return colours.repeat(8, axis=1).repeat(8, axis=2)
-
-
-def names_of(name: str) -> list[str]:
-    """Class names of the official kind, in the official order, for `CLASSES[name]` classes."""
-    return {
-        "cifar10": [f"animal {chr(97 + i)}" for i in range(10)],
-        "cifar100": [f"thing_{i:02}" for i in range(100)],
-        "svhn": [str(i) for i in range(10)],
-        "tiny-imagenet": ["n01443537", "n01629819", "n02124075", "n04067472"],
-        "cub200": ["001.Black_footed_Albatross", "002.Laysan_Albatross", "003.Sooty_Albatross"],
-    }[name]
+NAMES = {  # of classes, of the official kind and in the official order
+    "cifar10": [f"animal {chr(97 + i)}" for i in range(10)],
+    "cifar100": [f"thing_{i:02}" for i in range(100)],
+    "svhn": [str(i) for i in range(10)],
+    "tiny-imagenet": ["n01443537", "n01629819", "n02124075", "n04067472"],
+    "cub200": ["001.Black_footed_Albatross", "002.Laysan_Albatross", "003.Sooty_Albatross"],
+}
+FILES = {  # how it is packed, and its official name
+    "cifar10": ("gztar", "cifar-10-python.tar.gz"),
+    "cifar100": ("gztar", "cifar-100-python.tar.gz"),
+    "tiny-imagenet": ("zip", "tiny-imagenet-200.zip"),
+    "cub200": ("gztar", "CUB_200_2011.tgz"),
+}
 
 
 def some_arrays(name: str, side: int = 32) -> Arrays:
-    """Six training and two test images of each class, all different, in no order."""
-    classes = CLASSES[name]
-    order = np.random.default_rng(1).permutation(6 * classes)
-    return {
-        "x_train": blocks(6 * classes, side, seed=2),
-        "y_train": np.arange(6 * classes)[order] % classes,
-        "x_test": blocks(2 * classes, side, seed=3),
-        "y_test": np.arange(2 * classes) % classes,
-        "class_names": np.array(names_of(name)),
-    }
+    """Six training and two test images of each class, all different, in no order.
+
+    JPEG keeps them to the bit, as nothing varies inside its blocks of 8 x 8 pixels.
+    """
+    generator, classes = np.random.default_rng(1), len(NAMES[name])
+    arrays = {"class_names": np.array(NAMES[name])}
+    for split, each in {"train": 6, "test": 2}.items():
+        labels = generator.permutation(np.arange(each * classes) % classes)
+        colours = generator.integers(0, 256, (len(labels), side // 8, side // 8, 3), dtype=np.uint8)
+        images = colours.repeat(8, axis=1).repeat(8, axis=2)
+        arrays |= {f"x_{split}": images, f"y_{split}": labels}
+    return arrays
 
 
 def write_archives(name: str, folder: Path, arrays: Arrays) -> list[Path]:
@@ -68,14 +62,6 @@ def write_archives(name: str, folder: Path, arrays: Arrays) -> list[Path]:
     return [packed.rename(folder / file)]
 
 
-FILES = {  # how it is packed, and its official name
-    "cifar10": ("gztar", "cifar-10-python.tar.gz"),
-    "cifar100": ("gztar", "cifar-100-python.tar.gz"),
-    "tiny-imagenet": ("zip", "tiny-imagenet-200.zip"),
-    "cub200": ("gztar", "CUB_200_2011.tgz"),
-}
-
-
 def write_folders(folder: Path, arrays: Arrays, test: str = "test") -> None:
     """A folder per class, `train/CLASS/*.png` and `test/CLASS/*.png`."""
     for split, place in (("train", "train"), ("test", test)):
@@ -87,10 +73,9 @@ def write_folders(folder: Path, arrays: Arrays, test: str = "test") -> None:
 
 
 def save_jpeg(file: Path, image: np.ndarray) -> None:
-    """Without conversion to luminance and colour, which would round; grey images as such."""
+    """Without conversion to luminance and colour, which would round."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    colour = {"keep_rgb": True, "subsampling": 0} if image.ndim == 3 else {}
-    Image.fromarray(image).save(file, format="JPEG", quality=100, **colour)
+    Image.fromarray(image).save(file, format="JPEG", quality=100, keep_rgb=True, subsampling=0)
 
 
 class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined]
@@ -98,92 +83,70 @@ class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined]
 
     dispatch: ClassVar = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
-    def save_bytes(self, value: bytes) -> None:
-        self.write(pickle.BINSTRING + len(value).to_bytes(4, "little") + value)
+    def save_text(self, value: str | bytes) -> None:
+        content = value if isinstance(value, bytes) else value.encode("ascii")
+        self.write(pickle.BINSTRING + len(content).to_bytes(4, "little") + content)
         self.memoize(value)
 
-    dispatch[bytes] = save_bytes
-
-    def save_str(self, value: str) -> None:
-        self.save_bytes(value.encode("ascii"))
-
-    dispatch[str] = save_str
+    dispatch[bytes] = dispatch[str] = save_text
 
 
-def python2_pickle(value: Any) -> bytes:
-    """What Python 2 and its NumPy, whose module had another name, made of a value."""
+def _pickle(file: Path, values: dict[bytes, Any]) -> None:
+    """As Python 2 and its NumPy, whose module had another name, made of them."""
     stream = io.BytesIO()
-    Python2Pickler(stream, protocol=2).dump(value)
-    return stream.getvalue().replace(b"cnumpy._core.", b"cnumpy.core.")
+    Python2Pickler(stream, protocol=2).dump(values)
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(stream.getvalue().replace(b"cnumpy._core.", b"cnumpy.core."))
 
 
-def _batch(images: np.ndarray, rest: dict[bytes, Any]) -> bytes:
+def _batch(file: Path, images: np.ndarray, labels: dict[bytes, Any]) -> None:
     rows = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
-    names = [f"image_{i}.png".encode() for i in range(len(images))]
-    return python2_pickle({b"data": rows, b"filenames": names, b"batch_label": b"a batch"} | rest)
+    _pickle(file, {b"data": rows, b"batch_label": b"a batch"} | labels)
 
 
 def _lay_out_cifar10(tree: Path, arrays: Arrays) -> None:
     folder = tree / "cifar-10-batches-py"
-    folder.mkdir()
     parts = np.array_split(np.arange(len(arrays["x_train"])), 5)
-    batches = {
-        f"data_batch_{i}": (arrays["x_train"][part], arrays["y_train"][part])
-        for i, part in enumerate(parts, start=1)
-    } | {"test_batch": (arrays["x_test"], arrays["y_test"])}
-    for name, (images, labels) in batches.items():
-        (folder / name).write_bytes(_batch(images, {b"labels": labels.tolist()}))
-    names = [str(name).encode() for name in arrays["class_names"]]
-    meta = {b"label_names": names, b"num_cases_per_batch": 10000, b"num_vis": 3072}
-    (folder / "batches.meta").write_bytes(python2_pickle(meta))
+    for i, part in enumerate(parts, start=1):
+        labels = {b"labels": arrays["y_train"][part].tolist()}
+        _batch(folder / f"data_batch_{i}", arrays["x_train"][part], labels)
+    _batch(folder / "test_batch", arrays["x_test"], {b"labels": arrays["y_test"].tolist()})
+    names = [name.encode() for name in arrays["class_names"].tolist()]
+    _pickle(folder / "batches.meta", {b"label_names": names})
 
 
 def _lay_out_cifar100(tree: Path, arrays: Arrays) -> None:
     folder = tree / "cifar-100-python"
-    folder.mkdir()
     for split in ("train", "test"):
         fine = arrays[f"y_{split}"]
         labels = {b"fine_labels": fine.tolist(), b"coarse_labels": (fine // 5).tolist()}
-        (folder / split).write_bytes(_batch(arrays[f"x_{split}"], labels))
-    fine_names = [str(name).encode() for name in arrays["class_names"]]
-    coarse_names = [f"group_{i}".encode() for i in range(20)]
-    meta = {b"fine_label_names": fine_names, b"coarse_label_names": coarse_names}
-    (folder / "meta").write_bytes(python2_pickle(meta))
+        _batch(folder / split, arrays[f"x_{split}"], labels)
+    names = [name.encode() for name in arrays["class_names"].tolist()]
+    _pickle(folder / "meta", {b"fine_label_names": names, b"coarse_label_names": [b"group"] * 20})
 
 
 def _lay_out_svhn(tree: Path, arrays: Arrays) -> None:
     for split in ("train", "test"):
         labels = arrays[f"y_{split}"].astype(np.uint8)[:, None]
-        content = {
-            "X": arrays[f"x_{split}"].transpose(1, 2, 3, 0),
-            "y": np.where(labels == 0, np.uint8(10), labels),
-        }
+        images = arrays[f"x_{split}"].transpose(1, 2, 3, 0)
+        content = {"X": images, "y": np.where(labels == 0, np.uint8(10), labels)}
         savemat(tree / f"{split}_32x32.mat", content, do_compression=True)
 
 
 def _lay_out_tiny_imagenet(tree: Path, arrays: Arrays) -> None:
-    root = tree / "tiny-imagenet-200"
-    names = arrays["class_names"].tolist()
-    (root / "test" / "images").mkdir(parents=True)
-    (root / "wnids.txt").write_text("\n".join(reversed(names)))  # the official one is not sorted
-    (root / "words.txt").write_text("".join(f"{name}\tsome words\n" for name in names))
+    root, names = tree / "tiny-imagenet-200", arrays["class_names"].tolist()
     for i, (image, label) in enumerate(zip(arrays["x_train"], arrays["y_train"], strict=True)):
-        folder = root / "train" / names[label]
-        save_jpeg(folder / "images" / f"{names[label]}_{i}.JPEG", image)
-        with (folder / f"{names[label]}_boxes.txt").open("a") as boxes:
-            boxes.write(f"{names[label]}_{i}.JPEG\t0\t0\t63\t63\n")
+        save_jpeg(root / f"train/{names[label]}/images/{names[label]}_{i}.JPEG", image)
     lines = []
     for i, (image, label) in enumerate(zip(arrays["x_test"], arrays["y_test"], strict=True)):
-        save_jpeg(root / "val" / "images" / f"val_{i}.JPEG", image)
+        save_jpeg(root / f"val/images/val_{i}.JPEG", image)
         lines.append(f"val_{i}.JPEG\t{names[label]}\t0\t32\t44\t62\n")
     (root / "val" / "val_annotations.txt").write_text("".join(lines))
+    (root / "wnids.txt").write_text("\n".join(reversed(names)))  # the official one is not sorted
 
 
 def _lay_out_cub200(tree: Path, arrays: Arrays) -> None:
-    root = tree / "CUB_200_2011"
-    names = arrays["class_names"].tolist()
-    root.mkdir()
-    (tree / "attributes.txt").write_text("1 has_bill_shape::curved_(up_or_down)\n")
+    root, names = tree / "CUB_200_2011", arrays["class_names"].tolist()
     images = [*arrays["x_train"], *arrays["x_test"]]
     labels = np.concatenate([arrays["y_train"], arrays["y_test"]])
     tables: dict[str, list[str]] = {"images": [], "image_class_labels": [], "train_test_split": []}
@@ -213,10 +176,7 @@ LAYOUTS: dict[str, Callable[[Path, Arrays], None]] = {  # they write what a read
 
 def digest(image: np.ndarray, label: int) -> bytes:
     """The SHA-256 of the label's two little-endian bytes and the pixels, row after row."""
-    content = [label % 256, label // 256]
-    for row in image.tolist():
-        for pixel in row:
-            content += pixel
+    content = [label % 256, label // 256, *np.ravel(image).tolist()]
     return hashlib.sha256(bytes(content)).digest()
 
 

@@ -32,27 +32,30 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("variable", [None, "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"])
-def test_an_unchanged_checkout_is_its_commit(checkout, tmp_path_factory, monkeypatch, variable):
-    """Also where a variable of git's says another repository."""
-    head = git(checkout, "rev-parse", "HEAD")
-    if variable is not None:
-        other = tmp_path_factory.mktemp("other")
-        git(other, "init", "--quiet")
-        monkeypatch.setenv(variable, str(other / ".git"))
-    (checkout / "results").mkdir()
-    (checkout / "results/a.parquet").write_text("not decisive")
-    (checkout / "README.md").write_text("not decisive")
-    assert commit() == head
-
-
 @pytest.mark.parametrize(
-    "path", ["src/twf/loss.py", "src/twf/study/methods/mine.py", "params.yaml"]
+    ("path", "mark"),
+    [
+        ("results/a.parquet", ""),
+        ("README.md", ""),
+        ("src/twf/loss.py", "+"),
+        ("src/twf/study/mine.py", "+"),
+        ("params.yaml", "+"),
+    ],
 )
-def test_a_changed_or_new_file_that_can_change_a_number_is_told(checkout, path):
+def test_a_changed_or_new_file_that_can_change_a_number_is_marked(checkout, path, mark):
     (checkout / path).parent.mkdir(parents=True, exist_ok=True)
     (checkout / path).write_text("a: 2\n")
-    assert commit() == git(checkout, "rev-parse", "HEAD") + "+"
+    assert commit() == git(checkout, "rev-parse", "HEAD") + mark
+
+
+@pytest.mark.parametrize("variable", ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"])
+def test_a_variable_of_git_that_names_another_repository_decides_nothing(
+    checkout, tmp_path_factory, monkeypatch, variable
+):
+    head, other = git(checkout, "rev-parse", "HEAD"), tmp_path_factory.mktemp("other")
+    git(other, "init", "--quiet")
+    monkeypatch.setenv(variable, str(other / ".git"))
+    assert commit() == head
 
 
 def test_a_wheel_in_anothers_checkout_has_no_commit_and_a_copy_without_git_the_one_it_is_told(

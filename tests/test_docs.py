@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from project import PROJECT
+from support import PROJECT
 
 from twf.study.methods import METHODS
 

@@ -17,9 +17,7 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ TRAVELS = (  # of the checkout
     *("src", "benchmarks", "tests", "workflow", "params.yaml", "pyproject.toml"),
     *("constraints.txt", "results/printed.csv", "results/evidence"),
 )
+TWF = ("python", "-m", "twf")
 LARGEST = 15 * 2**20  # bytes of a file that `collect` writes
 GRACE = 8.0  # seconds that a step has to end in, once told
 MARGIN = 15.0  # seconds before the end in which no run is begun
@@ -56,9 +55,6 @@ def begin(pack: Path, until: float) -> None:
     if wheels := sorted(map(str, PACK.glob("wheels/*.whl"))):
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
         subprocess.run([*pip, "--no-compile", "--upgrade", "--target", SITE, *wheels], check=True)
-    if (PACK / "published.tar.gz").exists():
-        with tarfile.open(PACK / "published.tar.gz") as packed:
-            packed.extractall(HERE / "published", filter="data")
     with (OUT / "driver.log").open("w", encoding="utf-8") as log:
         start([sys.executable, Path(__file__).resolve(), "steps"], log)
 
@@ -100,13 +96,6 @@ def left() -> float:
     return float(END.read_text(encoding="utf-8")) - time.time()
 
 
-def wait_for(ready: Callable[[], bool]) -> bool:
-    """Whether it becomes so before the end."""
-    while not ready() and left() > 0:
-        time.sleep(0.2)
-    return ready()
-
-
 def do(name: str, *words: str | Path, limit: float) -> bool:
     """Run a command, its output in NAME.log; whether it ended well within `limit` seconds."""
     limit = min(limit, left())
@@ -124,10 +113,6 @@ def do(name: str, *words: str | Path, limit: float) -> bool:
     return status == 0
 
 
-def twf(name: str, *words: str | Path, limit: float) -> bool:
-    return do(name, "python", "-m", "twf", *words, limit=limit)
-
-
 def complete(name: str) -> bool:
     """Whether all pieces of a data set have come."""
     pieces = list(PACK.glob(f"shards/{name}.zip.*"))
@@ -137,36 +122,33 @@ def complete(name: str) -> bool:
 def prepare() -> None:
     """The data, each set when its last piece has come."""
     for name in settings()["data"]:
-        if wait_for(partial(complete, name)):
-            arrays = HERE / f"{name}.npz"
-            words = ("-m", "benchmarks.gpu.shards", PACK / "shards", name, arrays)
-            do(f"join-{name}", "python", *words, limit=120)
-            bring = (word.format(name=name, arrays=arrays) for word in settings()["bring"])
-            twf(f"data-{name}", "data", *bring, limit=120)
+        while not complete(name) and left() > 0:
+            time.sleep(0.2)
+        arrays = HERE / f"{name}.npz"
+        words = ("-m", "benchmarks.gpu.shards", PACK / "shards", name, arrays)
+        do(f"join-{name}", "python", *words, limit=120)
+        bring = (word.format(name=name, arrays=arrays) for word in settings()["bring"])
+        do(f"data-{name}", *TWF, "data", *bring, limit=120)
 
 
 def measure(what: str) -> None:
-    """What has the GPU alone, as steps beside the published code's; or has company."""
+    """What has the GPU alone, as steps; or has company, as tests."""
     for name, (limit, *words) in settings()[what].items():
-        if name == "steps" and (HERE / "published").exists():
-            words += ["--reference", str(HERE / "published")]
         do(name, *words, limit=limit)
 
 
 def train() -> None:
     """The source's network, and the runs, some beside each other, the first first."""
-    words = ("pretrain", "train", settings()["source"], "--execution", settings()["execution"])
-    twf("pretrain", *words, limit=300)
+    way = ("--execution", settings()["execution"])
+    do("pretrain", *TWF, "pretrain", settings()["source"], *way, limit=300)
     say(f"runs: {'with' if mps() else 'without'} MPS")
     for study in dict.fromkeys(name.partition("/")[0] for name in settings()["runs"]):
-        twf(f"plan-{study}", "plan", study, "--write", limit=60)
+        do(f"plan-{study}", *TWF, "plan", study, "--write", limit=60)
 
     def work(name: str) -> None:
-        run = ("run", f"plans/{name}.json", "--save-every", "100000", "--execution")
-        stem = f"run-{name.rpartition('/')[2]}"
-        # where a run fails, once more in the plain way
-        if left() > MARGIN and not twf(stem, *run, settings()["execution"], limit=left()):
-            twf(f"{stem}-again", *run, "plain", limit=left() - MARGIN)
+        if left() > MARGIN:
+            run = ("run", f"plans/{name}.json", "--save-every", "100000")
+            do(f"run-{name.rpartition('/')[2]}", *TWF, *run, *way, limit=left())
 
     with ThreadPoolExecutor(settings()["jobs"]) as workers:
         list(workers.map(work, settings()["runs"]))

@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Annotated
 
@@ -28,9 +27,6 @@ def main(
         list[str] | None,
         typer.Option(help="NAME=FILE.npz: a data set of params.yaml, as for `twf data import`."),
     ] = None,
-    published: Annotated[
-        Path | None, typer.Option(help="A checkout of the published code, to time beside ours.")
-    ] = None,
     settings: Annotated[Path, typer.Option(help="What there is to do.")] = HERE / "driver.json",
     mib: Annotated[float, typer.Option(help="The most that a file of images may take.")] = 50.0,
     python: Annotated[str, typer.Option(help="The GPU machine's; none packs no wheels.")] = "3.12",
@@ -49,12 +45,6 @@ def main(
     base.mkdir(parents=True)
     values = json.loads(settings.read_text(encoding="utf-8")) | {"commit": made_of}
     (base / "driver.json").write_text(json.dumps(values, indent=1), encoding="utf-8")
-    if published is not None:
-        if not (published / "models").is_dir():
-            raise UserError(f"--published {published} is no checkout of the published code")
-        with tarfile.open(base / "published.tar.gz", "w:gz") as packed:
-            for path in sorted(published.rglob("*.py")):
-                packed.add(path, str(path.relative_to(published)))
     if python != "none":
         wheels(base / "wheels", python)
     params = reading.load(files.PARAMS)
@@ -64,10 +54,12 @@ def main(
         if name not in params.datasets or not file:
             raise UserError(f"--data {entry}: write NAME=FILE.npz, NAME of params.yaml's datasets")
         arrays = formats.read_npz(Path(file), params.datasets[name].classes)
-        for shard in shards.cut(arrays, PACK, name, mib):
-            folder = PACK / shard.name.replace(".zip.", "-") / "shards"
-            folder.mkdir(parents=True)
-            made.append(shard.rename(folder / shard.name).parents[1])
+        pieces = shards.cut(arrays, mib)
+        for number, piece in enumerate(pieces, start=1):
+            made.append(PACK / f"{name}-{number:03d}")
+            (made[-1] / "shards").mkdir(parents=True)
+            shard = made[-1] / f"shards/{name}.zip.{number:03d}-of-{len(pieces)}"
+            shard.write_bytes(piece)
     driver = "python3 benchmarks/gpu/driver.py"
     for folder in made:
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
@@ -77,14 +69,11 @@ def main(
 
 def wheels(folder: Path, python: str) -> None:
     """Download the wheels that `wheels.txt` names, in the versions of constraints.txt."""
-    lines = (HERE / "wheels.txt").read_text(encoding="utf-8").splitlines()
-    constraints = Path("constraints.txt").read_text(encoding="utf-8").split()
-    pinned = dict(line.split("==") for line in constraints if "==" in line)
-    chosen = [f"{name}=={pinned[name]}" for name in lines if name[:1].isalpha()]
-    words = ["pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest"]
-    words += [str(folder), "--python-version", python, "--implementation", "cp"]
+    words = ["pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    words += ["--requirement", str(HERE / "wheels.txt"), "--constraint", "constraints.txt"]
+    words += ["--dest", str(folder), "--python-version", python, "--implementation", "cp"]
     words += [word for platform in PLATFORMS for word in ("--platform", platform)]
-    subprocess.run([sys.executable, "-m", *words, *chosen], check=True)
+    subprocess.run([sys.executable, "-m", *words], check=True)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from twf.data.store import DataArrays
 SIDE = 40  # images along a mosaic's side
 
 
-def cut(arrays: DataArrays, folder: Path, name: str, mib: float) -> list[Path]:
-    """Write `folder`/`name`.zip.K-of-N, pieces of at most so many MiB of one file."""
+def cut(arrays: DataArrays, mib: float) -> list[bytes]:
+    """Pieces of at most so many MiB of one file."""
     layout: dict[str, Any] = {"class_names": arrays.classes}
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w") as file:
@@ -35,16 +35,14 @@ def cut(arrays: DataArrays, folder: Path, name: str, mib: float) -> list[Path]:
                     mosaic.save(image, "WEBP", lossless=True, quality=60, method=4)
         file.writestr("layout.json", json.dumps(layout), zipfile.ZIP_DEFLATED)
     content, size = whole.getvalue(), int(mib * 2**20)
-    pieces = [content[start : start + size] for start in range(0, len(content), size)]
-    folder.mkdir(parents=True, exist_ok=True)
-    made = [folder / f"{name}.zip.{k:03d}-of-{len(pieces)}" for k in range(1, len(pieces) + 1)]
-    for path, piece in zip(made, pieces, strict=True):
-        path.write_bytes(piece)
-    return made
+    return [content[start : start + size] for start in range(0, len(content), size)]
 
 
 def join(folder: Path, name: str, out: Path) -> None:
-    """Write the arrays of a data set, all of whose pieces are in `folder`, as `twf data` reads."""
+    """Write the arrays of a data set, all of whose pieces are in `folder`, as `twf data` reads.
+
+    A piece is called NAME.zip.K-of-N.
+    """
     pieces = [path.read_bytes() for path in sorted(folder.glob(f"{name}.zip.*"))]
     with zipfile.ZipFile(io.BytesIO(b"".join(pieces))) as file:
         layout = json.loads(file.read("layout.json"))

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commands import Said, mistake, publish_nothing, succeed
-from project import PROJECT
+from support import PROJECT, Said, mistake, publish_nothing, succeed
 
 from twf import cli, files
 from twf.cli.training import refuse_wrong_variables

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from project import PROJECT
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+from support import PROJECT
 
 from twf.data import packaged
 from twf.data.prepare import prepare
-from twf.data.store import DataArrays
+from twf.data.store import DataArrays, Split
 from twf.errors import UserError
 from twf.study import reading
 
@@ -52,13 +52,13 @@ def test_the_images_are_as_first_drawn_and_the_seed_decides_them(reader):
 
 
 def test_digits_keep_their_pixels_and_labels_and_are_split_class_by_class():
-    data = read("digits", size=24)  # three pixels for one, so that each third is the original's
-    images = np.concatenate([data.train.images, data.test.images])[:, 1::3, 1::3, 0]
+    data, original = read("digits", size=24), load_digits()
+    images = np.concatenate([data.train.images, data.test.images])
     labels = np.concatenate([data.train.labels, data.test.labels])
-    original = load_digits()
+    small = images[:, 1::3, 1::3, 0]  # three pixels for one: each third is the original's
     pixels = np.round(original.images * 255 / 16).astype(np.uint8)
-    expected = {(p.tobytes(), t) for p, t in zip(pixels, original.target.tolist(), strict=True)}
-    assert {(i.tobytes(), t) for i, t in zip(images, labels.tolist(), strict=True)} == expected
+    expected = Split(pixels, original.target).fingerprint
+    assert Split(np.ascontiguousarray(small), labels).fingerprint == expected
     test, every = np.bincount(data.test.labels), np.bincount(labels)
     assert (np.abs(test - 0.3 * every) <= 0.5).all()
 

@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from project import PROJECT
+from support import PROJECT
 
 from twf import study
 from twf.data import registry
@@ -11,53 +11,49 @@ from twf.files import data_file
 from twf.study import reading
 
 PAGE = (PROJECT / "docs" / "data.md").read_text(encoding="utf-8")
-OWN = PAGE.partition("```yaml\n")[2].partition("```")[0]  # its example: our-birds
+OWN = yaml.safe_load(PAGE.partition("```yaml\n")[2].partition("```")[0])  # its example: our-birds
 PARAMS = reading.load(PROJECT / "params.yaml")
 
 
-def test_the_packaged_archives_are_complete_and_as_params_yaml_has_them():
-    names = ["cifar10", "cifar100", "svhn", "tiny-imagenet", "cub200", "resnet50-imagenet"]
-    assert list(registry.load()) == names
+def test_the_packaged_archives_are_as_params_yaml_has_them_and_a_study_needs_those_it_uses(
+    tmp_path, monkeypatch
+):
     for name, entry in registry.load().items():
         assert all(file.size and file.addresses for file in entry.files.values())
         if entry.kind == "images":
             dataset = PARAMS.datasets[name]
             assert (entry.classes, entry.size) == (dataset.classes, dataset.size)
-
-
-def test_a_study_needs_its_data_unless_prepared_its_sources_data_and_their_weights(
-    tmp_path, monkeypatch
-):
     monkeypatch.chdir(tmp_path)
     assert registry.needed(PARAMS, study.expand(PARAMS, "paper")) == list(registry.load())
     assert registry.needed(PARAMS, study.expand(PARAMS, "demo")) == []
     # the images that weights in git were trained on are not
-    assert registry.needed(PARAMS, study.expand(PARAMS, "corners")) == ["cifar10"]
+    corners = study.expand(PARAMS, "corners")
+    assert registry.needed(PARAMS, corners) == ["cifar10"]
     data_file("cifar10").parent.mkdir()
     data_file("cifar10").touch()
-    assert registry.needed(PARAMS, study.expand(PARAMS, "corners")) == []
+    assert registry.needed(PARAMS, corners) == [], "the data are prepared"
 
 
 @pytest.mark.parametrize(
-    ("named", "change"),
+    ("named", "changes"),
     [
-        ("our-birds.citation:", lambda birds: birds.pop("citation")),
-        ("our-birds: unknown key 'licens'", lambda birds: birds.update(licens="x")),
-        ("our-birds.files.", lambda birds: birds["files"]["our-birds.tar.gz"].pop("checksum")),
-        ("our-birds.files.", lambda birds: birds.update(files={"../x": {"checksum": "md5:"}})),
+        ("our-birds.citation:", {"citation": None}),
+        ("our-birds: unknown key 'licens'", {"licens": "x"}),
+        ("our-birds.files.", {"files": {"birds.tar.gz": {"addresses": []}}}),
+        ("our-birds.files.", {"files": {"../x": {"checksum": "md5:"}}}),
+        ("", "- a"),
+        ("", "a: ["),
     ],
 )
-def test_a_labs_own_archives_are_added_or_refused_by_key(tmp_path, monkeypatch, named, change):
-    own, wrong = tmp_path / "own.yaml", tmp_path / "wrong.yaml"
-    values = yaml.safe_load(OWN)
-    own.write_text(yaml.safe_dump(values | {"cifar10": values["our-birds"]}))
+def test_a_labs_own_archives_are_added_or_refused_by_key(tmp_path, monkeypatch, named, changes):
+    own, wrong, birds = tmp_path / "own.yaml", tmp_path / "wrong.yaml", OWN["our-birds"]
+    own.write_text(yaml.safe_dump(OWN | {"cifar10": birds}))
     monkeypatch.setenv("TWF_REGISTRY", str(own))
     assert registry.entry("our-birds").fingerprints_at(64) == {}
     titles = [registry.entry(name).title for name in ("cifar10", "cifar100")]
     assert titles == ["Our birds", "CIFAR-100"], "ours is replaced by name"
     monkeypatch.setenv("TWF_REGISTRY", str(wrong))
-    change(values["our-birds"])
-    for text, part in {"a: [": "", "- a": "", yaml.safe_dump(values): named}.items():
-        wrong.write_text(text)
-        with pytest.raises(UserError, match=f"{wrong}(.|\n)*{part}"):
-            registry.load()
+    whole = not isinstance(changes, str)
+    wrong.write_text(yaml.safe_dump({"our-birds": birds | changes}) if whole else changes)
+    with pytest.raises(UserError, match=f"{wrong}(.|\n)*{named}"):
+        registry.load()

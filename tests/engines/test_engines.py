@@ -13,7 +13,6 @@ import official
 import pandas as pd
 import pytest
 import yaml
-from keys import files_with_keys
 from miniature import (
     CACHES,
     ER,
@@ -26,13 +25,17 @@ from miniature import (
     change_twf,
     commit,
     copied,
+    ended,
     idle,
     jobs,
     outputs,
     results,
+    start,
+    the_process,
+    until,
     written,
 )
-from processes import ended, start, the_process, until
+from support import files_with_keys
 
 from twf import files
 from twf.data import registry

@@ -9,10 +9,23 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
-from miniature import ER, FINETUNE, TWF, call, catchable, checkout, results
+from miniature import (
+    ER,
+    FINETUNE,
+    TIMEOUT,
+    TWF,
+    call,
+    catchable,
+    checkout,
+    environment,
+    free_port,
+    results,
+    the_process,
+    until,
+)
 from miniature import REPORT as TARGET
-from processes import TIMEOUT, environment, free_port, parent, the_process, until
 
 from twf.files import log_file, run_plan, runs_file, state_file
 
@@ -140,7 +153,7 @@ def test_a_study_on_slurm_ends_in_the_records_of_a_local_one(
     try:
         # er fails; finetune is told to stop as by control groups: its step's first process alone
         os.kill(process_of(project, ER), signal.SIGKILL)
-        os.kill(parent(process_of(project, FINETUNE)), signal.SIGTERM)
+        os.kill(psutil.Process(process_of(project, FINETUNE)).ppid(), signal.SIGTERM)
         process_of(project, TWF)
         preempted = job_of(TWF)
         ask("scontrol", "requeue", preempted)

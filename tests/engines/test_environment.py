@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import Twf, mistake
-from project import PROJECT
+from support import PROJECT, Twf, mistake
 
 from twf.checkout import refuse_other_code
 from twf.errors import UserError

@@ -7,14 +7,13 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from miniature import REPORT, call, idle, jobs
+from miniature import REPORT, call, cut_power, ended, idle, inside, jobs, start, the_process, until
 from miniature import TWF as RUN
-from processes import cut_power, ended, inside, start, the_process, until
 from safetensors.numpy import load_file
 
 from twf import files
@@ -132,10 +131,23 @@ def test_after_power_was_lost_the_next_call_goes_on(project: Path, as_made: AsMa
     as_made(project)
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder that holds 40 MiB and no more: a file system of its own."""
+    folder = tmp_path / "small-disk"
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder)]
+    try:
+        subprocess.run(words, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("only a user who may mount has a small disk")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
 def test_a_full_disk_is_named_and_costs_nothing_saved(
     undone: Path, small_disk: Path, as_made: AsMade
 ) -> None:
-    call(small_disk, "mount", "-o", "remount,size=40m", str(small_disk))
     folder = Path(shutil.copytree(undone, small_disk, dirs_exist_ok=True))
     snakemake = going_on(folder)
     filler = folder / "filler"

@@ -12,10 +12,15 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from commands import mistake, publish_nothing, succeed
-from made import execute, pretrain
-from pictures import split_pictures
-from project import PROJECT
+from support import (
+    PROJECT,
+    execute,
+    mistake,
+    pretrain,
+    publish_nothing,
+    split_pictures,
+    succeed,
+)
 
 from twf import files
 from twf.data.prepare import prepare

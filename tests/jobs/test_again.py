@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from made import execute
+from support import execute
 
 from twf import files
 from twf.errors import UserError

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from made import pretrain
-from spying import spy
+from support import pretrain, spy
 
 import twf
 from twf import files

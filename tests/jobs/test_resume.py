@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 import torch
-from made import execute, pretrain
 from safetensors.torch import load_file
-from spying import spy
+from support import execute, pretrain, spy
 
 from twf import files, study
 from twf.errors import UserError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from made import execute, plan_of
+from support import execute, plan_of
 
 from twf import files
 from twf.data import store

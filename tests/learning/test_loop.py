@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from spying import spy
+from support import spy
 from torch import nn
 
 from twf.errors import UserError

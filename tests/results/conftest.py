@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from project import PROJECT
+from support import PROJECT
 
 from twf import study
 from twf.files import PARAMS, PRINTED, record_file, runs_file

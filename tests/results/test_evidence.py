@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from project import PROJECT
+from support import PROJECT
 
 from twf.errors import UserError
 from twf.files import FINDINGS

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hostile import Elements
 from safetensors.numpy import save_file
+from support import Elements
 
 from twf.files import PARAMS, checkpoint_file, report_file, runs_page, table_file
 from twf.results import figures, provenance, report, tables

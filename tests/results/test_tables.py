@@ -1,8 +1,10 @@
 """Tables: which of the paper's numbers stand beside ours, and what is said of unusual cells."""
 
+from typing import Any
+
+import numpy as np
 import pandas as pd
 import pytest
-from frames import rows as rows_of
 
 from twf.files import table_file
 from twf.results import estimates, show, tables
@@ -10,6 +12,17 @@ from twf.results.frame import Results
 from twf.study import Plan
 
 TABLE = "main.split-cifar10"
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame, with None for what is null, for no text and for no buffer."""
+
+    def plain(name: str, value: Any) -> Any:
+        nothing = np.ndim(value) == 0 and (pd.isna(value) or value == "")
+        return None if nothing or (name == "buffer" and value == 0) else value
+
+    rows = frame.to_dict("records")
+    return [{str(name): plain(name, value) for name, value in row.items()} for row in rows]
 
 
 def write(runs: Results) -> str:

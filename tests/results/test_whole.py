@@ -15,8 +15,8 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from project import PROJECT
 from results.conftest import PROJECT_VALUES, row_of
+from support import PROJECT
 
 from twf import files, study
 from twf.results import estimates, provenance, record, report

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from project import PROJECT
+from support import PROJECT
 
 from twf.errors import UserError
 from twf.study import code

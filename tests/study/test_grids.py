@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from project import PROJECT
+from support import PROJECT
 
 from twf import files
 from twf.errors import UserError

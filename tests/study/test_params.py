@@ -10,7 +10,7 @@ import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from project import PROJECT
+from support import PROJECT
 
 from twf import files
 from twf.errors import UserError

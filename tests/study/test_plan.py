@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from project import PROJECT
+from support import PROJECT
 
 from twf import files
 from twf.errors import UserError

@@ -15,7 +15,7 @@ from unittest.mock import call as called
 import pytest
 import torch
 import wandb
-from made import execute
+from support import KEYS, execute, files_with_keys
 
 from twf import files, study
 from twf.jobs.resume import Stopped
@@ -66,14 +66,15 @@ def row(run: Run, **columns: Any) -> Row:
 
 
 def test_an_offline_run_is_kept_under_our_own_identifier(tracked, monkeypatch):
-    """In a sweep too, in a folder that may lie at home."""
+    """In a sweep too, in a folder that may lie at home, and without keys."""
     variables = {"WANDB_SWEEP_ID": "s1", "WANDB_RUN_ID": "abc", "WANDB_DIR": "~/runs"}
-    for name, value in variables.items():
+    for name, value in (KEYS | variables).items():
         monkeypatch.setenv(name, value)
     described = about(tracked("derpp"), Tracking())
     wandb.teardown()  # another process writes, and is done when it has ended
     (folder,) = Path("~/runs/wandb").expanduser().glob("offline-run-*")
     assert folder.name.endswith(described["id"])
+    assert files_with_keys(Path("results")) + files_with_keys(folder.parent) == []
     content = (folder / f"run-{described['id']}.wandb").read_bytes()
     names = [described[key] for key in ("project", "name", "group")]
     for part in (*names, "accuracy/class-il/seen", "faa/task-il", described["config"]["host"]):

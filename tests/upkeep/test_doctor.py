@@ -2,7 +2,7 @@
 
 from importlib import metadata
 
-from commands import Twf
+from support import Twf
 
 from twf.gpus import devices
 from twf.study import reading

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import environment
-from project import PROJECT, kept
+from miniature import ended, start
+from support import PROJECT
 
 from twf.errors import UserError
 from twf.study import reading
@@ -18,25 +18,20 @@ from twf.upkeep import method
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the project but for its results; the test is in it."""
-    for path in kept(":!results"):
-        target = tmp_path / path.relative_to(PROJECT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, target, follow_symlinks=False)
+    listed = subprocess.check_output(["git", "ls-files", ":!results"], cwd=PROJECT, text=True)
+    for name in listed.splitlines():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(PROJECT / name, tmp_path / name, follow_symlinks=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def call(*words: str) -> str:
     """Run a module with the code of the working folder."""
-    done = subprocess.run(
-        [sys.executable, "-m", *words],
-        env=environment() | {"PYTHONPATH": os.path.abspath("src")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+    source = os.path.abspath("src")
+    status, said = ended(start(Path(), sys.executable, "-m", *words, PYTHONPATH=source))
+    assert status == 0, said
+    return said
 
 
 @pytest.mark.slow

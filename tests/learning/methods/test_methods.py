@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from spying import spy
+from support import spy
 from torch import Tensor
 
 from twf.errors import UserError

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from project import PROJECT
+from support import PROJECT
 
 from twf import study
 from twf.results import estimates
