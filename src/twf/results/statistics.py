@@ -73,14 +73,17 @@ def layout(corners: pd.DataFrame, weights: dict[str, float]) -> Estimate:
 
 
 def _of_differences(values: pd.Series, rule: Rule) -> Estimate:
-    n, mean = len(values), float(values.mean())
+    n, mean, sd = len(values), float(values.mean()), float(values.std())
     if n < 2:
         return Estimate(n, mean, rule)
-    if values.std() == 0:  # SciPy gives no interval then
-        return Estimate(n, mean, rule, n - 1, mean, mean, mean, mean)
-    test = stats.ttest_1samp(values, 0.0)
-    (low, high), margin = test.confidence_interval(LEVEL), test.confidence_interval(0.9)
-    return Estimate(n, mean, rule, n - 1, low, high, margin.low, margin.high)
+    ends = (*_student(n, mean, sd, LEVEL), *_student(n, mean, sd, 0.9))
+    return Estimate(n, mean, rule, n - 1, *ends)
+
+
+def _student(n: Any, mean: Any, sd: Any, level: float) -> tuple[Any, Any]:
+    """The ends of Student's interval, of numbers or of a column of them; null for one value."""
+    half = stats.t.ppf((1 + level) / 2, n - 1) * sd / np.sqrt(n)
+    return mean - half, mean + half
 
 
 def verdict(estimate: Estimate) -> str:
@@ -100,8 +103,8 @@ def summary(groups: Any) -> pd.DataFrame:
     Student's interval, as `cell` gives; null where a group has too few values, and nulls are none.
     """
     n, mean, sd = groups.count(), groups.mean(), groups.std()
-    half = stats.t.ppf((1 + LEVEL) / 2, n - 1) * sd / np.sqrt(n)
-    return pd.DataFrame({"n": n, "mean": mean, "sd": sd, "low": mean - half, "high": mean + half})
+    low, high = _student(n, mean, sd, LEVEL)
+    return pd.DataFrame({"n": n, "mean": mean, "sd": sd, "low": low, "high": high})
 
 
 class Sum(NamedTuple):
