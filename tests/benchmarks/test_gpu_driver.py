@@ -20,7 +20,7 @@ from twf.results import record
 
 COMMIT = "0123456789" * 4
 STEPS = ["steps", "--benchmark", "split-target", "--calls", "1", "--repeats", "1"]
-TESTS = ["-q", "-p", "no:cacheprovider", "tests/learning/test_tasks.py"]
+TESTS = ["-q", "-p", "no:cacheprovider", "tests/learning/test_augmentation.py"]
 SETTINGS = {
     "data": ["origin", "target"],
     "bring": ["prepare", "{name}"],
