@@ -113,12 +113,6 @@ def torchvision():
     return sys.modules["torchvision"]
 
 
-def some_hyperparameters(method: str) -> dict[str, float]:
-    """A rate of 0.05, batches of 8, and 0.5 for all else."""
-    values = {"lr": 0.05, "batch_size": 8, "chunks": 2, "fisher_images": 6}
-    return {key: values.get(key, 0.5) for key in METHODS[method].hyperparameters.model_fields}
-
-
 # A miniature of everything: 4 classes in 2 tasks, 16 pixels, a network of width 4.
 
 TINY: dict[str, Any] = yaml.safe_load("""
@@ -154,7 +148,11 @@ studies:
     experiments: {main: {title: Accuracy, benchmarks: [split-target]}}
 """)
 TINY["fidelity"] = dict.fromkeys(SWITCHES, "published")
-TINY["benchmarks"]["split-target"]["methods"] = {n: some_hyperparameters(n) for n in METHODS}
+VALUES = {"lr": 0.05, "batch_size": 8, "chunks": 2, "fisher_images": 6}  # of hyperparameters
+TINY["benchmarks"]["split-target"]["methods"] = {
+    name: {key: VALUES.get(key, 0.5) for key in method.hyperparameters.model_fields}
+    for name, method in METHODS.items()
+}
 TINY["studies"]["tiny"]["experiments"]["main"]["methods"] = list(METHODS)
 TINY["datasets"]["origin"] = copy.deepcopy(TINY["datasets"]["origin"])  # nothing shared
 

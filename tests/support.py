@@ -1,7 +1,6 @@
 """What several test modules use."""
 
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,20 +67,19 @@ def publish_nothing() -> None:
     files.PRINTED.write_text(f"{header},final_forgetting\n")
 
 
-def pictures(classes: int, per_class: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Learnable images uint8 `[N, 16, 16, 3]`, all different: a pattern per class, and noise."""
-    patterns = np.random.default_rng(1000 + classes).integers(40, 216, (classes, 4, 4, 3))
-    labels = np.tile(np.arange(classes), per_class)
-    noise = np.random.default_rng(seed).integers(-40, 40, (len(labels), 16, 16, 3))
-    images = patterns[labels].repeat(4, axis=1).repeat(4, axis=2) + noise
-    return images.astype(np.uint8), labels
-
-
 def split_pictures(classes: int) -> dict[str, np.ndarray]:
-    """A miniature archive: 11 training and 4 test images of each class."""
-    x_train, y_train = pictures(classes, 11, seed=0)
-    x_test, y_test = pictures(classes, 4, seed=1)
-    return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
+    """A miniature archive: 11 training and 4 test images of each class, uint8 `[N, 16, 16, 3]`.
+
+    They are learnable and all different: a pattern per class, and noise.
+    """
+    patterns = np.random.default_rng(1000 + classes).integers(40, 216, (classes, 4, 4, 3))
+    arrays = {}
+    for seed, (split, per_class) in enumerate({"train": 11, "test": 4}.items()):
+        labels = np.tile(np.arange(classes), per_class)
+        noise = np.random.default_rng(seed).integers(-40, 40, (len(labels), 16, 16, 3))
+        images = patterns[labels].repeat(4, axis=1).repeat(4, axis=2) + noise
+        arrays |= {f"x_{split}": images.astype(np.uint8), f"y_{split}": labels}
+    return arrays
 
 
 def spy(patch: pytest.MonkeyPatch, owner: Any, name: str, tell: Callable[..., Any]) -> None:
@@ -96,9 +94,6 @@ def spy(patch: pytest.MonkeyPatch, owner: Any, name: str, tell: Callable[..., An
     patch.setattr(owner, name, told)
 
 
-# What would run if files were more than data, and the pages it might run in
-
-
 class Malicious:
     """A pickle of it calls `open(file, "w")`."""
 
@@ -107,29 +102,6 @@ class Malicious:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return open, (str(self.file), "w")
-
-
-class Elements(HTMLParser):
-    """Gathers the names and attributes of all elements, and all text but that of scripts."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.names: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        if self.names and self.names[-1] != "script":
-            self.text += data
-
-    def values(self, name: str) -> list[str]:
-        """All values of an attribute."""
-        return [value or "" for attribute, value in self.attributes if attribute == name]
 
 
 # Keys that are none, for the environment of a test, and where they came to be

@@ -4,6 +4,7 @@ import csv
 import hashlib
 import json
 import re
+from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import save_file
-from support import Elements
 
 from twf.files import PARAMS, checkpoint_file, report_file, runs_page, table_file
 from twf.results import figures, provenance, report, tables
@@ -55,6 +55,28 @@ def results(make_plan, recorded) -> Results:
     finished = {name: 80.0 for name, run in plan.runs.items() if run.method != "twf"}
     diverged = {"status": "diverged", "reason": "loss is nan"}
     return recorded(plan, finished | {"split-cifar10.er.500.s1": diverged})
+
+
+class Elements(HTMLParser):
+    """The names and attributes of a page's elements, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def values(self, name: str) -> list[str]:
+        """All values of an attribute."""
+        return [value or "" for attribute, value in self.attributes if attribute == name]
 
 
 @pytest.fixture
