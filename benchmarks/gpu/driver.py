@@ -29,6 +29,7 @@ TRAVELS = (  # of the checkout
     *("constraints.txt", "results/printed.csv", "results/evidence"),
 )
 TWF = ("python", "-m", "twf")
+MPS = "nvidia-cuda-mps-control"
 LARGEST = 15 * 2**20  # bytes of a file that `collect` writes
 GRACE = 8.0  # seconds that a step has to end in, once told
 MARGIN = 15.0  # seconds before the end in which no run is begun
@@ -113,17 +114,15 @@ def do(name: str, *words: str | Path, limit: float) -> bool:
     return status == 0
 
 
-def complete(name: str) -> bool:
-    """Whether all pieces of a data set have come."""
-    pieces = list(PACK.glob(f"shards/{name}.zip.*"))
-    return bool(pieces) and len(pieces) == int(pieces[0].name.rpartition("-of-")[2])
-
-
 def prepare() -> None:
     """The data, each set when its last piece has come."""
     for name in settings()["data"]:
-        while not complete(name) and left() > 0:
+        pieces: list[Path] = []
+        while not pieces or len(pieces) < int(pieces[0].name.rpartition("-of-")[2]):
+            if left() <= 0:
+                return
             time.sleep(0.2)
+            pieces = list(PACK.glob(f"shards/{name}.zip.*"))
         arrays = HERE / f"{name}.npz"
         words = ("-m", "benchmarks.gpu.shards", PACK / "shards", name, arrays)
         do(f"join-{name}", "python", *words, limit=120)
@@ -156,13 +155,12 @@ def train() -> None:
 
 def mps() -> bool:
     """Whether NVIDIA's server lets processes compute at the same time: started, and tried."""
-    server = settings()["mps"]
-    if not server or shutil.which(server[0]) is None:
+    if shutil.which(MPS) is None:
         return False
     for name in ("mps", "mps-log"):
         (HERE / name).mkdir(exist_ok=True)
     tried = ("-c", "import torch; print(torch.ones(8, device='cuda').sum().item())")
-    if do("mps", *server, limit=20) and do("mps-tried", "python", *tried, limit=40):
+    if do("mps", MPS, "-d", limit=20) and do("mps-tried", "python", *tried, limit=40):
         return True
     end_mps()
     return False
@@ -172,7 +170,7 @@ def end_mps() -> None:
     """End the server, if it was started; without its folder, processes do not look for it."""
     if (HERE / "mps").exists():
         folder = os.environ | {"CUDA_MPS_PIPE_DIRECTORY": str(HERE / "mps")}
-        subprocess.run(settings()["mps"][:1], input=b"quit\n", env=folder, timeout=20)
+        subprocess.run([MPS], input=b"quit\n", env=folder, timeout=20)
         shutil.rmtree(HERE / "mps")
 
 
@@ -225,8 +223,6 @@ def main() -> None:
     words = parser.parse_args()
     if words.command == "begin":
         begin(words.pack.resolve(), words.until)
-    elif not OUT.exists():
-        sys.exit(f"nothing has begun in {HERE}: `driver.py begin PACK` begins")
     elif words.command == "steps":
         steps()
     else:

@@ -32,7 +32,6 @@ SETTINGS = {
     "source": "origin",
     "execution": "plain",
     "jobs": 2,
-    "mps": [],
     "runs": ["tiny/split-target.er.16.s0", "tiny/split-target.twf.16.s0"],
 }
 
