@@ -1,6 +1,5 @@
 """Progress in a log and on a terminal."""
 
-import io
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -14,18 +13,14 @@ Wait = Callable[[float], None]
 
 
 @pytest.fixture
-def printed(monkeypatch):
-    """`printed(total, parts, work)`: the lines of `work(progress, wait)`.
-
-    The clock goes on by `wait(seconds)`.
-    """
+def printed(monkeypatch, capsys):
+    """`printed(total, parts, work)`: the lines of `work(progress, wait)`, by a clock that waits."""
 
     def lines(total: int, parts: int, work: Callable[[Progress, Wait], object]) -> list[str]:
-        waits, log = [5.0], io.StringIO()
+        waits = [5.0]
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: sum(waits)))
-        monkeypatch.setattr(sys, "stderr", log)
         work(Progress("work", total, "begins", parts), waits.append)
-        return log.getvalue().splitlines()
+        return capsys.readouterr().err.splitlines()
 
     return lines
 

@@ -64,17 +64,16 @@ def test_digits_keep_their_pixels_and_labels_and_are_split_class_by_class():
 
 
 @pytest.mark.parametrize(
-    ("named", "dataset"),
+    ("named", "reader", "changes"),
     [
-        (r"mine\.classes is 5,.* 8", described("textures", classes=5)),
-        ("mine: no test image of class 0, 1, 2", described("digits", test_share=0.001)),
-        (r"mine\.size is 32,.* 16 x 16 pixels", described("textures", size=32)),
+        (r"mine\.classes is 5,.* 8", "textures", {"classes": 5}),
+        (r"mine\.size is 32,.* 16 x 16 pixels", "textures", {"size": 32}),
+        ("mine: no test image of class 0, 1, 2", "digits", {"test_share": 0.001}),
     ],
 )
-def test_images_unlike_their_entry_are_refused(tmp_path, monkeypatch, named, dataset):
-    if dataset.size == 32:
-        smaller = read("textures")
-        monkeypatch.setitem(packaged.READERS, "textures", lambda _: smaller)
+def test_images_unlike_their_entry_are_refused(tmp_path, monkeypatch, named, reader, changes):
+    made = read(reader, **(changes if reader == "digits" else {}))
+    monkeypatch.setitem(packaged.READERS, reader, lambda _: made)
     with pytest.raises(UserError, match=named):
-        prepare("mine", dataset, tmp_path / "mine.safetensors")
+        prepare("mine", described(reader, **changes), tmp_path / "mine.safetensors")
     assert not (tmp_path / "mine.safetensors").exists()
