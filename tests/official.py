@@ -50,13 +50,16 @@ def some_arrays(name: str, side: int = 32) -> Arrays:
     return arrays
 
 
-def write_archives(name: str, folder: Path, arrays: Arrays) -> list[Path]:
-    """The archives of `arrays` as the official ones of `name`; gives their paths."""
+def write_archives(
+    name: str, folder: Path, arrays: Arrays, change: Callable[[Path], None] = lambda tree: None
+) -> list[Path]:
+    """The archives of `arrays` as the official ones of `name`, where `change` leaves them so."""
     if name == "svhn":  # which is not packed
         LAYOUTS[name](folder, arrays)
         return sorted(folder.glob("*.mat"))
     with tempfile.TemporaryDirectory() as tree:
         LAYOUTS[name](Path(tree), arrays)
+        change(Path(tree))
         kind, file = FILES[name]
         packed = Path(shutil.make_archive(str(folder / name), kind, tree))
     return [packed.rename(folder / file)]

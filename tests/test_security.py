@@ -66,7 +66,6 @@ READERS: dict[str, tuple[str, Callable[[Path, Path], None], Callable[[Path], obj
     "params": ("x.yaml", tagged, reading.load),
     "registry": ("x.yaml", tagged, lambda _: registry.load()),
     "best hyperparameters": ("x.yaml", tagged, best_hyperparameters),
-    "no hyperparameters": ("x.yaml", pickled, best_hyperparameters),
 }
 
 

@@ -2,21 +2,10 @@
 
 import json
 
-import torch
 from benchmarks import parity
 from support import PROJECT
 
-from twf.data.store import Dataset
 from twf.study import reading
-
-
-def test_a_subset_has_equally_many_images_of_each_class_and_their_labels():
-    labels = torch.tensor([1, 0, 2, 1, 0, 2, 1])
-    images = (labels * 10).to(torch.uint8)[:, None, None, None].expand(-1, 2, 2, 3)
-    some = parity.subset(Dataset([*"abc"], images, labels, images, labels, "", ""), train=2, test=1)
-    assert some.train_labels.bincount().tolist() == [2, 2, 2]
-    assert some.test_labels.bincount().tolist() == [1, 1, 1]
-    assert torch.equal(some.train_images[:, 0, 0, 0].long(), some.train_labels * 10)
 
 
 def test_the_table_gives_welchs_interval_between_codes_and_pairs_of_seeds_within_one():
