@@ -33,6 +33,10 @@ def of_trials(plan, **levels):
     }
 
 
+def write(results):
+    search.write(results, search.trials(results))
+
+
 def best_of(plan, method):
     table = pd.read_csv(search_files(plan.study)[0])
     return table[(table["method"] == method) & table["best"]].to_dict("records")
@@ -40,7 +44,7 @@ def best_of(plan, method):
 
 def test_the_highest_mean_over_seeds_is_the_best(plan, recorded):
     er, derpp = [[90.0, 10.0], [60.0, 50.0]], [[70.0, 70.0], [60.0, 50.0]]
-    search.write(recorded(plan, of_trials(plan, er=er, derpp=derpp)))
+    write(recorded(plan, of_trials(plan, er=er, derpp=derpp)))
     (er,) = best_of(plan, "er")
     assert er["hyperparameters"] == '{"lr": 0.1}'
     assert (er["accuracy_mean"], er["n"], er["as_set"]) == (55.0, 2, True)
@@ -51,7 +55,7 @@ def test_the_highest_mean_over_seeds_is_the_best(plan, recorded):
 def test_a_trial_that_diverged_once_is_not_the_best_and_equals_leave_what_is_set(plan, recorded):
     records = of_trials(plan, er=[[90.0, 90.0], [60.0, 50.0]], derpp=[[50.0, 50.0]] * 2)
     records[list(records)[1]] = {"status": "diverged"}
-    search.write(recorded(plan, records))
+    write(recorded(plan, records))
     (er,), (derpp,) = best_of(plan, "er"), best_of(plan, "derpp")
     assert er["hyperparameters"] == '{"lr": 0.1}' and derpp["as_set"]
     table = pd.read_csv(search_files(plan.study)[0])
@@ -64,10 +68,10 @@ def test_the_best_are_input_of_another_study_once_the_search_is_complete(plan, r
     study.parent.mkdir(parents=True)
     study.write_text("[]")
     levels = [[70.0, 70.0], [60.0, 50.0]]
-    search.write(recorded(plan, of_trials(plan, er=levels)))
+    write(recorded(plan, of_trials(plan, er=levels)))
     assert best_of(plan, "er") and study.read_text() == "[]"
     runs = recorded(plan, of_trials(plan, er=levels, derpp=levels))
-    search.write(runs)
+    write(runs)
     # what was searched for alone
     assert searching.load_best_hyperparameters(str(study), "another") == {
         ("split-cifar10", "er", 500, "class-il"): {"lr": 0.01},
@@ -80,11 +84,11 @@ def test_the_best_are_input_of_another_study_once_the_search_is_complete(plan, r
 def test_a_cell_whose_trials_all_diverged_is_said_to_have_nothing(plan, recorded, capsys):
     records = of_trials(plan, er=[[90.0, 90.0]] * 2, derpp=[[70.0, 70.0]] * 2)
     records |= {run: {"status": "diverged"} for run in records if ".er." in run}
-    search.write(recorded(plan, records))
+    write(recorded(plan, records))
     assert "has nothing for er.500.class-il: each of its trials" in capsys.readouterr().out
     study = search_files(plan.study)[1]
     assert {key[1] for key in searching.load_best_hyperparameters(str(study), "x")} == {"derpp"}
-    search.write(recorded(plan, {key: {"status": "diverged"} for key in plan.runs}))
+    write(recorded(plan, {key: {"status": "diverged"} for key in plan.runs}))
     with pytest.raises(UserError, match="all trials of its search diverged"):
         searching.load_best_hyperparameters(str(study), "x")
 

@@ -102,7 +102,8 @@ def search(study: Study, params: ParamsFile = files.PARAMS) -> None:
     planned = expand(reading.load(params), study)
     if not planned.search:
         raise UserError(f"study {study} has no experiment with 'search' in {params}")
-    search.write(Results.of_records(planned, planned.runs_of_searches()))
+    results = Results.of_records(planned, planned.runs_of_searches())
+    search.write(results, search.trials(results))
 
 
 @app.command(rich_help_panel=PROJECT)

@@ -56,7 +56,9 @@ def write_all(params: Params, results: Results) -> None:
     estimates.write(results, frame)
     tables.write(results, frame[frame["kind"] == "cell"], plan.tables.values())
     tables.write_metrics(plan, frame)
-    trials = search.write(results) if plan.search else search.trials(results)
+    trials = search.trials(results)
+    if plan.search:
+        search.write(results, trials)
     drawn = figures.write(results, frame)
     note(f"{plan.study}: the report")
     write(params, results, frame, trials, drawn)

@@ -91,23 +91,20 @@ def text_rows(tried: pd.DataFrame) -> list[TextRow]:
     return entries
 
 
-def write(results: Results) -> pd.DataFrame:
-    """Write every trial as CSV, and the best as input of another study.
-
-    Returns the frame of `trials`.
+def write(results: Results, tried: pd.DataFrame) -> None:
+    """Write every one of `trials` as CSV, and the best as input of another study.
 
     That input waits until the search is complete: fewer records than it was made from, as beside
     another checkpoint, must not change what the other study takes.
     """
     table, study = search_files(results.plan.study)
-    tried = trials(results)
     with atomic(table) as partial:
         tried.assign(buffer=show.null_buffer(tried)).to_csv(partial, index=False)
     left = tried[tried["n"] + tried["n_diverged"] < tried["n_planned"]]
     if len(left):
         to_do, cells = len(left[_CELL].drop_duplicates()), len(results.plan.search)
         print(f"{study} is not written: {to_do} of {cells} cells have trials to do")
-        return tried
+        return
     best: list[dict[str, Any]] = []
     for cell, (_, of_cell) in zip(
         results.plan.search, tried.groupby(_CELL, sort=False), strict=True
@@ -126,4 +123,3 @@ def write(results: Results) -> pd.DataFrame:
             f"# `best_hyperparameters`.\n{yaml.safe_dump(best, sort_keys=False)}",
             encoding="utf-8",
         )
-    return tried
