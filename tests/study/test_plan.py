@@ -237,12 +237,6 @@ def test_cells_name_exactly_the_runs_with_their_own_parameters(data):
 # The project's own studies
 
 
-def test_the_demo_has_no_run_that_no_table_shows():
-    planned = expand(LOADED, "demo")
-    shown = [run for table in planned.tables.values() for run in planned.runs_of(table)]
-    assert {*shown, *planned.runs_of_searches()} == set(planned.runs)
-
-
 @pytest.mark.parametrize("name", ["demo", "corners", "paper", "paper-search"])
 def test_no_run_propagates_features_without_mask_replay(name):
     """There, published code and ours would part, without a switch: docs/fidelity.md."""
