@@ -22,7 +22,6 @@ from twf import files, study
 from twf.results import estimates, provenance, record, report
 from twf.results.frame import Results
 from twf.study import Plan, reading
-from twf.study.methods import METHODS
 
 EXPECTED = Path(__file__).parent / "expected"
 TABLES = [f"main.split-cifar10.{ending}" for ending in files.TABLE_FORMATS]
@@ -31,15 +30,16 @@ KEPT = ["estimates.csv", "metrics.json", *(f"tables/{name}" for name in TABLES)]
 
 ONE = "split-cifar10.twf.500.s1"
 CL = {"lambda_fp": 0.0, "lambda_fp_replay": 0.0, "lambda_diversity": 0.0}
-ANCHORED = ("derpp-ewc", "derpp-pretraining")  # which Tables 1 to 3 lack
+LEVELS = {"joint": 90.0, "finetune": 20.0, "oewc": 24.0, "lwf": 16.0, "er": 60.0, "co2l": 58.0}
+LEVELS |= {"icarl": 76.0, "derpp": 66.0, "er-ace": 65.0, "twf": 72.0, "derpp-ewc": 67.0}
+LEVELS |= {"derpp-pretraining": 64.0}
 ON_CIFAR10 = {"benchmarks": ["split-cifar10"], "buffers": [500]}
 STUDY: dict[str, Any] = {
     "title": "A small study",
     "note": "Nothing was trained.",
     "seeds": [0, 1, 2],
     "experiments": {
-        "main": ON_CIFAR10
-        | {"title": "Accuracy", "methods": [name for name in METHODS if name not in ANCHORED]},
+        "main": ON_CIFAR10 | {"title": "Accuracy", "methods": list(LEVELS)[:10]},
         "anchor": {
             "title": "Anchor",
             "benchmarks": ["split-cifar100"],
@@ -96,9 +96,6 @@ STUDY: dict[str, Any] = {
         | {"search": {"held_out": 0.1, "grids": {"er": {"lr": [0.01, 0.1]}}}},
     },
 }
-LEVELS = {"joint": 90.0, "finetune": 20.0, "oewc": 24.0, "lwf": 16.0, "er": 60.0, "co2l": 58.0}
-LEVELS |= {"icarl": 76.0, "derpp": 66.0, "er-ace": 65.0, "twf": 72.0, "derpp-ewc": 67.0}
-LEVELS |= {"derpp-pretraining": 64.0}
 STALE = "split-cifar100.derpp.2000.s0"
 STATES: dict[str, dict[str, Any] | None] = {  # none: no record
     "split-cifar10.derpp.500.s1": {"status": "diverged", "reason": "loss is nan"},
