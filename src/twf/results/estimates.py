@@ -8,8 +8,8 @@ are those of `statistics`:
              Student's interval. Beside a number of the paper it has a verdict (`agreement`).
     gain     a cell minus another one of its table, in final average accuracy: paired by seed
              between variants of a method, Welch's between methods. In a table of methods, TwF
-             minus each other one; in a table of
-             variants, each variant minus its method as params.yaml has it.
+             minus each other one; in a table of variants, each variant minus its method as
+             params.yaml has it.
     claim    the least of the differences that a claim of the paper says are positive.
     order    Kendall's rank correlation of our means with the paper's numbers in a column of its
              tables, over the methods with a buffer.
@@ -288,9 +288,9 @@ def _probed(cell: CellKey, run: Any, rows: Mapping[int, pd.Series]) -> claims.Va
 def order(of_cells: pd.DataFrame) -> pd.DataFrame:
     """Rank correlations for each column of the paper's tables of which `LEAST` methods ran.
 
-    Over the methods with a buffer: one with a buffer and one without are in the paper's order at
-    any scale. Our means differ from the true ones by chance, so the interval is of the tau of the
-    true means, drawn for each method from Student's distribution around its mean.
+    Over the methods with a buffer: most pairs of one with a buffer and one without are in the
+    paper's order at any scale. Our means differ from the true ones by chance, so the interval is of
+    the tau of the true means, drawn for each method from Student's distribution around its mean.
     """
     faa = of_cells[(of_cells["quantity"] == "faa") & of_cells["paper"].notna()]
     faa = faa[(faa["variant"] == "") & (faa["buffer"] > 0) & faa["mean"].notna()]

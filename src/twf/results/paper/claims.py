@@ -98,20 +98,21 @@ def differences(contest: Contest, keys: Keys) -> Iterator[Difference]:
     A cell that lacks what it is to be over, whole or in part, is left out: TwF is not said to be
     first among all methods where only some have run.
     """
+    wanted = {"variant": "", "quantity": "faa"} | contest.of
     for key in keys:
-        wanted = {"variant": "", "quantity": "faa"} | contest.of
         if not all(getattr(key, name) in _listed(value) for name, value in wanted.items()):
             continue
-        pairs = [(over, _changed(key, over, keys)) for over in contest.over]
-        if not all(belows for _, belows in pairs):
+        rivals = [(over, _changed(key, over, keys)) for over in contest.over]
+        if not all(cells for _, cells in rivals):
             continue
-        for over, below in ((over, below) for over, belows in pairs for below in belows):
-            if contest.minus is None:
-                yield Difference((key,), (below,))
-                continue
-            for above in _changed(key, contest.minus, keys):
-                for other in _changed(above, over, keys):
-                    yield Difference((key, other), (below, above))
+        for over, cells in rivals:
+            for below in cells:
+                if contest.minus is None:
+                    yield Difference((key,), (below,))
+                    continue
+                for above in _changed(key, contest.minus, keys):
+                    for other in _changed(above, over, keys):
+                        yield Difference((key, other), (below, above))
 
 
 def _listed(value: Any) -> list[Any]:
