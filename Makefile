@@ -3,9 +3,6 @@
 .PHONY: help setup demo findings reproduce overnight test services test-all bench gpu-pack lint format constraints
 
 PYTHON ?= python3
-# The Pythons that pyproject.toml allows, as 3.1 3.2
-PYTHONS = $(shell sed -nE 's/^requires-python = ">=3\.([0-9]+),<3\.([0-9]+)"$$/\1 \2/p' pyproject.toml | \
-  while read -r low end; do seq -f 3.%g "$$low" $$((end - 1)); done)
 BIN := .venv/bin
 CORES ?= all
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
@@ -19,7 +16,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 setup: .venv/installed ## Make the environment in .venv
 .venv/installed: pyproject.toml constraints.txt
-	@"$(PYTHON)" -c 'import sys; own = "%d.%d" % sys.version_info[:2]; own in sys.argv[1:] or sys.exit("Python %s found; this needs one of %s: make PYTHON=python%s" % (own, ", ".join(sys.argv[1:]), sys.argv[-1]))' $(PYTHONS)
+	@"$(PYTHON)" -c 'import re, sys; own = sys.version_info[:3]; low, high = re.search("requires-python = .>=([0-9.]+),<([0-9.]+)", open("pyproject.toml").read()).groups(); tuple(map(int, low.split("."))) <= own < tuple(map(int, high.split("."))) or sys.exit("Python %d.%d.%d found; this needs one from %s on and before %s: make PYTHON=python3.13 setup" % (*own, low, high))'
 	@echo "Installing into .venv, the first time for minutes: PyTorch alone is some GB on Linux"
 	test -x $(BIN)/uv || { "$(PYTHON)" -m venv --clear .venv && $(BIN)/python -m pip install --quiet --no-user uv; }
 	$(INSTALL) --compile-bytecode --editable '.[pipeline,report,remotes,dev]'
@@ -66,4 +63,4 @@ format: setup ## Format the code
 	snakefmt Snakefile workflow
 
 constraints: setup ## Resolve constraints.txt anew from pyproject.toml
-	env -u UV_FIND_LINKS -u PIP_FIND_LINKS uv pip compile pyproject.toml --all-extras --universal --python-version $(firstword $(PYTHONS)) --no-annotate --no-header --quiet --upgrade --output-file constraints.txt
+	env -u UV_FIND_LINKS -u PIP_FIND_LINKS uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --no-annotate --no-header --quiet --upgrade --output-file constraints.txt
