@@ -199,23 +199,20 @@ def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
     about = {(row["table"], row["name"]): row for row in show.rows(faa)}
     rows = []
     for table in results.plan.tables.values():
+        rule = statistics.paired if table.variants else statistics.welch
         for cell, other in pairs(table):
             one, over = about[table.name, cell.name], about[table.name, other.name]
             arms = [members[table.name, of.name] for of in (cell, other)]
-            values = [arm.set_index("seed")["faa"].dropna() for arm in arms]
-            rule = statistics.paired if table.variants else statistics.welch
-            n = len(values[0].index.intersection(values[1].index)) if table.variants else 1
-            estimate = rule(*values)._asdict() if all(map(len, values)) and n else {"n": 0}
+            estimate = rule(*(arm.set_index("seed")["faa"].dropna() for arm in arms))
             # A variant that is not in Table 4 stands beside its method's own number
             beside = not table.variants or bool(arms[0]["printed_variant"].iloc[0])
-            title = (one if table.variants else over)["title"]
             rows.append(
-                {name: one[name] for name in ("benchmark", "source", "method", "variant")}
-                | {"kind": "gain", "table": table.name, "quantity": "faa"}
-                | {"title": title, "protocol": one["protocol"]}
-                | {"buffer": one["buffer"] or over["buffer"], "name": cell.name}
+                {name: one[name] for name in ("table", "benchmark", "source", "method", "variant")}
+                | {name: one[name] for name in ("protocol", "quantity", "name")}
+                | {"kind": "gain", "title": (one if table.variants else over)["title"]}
+                | {"buffer": one["buffer"] or over["buffer"]}
                 | {"over_method": over["method"], "over_variant": over["variant"]}
-                | estimate
+                | estimate._asdict()
                 | {"n_planned": len(cell.runs.keys() & other.runs.keys())}
                 | {"diverged": one["diverged"] + over["diverged"]}
                 | {"paper": one["paper"] - over["paper"] if beside else np.nan}
@@ -228,36 +225,26 @@ def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
 
 def of_claims(results: Results) -> pd.DataFrame:
     """A row for each claim of the paper."""
-    values, untuned, numbers = values_of(results), search.untuned(results.plan), printed_keys()
-    diverged = {
-        key_at(place): int((members["status"] == "diverged").sum())
-        for place, members in results.by_place.groupby(PLACE, sort=False)
-    }
+    values, numbers, untuned = values_of(results), printed_keys(), search.untuned(results.plan)
     return pd.DataFrame(
         [
-            {"kind": "claim", "title": claim.statement, "name": claim.name}
-            | {"quantity": claim.unit}
-            | claims.evaluate(claim, values, numbers, untuned, diverged)
+            {"kind": "claim", "title": claim.statement, "name": claim.name, "quantity": claim.unit}
+            | claims.evaluate(claim, values, numbers, untuned)
             for claim in claims.load()
         ]
     )
 
 
 def values_of(results: Results) -> claims.Values:
-    """The accuracy of each cell by seed, of its finished runs, and what was probed of it."""
+    """The accuracy of each cell by seed, and what was probed of it; none where a run diverged."""
     values: dict[CellKey, Mapping[int, float]] = {}
-    finished = results.finished
     for place, members in results.by_place.groupby(PLACE, sort=False):
-        cell = key_at(place)
-        scores = members.dropna(subset="faa")
-        values[cell] = dict(zip(scores["seed"], scores["faa"], strict=True))
-        run = results.plan.runs[members["run"].iloc[0]]
+        cell, run = key_at(place), results.plan.runs[members["run"].iloc[0]]
+        whole = not (members["status"] == "diverged").any()
+        done = show.rows(members[(members["status"] == "finished") & whole])
+        values[cell] = {row["seed"]: row["faa"] for row in done}
         if run.probes:
-            there = members[members["run"].isin(finished.index)]
-            rows = {
-                seed: finished.loc[name]
-                for seed, name in zip(there["seed"], there["run"], strict=True)
-            }
+            rows = {row["seed"]: results.runs.loc[row["run"]] for row in done}
             values |= _probed(cell, run, rows)
     return values
 

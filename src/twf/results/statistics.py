@@ -11,11 +11,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import stats
 
 LEVEL = 0.95
 MARGIN = 1.0  # points to each side of 0 that count as no effect
+MARGIN_LEVEL = 0.9  # of two one-sided tests at 5 %
 
 Rule = Literal["student", "paired", "welch", "layout", "least"]
 
@@ -29,28 +29,42 @@ class Estimate(NamedTuple):
     df: float = math.nan  # degrees of freedom
     low: float = math.nan  # the ends of the interval of `LEVEL`
     high: float = math.nan
-    margin_low: float = math.nan  # the ends of the 90 % interval: two one-sided tests at 5 %
+    margin_low: float = math.nan  # the ends of the interval of `MARGIN_LEVEL`
     margin_high: float = math.nan
 
 
 def cell(values: pd.Series) -> Estimate:
     """The mean of values by seed (float64 `[seeds]`), with Student's interval."""
-    return _of_differences(values, "student")
+    return total([values], "student")
 
 
 def paired(new: pd.Series, baseline: pd.Series) -> Estimate:
     """The mean difference over the seeds (the index) that both have, with Student's interval."""
-    return _of_differences((new - baseline).dropna(), "paired")
+    return total([(new - baseline).dropna()], "paired")
 
 
 def welch(new: pd.Series, baseline: pd.Series) -> Estimate:
     """The difference of two means, with Welch's interval."""
-    n, mean = min(len(new), len(baseline)), new.mean() - baseline.mean()
+    return total([new, -baseline], "welch")
+
+
+def total(parts: Sequence[pd.Series], rule: Rule = "welch") -> Estimate:
+    """The sum of the means of independent samples, each float64 `[seeds]`.
+
+    Degrees of freedom by Welch and Satterthwaite: of two samples, Welch's; of one, Student's.
+    """
+    n = min(map(len, parts))
+    mean = round(float(sum(part.mean() for part in parts)), 9)  # cells that are alike cancel
     if n < 2:
-        return Estimate(n, mean, "welch")
-    test = stats.ttest_ind(new, baseline, equal_var=False)
-    (low, high), margin = test.confidence_interval(LEVEL), test.confidence_interval(0.9)
-    return Estimate(n, mean, "welch", test.df, low, high, margin.low, margin.high)
+        return Estimate(n, mean, rule)
+    squares = np.array([part.var(ddof=1) / len(part) for part in parts])
+    freedoms = np.array([len(part) - 1 for part in parts])
+    error = math.sqrt(squares.sum())
+    df = float(squares.sum() ** 2 / (squares**2 / freedoms).sum() if error else freedoms.min())
+    halves = (stats.t.ppf((1 + level) / 2, df) * error for level in (LEVEL, MARGIN_LEVEL))
+    return Estimate(
+        n, mean, rule, df, *(end for half in halves for end in (mean - half, mean + half))
+    )
 
 
 def layout(corners: pd.DataFrame, weights: dict[str, float]) -> Estimate:
@@ -68,22 +82,8 @@ def layout(corners: pd.DataFrame, weights: dict[str, float]) -> Estimate:
     fit = smf.ols("value ~ 0 + C(corner) + C(seed)", long).fit()
     contrast = [weights.get(name[len("C(corner)[") : -1], 0.0) for name in fit.params.index]
     test = fit.t_test(contrast)
-    (low, high), margin = test.conf_int(1 - LEVEL)[0], test.conf_int(0.1)[0]
-    return Estimate(n, mean, "layout", fit.df_resid, low, high, margin[0], margin[1])
-
-
-def _of_differences(values: pd.Series, rule: Rule) -> Estimate:
-    n, mean, sd = len(values), float(values.mean()), float(values.std())
-    if n < 2:
-        return Estimate(n, mean, rule)
-    ends = (*_student(n, mean, sd, LEVEL), *_student(n, mean, sd, 0.9))
-    return Estimate(n, mean, rule, n - 1, *ends)
-
-
-def _student(n: Any, mean: Any, sd: Any, level: float) -> tuple[Any, Any]:
-    """The ends of Student's interval, of numbers or of a column of them; null for one value."""
-    half = stats.t.ppf((1 + level) / 2, n - 1) * sd / np.sqrt(n)
-    return mean - half, mean + half
+    ends = (test.conf_int(1 - level)[0] for level in (LEVEL, MARGIN_LEVEL))
+    return Estimate(n, mean, "layout", fit.df_resid, *np.concatenate(list(ends)))
 
 
 def verdict(estimate: Estimate) -> str:
@@ -103,72 +103,27 @@ def summary(groups: Any) -> pd.DataFrame:
     Student's interval, as `cell` gives; null where a group has too few values, and nulls are none.
     """
     n, mean, sd = groups.count(), groups.mean(), groups.std()
-    low, high = _student(n, mean, sd, LEVEL)
-    return pd.DataFrame({"n": n, "mean": mean, "sd": sd, "low": low, "high": high})
+    half = stats.t.ppf((1 + LEVEL) / 2, n - 1) * sd / np.sqrt(n)
+    ends = {"low": mean - half, "high": mean + half}
+    return pd.DataFrame({"n": n, "mean": mean, "sd": sd, **ends})
 
 
-class Sum(NamedTuple):
-    """A sum of independent means, with its standard error and degrees of freedom."""
-
-    mean: float
-    error: float
-    df: float
-
-
-def total(parts: Sequence[NDArray[np.float64]]) -> Sum:
-    """The sum of the means of independent samples, each float64 `[seeds]`.
-
-    Degrees of freedom by Welch and Satterthwaite: of two samples, Welch's; of one, Student's.
-    """
-    mean = round(float(sum(part.mean() for part in parts)), 9)  # cells that are alike cancel
-    if any(len(part) < 2 for part in parts):
-        return Sum(mean, math.nan, math.nan)
-    squares = np.array([part.var(ddof=1) / len(part) for part in parts])
-    freedoms = np.array([len(part) - 1 for part in parts])
-    error = math.sqrt(squares.sum())
-    df = squares.sum() ** 2 / (squares**2 / freedoms).sum() if error else freedoms.min()
-    return Sum(mean, error, float(df))
-
-
-class Least(NamedTuple):
-    """The least of several true means: estimate, both ends of its 95 % interval, and its df."""
-
-    mean: float
-    low: float
-    high: float
-    df: float
-
-
-def least(sums: Sequence[Sum], planned: int) -> Least:
-    """An interval of the least of several true means, which may depend on each other.
+def least(means: Sequence[Estimate], planned: int) -> tuple[Estimate, list[bool]]:
+    """The least of several true means, which may depend on each other; and which are below 0.
 
     `planned` is how many means the family has, of which some may not have been measured yet. Each
-    end misses in at most 2.5 % of samples:
+    end of the 95 % interval misses in at most 2.5 % of samples:
 
     - the lower one is the least of the lower ends of the single intervals. It is above 0 where each
       mean is significantly above 0: an intersection-union test, which needs no correction (Berger,
       Technometrics 1982).
     - the upper one is the least of the upper ends of the single intervals at the level divided by
-      `planned` (Bonferroni). It is below 0 where the first step of Holm's procedure (Scandinavian
-      Journal of Statistics, 1979) rejects.
+      `planned` (Bonferroni). Those means are below 0 whose upper end is.
     """
-    mean, error, df = (np.array(column) for column in zip(*sums, strict=True))
+    mean, df, low, high = (
+        np.array([getattr(each, name) for each in means]) for name in ("mean", "df", "low", "high")
+    )
     tail = (1 - LEVEL) / 2
-    lows = mean - stats.t.isf(tail, df) * error
-    high = (mean + stats.t.isf(tail / planned, df) * error).min()
-    return Least(float(mean.min()), float(lows.min()), float(high), float(df[lows.argmin()]))
-
-
-def below_zero(sums: Sequence[Sum], planned: int) -> list[bool]:
-    """Which of several true means are found to be below 0, by all steps of Holm's procedure.
-
-    So some mean is found where the upper end of `least` is below 0, and none elsewhere.
-    """
-    from statsmodels.stats.multitest import multipletests  # to import takes a second
-
-    mean, error, df = (np.array(column) for column in zip(*sums, strict=True))
-    with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 is no evidence
-        chance = np.where(error == 0, (mean >= 0) * 1.0, stats.t.cdf(mean / error, df))
-    family = np.append(chance, np.ones(planned - len(sums)))
-    below = multipletests(family, (1 - LEVEL) / 2, method="holm")[0]
-    return below[: len(sums)].tolist()
+    upper = mean + (high - mean) * stats.t.isf(tail / planned, df) / stats.t.isf(tail, df)
+    ends = float(df[low.argmin()]), float(low.min()), float(upper.min())
+    return Estimate(means[0].n, float(mean.min()), "least", *ends), (upper < 0).tolist()

@@ -7,8 +7,7 @@ family that have run have finished, and the interval is that of `statistics.leas
 missing where one of its cells has no finished run, or one that diverged.
 
     holds            the interval lies above 0, and no mean is missing or untuned
-    does not hold    the interval lies below 0; the note names the means that Holm's procedure finds
-                     below 0
+    does not hold    the interval lies below 0; the note names the means that are
     smaller          undecided, but the interval lies below the paper's value of these differences
     undecided        anything else: also with a single seed, which has no interval, and where a
                      hyperparameter that the paper does not print has not been searched for
@@ -19,12 +18,11 @@ not to hold though it does: the family is that of one claim, not of all claims t
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress, product
+from itertools import compress, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 from pydantic import Field, TypeAdapter
 
 from twf.results import statistics
@@ -35,35 +33,6 @@ from twf.study.types import Strict
 Keys = Collection[CellKey]  # of the paper's numbers, or of a study's cells and what was probed
 Values = Mapping[CellKey, Mapping[int, float]]  # by cell and seed, empty where none is
 VERDICTS = ("holds", "smaller", "does not hold", "undecided", "not run")
-
-
-class Contest(Strict):
-    """Differences: cells like `of`, each over those that differ from it as `over` says."""
-
-    of: dict[str, Any] = Field(default_factory=dict)
-    over: Sequence[dict[str, Any]] = ()
-    minus: dict[str, Any] | None = None
-
-
-class Claim(Contest):
-    """A statement of the paper, as differences that are positive: see `claims.yaml`."""
-
-    name: str
-    statement: str
-    contests: Sequence[Contest] = ()  # where there are several
-    mean_of: Sequence[str] | None = None
-    unit: str = "FAA"
-
-    def family(self, keys: Keys) -> "list[list[Difference]]":
-        """The differences, in the groups whose means are to be positive."""
-        groups: dict[object, list[Difference]] = {}
-        for contest in self.contests or (self,):
-            for difference in differences(contest, keys):
-                alike: object = difference
-                if self.mean_of is not None:
-                    alike = tuple(difference.column(name) for name in self.mean_of)
-                groups.setdefault(alike, []).append(difference)
-        return list(groups.values())
 
 
 class Difference(NamedTuple):
@@ -82,37 +51,32 @@ class Difference(NamedTuple):
         return f"{above} over {below}, {self.above[0].place}"
 
 
-def load() -> list[Claim]:
-    """The claims in the order of the paper."""
-    path = Path(__file__).with_suffix(".yaml")
-    values = plain_values(path.read_text(encoding="utf-8"), path)
-    return TypeAdapter(list[Claim]).validate_python(values)
+class Contest(Strict):
+    """Differences: cells like `of`, each over those that differ from it as `over` says."""
 
+    of: dict[str, Any] = Field(default_factory=dict)
+    over: Sequence[dict[str, Any]] = ()
+    minus: dict[str, Any] | None = None
 
-# Which cells a claim is about
+    def differences(self, keys: Keys) -> Iterator[Difference]:
+        """Those of the cells that there are.
 
-
-def differences(contest: Contest, keys: Keys) -> Iterator[Difference]:
-    """Those of a contest, of the cells that there are.
-
-    A cell that lacks what it is to be over, whole or in part, is left out: TwF is not said to be
-    first among all methods where only some have run.
-    """
-    wanted = {"variant": "", "quantity": "faa"} | contest.of
-    for key in keys:
-        if not all(getattr(key, name) in _listed(value) for name, value in wanted.items()):
-            continue
-        rivals = [(over, _changed(key, over, keys)) for over in contest.over]
-        if not all(cells for _, cells in rivals):
-            continue
-        for over, cells in rivals:
-            for below in cells:
-                if contest.minus is None:
-                    yield Difference((key,), (below,))
-                    continue
-                for above in _changed(key, contest.minus, keys):
-                    for other in _changed(above, over, keys):
-                        yield Difference((key, other), (below, above))
+        A cell that lacks what it is to be over, whole or in part, is left out: TwF is not said to
+        be first among all methods where only some have run.
+        """
+        wanted = {"variant": "", "quantity": "faa"} | self.of
+        for key in keys:
+            if any(getattr(key, name) not in _listed(value) for name, value in wanted.items()):
+                continue
+            rivals = [(over, _changed(key, over, keys)) for over in self.over]
+            for over, cells in rivals if all(cells for _, cells in rivals) else ():
+                for below in cells:
+                    if self.minus is None:
+                        yield Difference((key,), (below,))
+                        continue
+                    for above in _changed(key, self.minus, keys):
+                        for other in _changed(above, over, keys):
+                            yield Difference((key, other), (below, above))
 
 
 def _listed(value: Any) -> list[Any]:
@@ -126,7 +90,48 @@ def _changed(key: CellKey, change: Mapping[str, Any], keys: Keys) -> list[CellKe
     return [cell for cell in changed if cell in keys and cell != key]
 
 
-# Whether it holds
+class Mean(NamedTuple):
+    """A mean of differences: in words, and the weight of each cell in it."""
+
+    words: str
+    weights: dict[CellKey, float]
+
+
+class Claim(Contest):
+    """A statement of the paper, as differences that are positive: see `claims.yaml`."""
+
+    name: str
+    statement: str
+    contests: Sequence[Contest] = ()  # where there are several
+    mean_of: Sequence[str] | None = None
+    unit: str = "FAA"
+
+    def family(self, keys: Keys) -> list[Mean]:
+        """The means that are to be positive."""
+        groups: dict[object, list[Difference]] = {}
+        for contest in self.contests or (self,):
+            for each in contest.differences(keys):
+                names = self.mean_of
+                alike = each if names is None else tuple(each.column(name) for name in names)
+                groups.setdefault(alike, []).append(each)
+        return [_mean(group) for group in groups.values()]
+
+
+def _mean(group: Sequence[Difference]) -> Mean:
+    more = f", and {len(group) - 1} more on average" if len(group) > 1 else ""
+    weights: dict[CellKey, float] = {}
+    for above, below in group:
+        for sign, side in ((1, above), (-1, below)):
+            for key in side:
+                weights[key] = weights.get(key, 0.0) + sign / len(group)
+    return Mean(f"{group[0]}{more}", {key: weight for key, weight in weights.items() if weight})
+
+
+def load() -> list[Claim]:
+    """The claims in the order of the paper."""
+    path = Path(__file__).with_suffix(".yaml")
+    values = plain_values(path.read_text(encoding="utf-8"), path)
+    return TypeAdapter(list[Claim]).validate_python(values)
 
 
 def evaluate(
@@ -134,45 +139,40 @@ def evaluate(
     values: Values,
     printed: Mapping[CellKey, float],
     untuned: Mapping[CellKey, str],
-    diverged: Mapping[CellKey, int],
 ) -> dict[str, Any]:
     """A claim on measured values, as a row of `estimates.SCHEMA`.
 
-    `untuned` are hyperparameters that nobody has searched for, and `diverged` numbers of runs, by
-    cell. The note says what is missing, or what contradicts the claim.
+    `untuned` are hyperparameters that nobody has searched for, by cell. The note says what is
+    missing, or what contradicts the claim.
     """
     family = claim.family(values.keys())
-    done = [
-        group
-        for group in family
-        if _seeds(group, values) and not any(diverged.get(cell) for cell in _cells(group))
-    ]
-    lost = sum(diverged.get(cell, 0) for cell in _cells(chain(*family)))
-    row: dict[str, Any] = {"n": 0, "n_planned": len(family), "diverged": lost, "rule": "least"}
-    row["paper"] = _printed_value(claim.family(printed.keys()), printed)
-    missing = [f"runs that diverged: {lost}"] if lost else []
+    done = [mean for mean in family if _seeds([mean], values)]
+    paper = _printed_value(claim.family(printed.keys()), printed)
+    row: dict[str, Any] = {"n": 0, "n_planned": len(family), "rule": "least", "paper": paper}
     if not done:
-        note = missing[0] if lost else "all runs" if family else "no such cell in this study"
-        return row | {"verdict": "undecided" if lost else "not run", "note": note}
-    left, seeds = len(family) - len(done), _seeds(chain(*done), values)
-    names = sorted({untuned[cell] for cell in _cells(chain(*done)) if cell in untuned})
-    missing += [f"{left} of {len(family)} means"] if left else []
+        lost = "each mean lacks a run, or has one that diverged"
+        note = lost if family else "no such cell in this study"
+        return row | {"verdict": "not run", "note": note}
+    left, seeds = len(family) - len(done), _seeds(done, values)
+    # whatever was probed of a cell
+    cells = {key_at(key[: len(PLACE)]) for mean in done for key in mean.weights}
+    names = sorted({untuned[cell] for cell in cells if cell in untuned})
+    missing = [f"{left} of {len(family)} means"] if left else []
     missing += ["a second seed in all cells"] if len(seeds) < 2 else []
     missing += [f"a search for {name}" for name in names]
     row |= {"n": len(seeds), "verdict": "undecided", "note": "; ".join(missing)}
     if not seeds:
         return row
-    means = [_mean(group, values, seeds) for group in done]
+    means = [_estimate(mean, values, seeds) for mean in done]
     if len(seeds) < 2:
         return row | {"mean": min(mean.mean for mean in means)}
-    least = statistics.least(means, len(family))
+    least, against = statistics.least(means, len(family))
     row |= least._asdict()
     if least.low > 0 and not missing:
         row |= {"verdict": "holds"}
-    elif least.high < 0 and not names:
-        against = compress(done, statistics.below_zero(means, len(family)))
-        row |= {"verdict": "does not hold"}
-        row |= {"note": f"contradicted by {'; '.join(map(_in_words, against))}"}
+    elif any(against) and not names:
+        words = "; ".join(mean.words for mean in compress(done, against))
+        row |= {"verdict": "does not hold", "note": f"contradicted by {words}"}
     elif not missing:
         size = _printed_value(family, printed)
         smaller = size is not None and least.high < size
@@ -180,53 +180,28 @@ def evaluate(
     return row
 
 
-def _mean(group: Sequence[Difference], values: Values, seeds: list[int]) -> statistics.Sum:
-    """The mean of some differences.
+def _seeds(means: Iterable[Mean], values: Values) -> list[int]:
+    """The seeds that all cells of some means have finished."""
+    return sorted(set.intersection(*(set(values[key]) for mean in means for key in mean.weights)))
 
-    The cells of one method with one buffer are added by seed: their runs share first weights and
-    the order of images. Runs of different methods, buffers or benchmarks are independent.
+
+def _estimate(mean: Mean, values: Values, seeds: list[int]) -> statistics.Estimate:
+    """The cells of one method with one buffer are added by seed.
+
+    Their runs share first weights and the order of images. Runs of different methods, buffers or
+    benchmarks are independent.
     """
-    parts: dict[tuple[Any, ...], NDArray[np.float64]] = {}
-    for key, weight in _weights(group).items():
-        own = np.array([values[key][seed] for seed in seeds], np.float64)
+    parts: dict[tuple[Any, ...], pd.Series] = {}
+    for key, weight in mean.weights.items():
         place = key.benchmark, key.source, key.method, key.buffer
-        parts[place] = parts.get(place, np.zeros(len(seeds))) + weight * own
-    return statistics.total(list(parts.values()))
+        parts[place] = parts.get(place, 0.0) + weight * pd.Series(values[key])[seeds]
+    return statistics.total(list(parts.values()), "least")
 
 
-def _weights(group: Sequence[Difference]) -> dict[CellKey, float]:
-    """The weight of each cell in the mean of some differences; cells that cancel are left out."""
-    weights: dict[CellKey, float] = {}
-    for difference in group:
-        for sign, side in zip((1, -1), difference, strict=True):
-            for key in side:
-                weights[key] = weights.get(key, 0.0) + sign / len(group)
-    return {key: weight for key, weight in weights.items() if weight}
-
-
-def _printed_value(
-    family: Sequence[Sequence[Difference]], printed: Mapping[CellKey, float]
-) -> float | None:
+def _printed_value(family: Sequence[Mean], printed: Mapping[CellKey, float]) -> float | None:
     """The least of some means on the paper's numbers; None where it does not print all of them."""
-    sums = [_weights(group) for group in family]
-    if not sums or not all(key in printed for weights in sums for key in weights):
+    try:
+        sums = [sum(w * printed[key] for key, w in mean.weights.items()) for mean in family]
+    except KeyError:
         return None
-    return round(min(sum(w * printed[key] for key, w in weights.items()) for weights in sums), 9)
-
-
-def _in_words(group: Sequence[Difference]) -> str:
-    more = f", and {len(group) - 1} more on average" if len(group) > 1 else ""
-    return f"{group[0]}{more}"
-
-
-def _cells(group: Iterable[Difference]) -> set[CellKey]:
-    """The cells of some differences, whatever was probed of them."""
-    return {
-        key_at(key[: len(PLACE)]) for difference in group for side in difference for key in side
-    }
-
-
-def _seeds(group: Iterable[Difference], values: Values) -> list[int]:
-    """The seeds that all cells of some differences have finished."""
-    cells = [set(values[key]) for difference in group for side in difference for key in side]
-    return sorted(set.intersection(*cells)) if cells else []
+    return round(min(sums), 9) if sums else None
