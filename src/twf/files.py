@@ -20,7 +20,7 @@ FINDINGS = [f"docs/{name}" for name in ("estimates.csv", "corners.svg", "share.s
 ARCHIVES = Path("archives")
 
 TABLES_VERSION = 8  # of the columns of tables; raised by each change, so that they are made anew
-TABLE_FORMATS = ("csv", "md", "tex")
+TABLE_FORMATS = ("csv", "md")
 ESTIMATE_FORMATS = ("parquet", "csv")
 PLANS = Path("plans")
 

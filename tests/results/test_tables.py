@@ -145,13 +145,8 @@ def test_the_order_of_methods_is_a_correlation_with_the_papers(means, expected):
     assert tuple(row[name] for name in ("mean", "low", "high")) == pytest.approx(expected)
 
 
-def test_text_becomes_markdown_and_latex_on_one_line():
+def test_text_becomes_markdown_on_one_line():
     assert show.escape_markdown("a|b\n*c* <script>") == r"a\|b \*c\* \<script\>"
-    assert show.escape_tex("a\n\n\\input{b}") == r"a \textbackslash{}input\{b\}"
-    assert show.escape_tex("50% of A & B_1 #2 $x$ ~ ^ <|>") == (
-        r"50\% of A \& B\_1 \#2 \$x\$ \textasciitilde{} \textasciicircum{} "
-        r"\textless{}\textbar{}\textgreater{}"
-    )
 
 
 def test_an_end_that_rounds_to_zero_keeps_its_side():

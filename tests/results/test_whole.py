@@ -25,7 +25,7 @@ from twf.study import Plan, reading
 
 EXPECTED = Path(__file__).parent / "expected"
 TABLES = [f"main.split-cifar10.{ending}" for ending in files.TABLE_FORMATS]
-TABLES += ["anchor.split-cifar100.tex", "trials.csv", "best-hyperparameters.yaml"]
+TABLES += ["anchor.split-cifar100.md", "trials.csv", "best-hyperparameters.yaml"]
 KEPT = ["estimates.csv", "metrics.json", *(f"tables/{name}" for name in TABLES)]
 
 ONE = "split-cifar10.twf.500.s1"

@@ -78,7 +78,7 @@ def table(
 ) -> None:
     """Make one of a study's tables of the records of its runs, as far as they are there.
 
-    As CSV, Markdown and LaTeX: results/STUDY/tables/. Next: `twf report`, which makes all.
+    As CSV and Markdown: results/STUDY/tables/. Next: `twf report`, which makes all.
     """
     from twf.results import estimates, tables
     from twf.results.frame import Results

@@ -81,7 +81,7 @@ def write(
     )
     agreed, first = agreement(of_cells, claimed), _main_figure(plan, drawn)
     shown = [
-        {"name": name, "title": table.title, "rows": tables.text_rows(table, of_cells, "html")}
+        {"name": name, "title": table.title, "rows": tables.text_rows(table, of_cells, html=True)}
         | {"note": tables.note(table, of_cells), "rule": tables.rule(table)}
         | {"gains": tables.gain_rows(table, gains)}
         | {"figures": [f for f in drawn if f.table == name and f != first]}

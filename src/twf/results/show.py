@@ -1,4 +1,4 @@
-"""How numbers and titles become text: plain, Markdown, LaTeX."""
+"""How numbers and titles become text."""
 
 import re
 from collections.abc import Sequence
@@ -60,17 +60,6 @@ def null_buffer(frame: pd.DataFrame) -> "pd.Series[Any]":
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a frame, by column."""
     return frame.to_dict("records")  # type: ignore[return-value]
-
-
-_TEX = {character: f"\\{character}" for character in "&%$#_{}"}
-_TEX |= {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-_TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
-_TEX |= {"±": r"$\pm$", "—": "---"}
-
-
-def escape_tex(text: str) -> str:
-    """Plain text as LaTeX source on one line: an empty one would end a caption's argument."""
-    return "".join(_TEX.get(character, character) for character in " ".join(text.split()))
 
 
 def escape_markdown(text: str) -> str:

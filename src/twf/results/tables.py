@@ -1,11 +1,11 @@
 """A study's tables in the shape of the paper's Tables 1-3, rendered from its estimates."""
 
 import json
-from collections.abc import Callable, Collection
-from typing import Any, Literal
+from collections.abc import Collection
+from typing import Any
 
 import pandas as pd
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from twf.files import atomic, metrics_file, table_file
 from twf.results import estimates, show
@@ -32,29 +32,14 @@ FORGETTING: dict[Fidelity, str] = {
 FORGETTING_SHOWN: dict[Fidelity, str] = {"published": "ff", "paper": "ff_paper"}
 WIDE = ["title", "name", "method", "variant", "buffer", "protocol", "n", "n_planned", "diverged"]
 
-Syntax = Literal["markdown", "latex", "html"]
-ESCAPES: dict[Syntax, Callable[[str], str]] = {
-    "markdown": show.escape_markdown,
-    "latex": show.escape_tex,
-    "html": escape,
-}
-BOLD: dict[Syntax, str] = {"markdown": "**{}**", "latex": "\\textbf{{{}}}", "html": "<b>{}</b>"}
-
 
 def write(results: Results, of_cells: pd.DataFrame, tables: Collection[Table]) -> None:
-    """Write tables: as CSV with a row for each cell, in Markdown, and in LaTeX (with booktabs)."""
+    """Write tables: as CSV with a row for each cell, and in Markdown."""
     for table in tables:
         about = [f"{table.title}.", note(table, of_cells), results.plan.note or ""]
-        caption = " ".join([*about, FORGETTING[table.forgetting]])
+        caption = show.escape_markdown(" ".join([*about, FORGETTING[table.forgetting]]))
         texts = {
-            "md": f"{show.escape_markdown(caption)}\n\n"
-            + show.markdown(text_rows(table, of_cells, "markdown")),
-            "tex": pd.DataFrame(text_rows(table, of_cells, "latex")).to_latex(
-                index=False,
-                caption=show.escape_tex(caption),
-                label=f"table:{table.name}",
-                column_format="l" + "c" * len(columns(table)),
-            ),
+            "md": f"{caption}\n\n{show.markdown(text_rows(table, of_cells))}",
             "csv": wide(table, of_cells).to_csv(index=False),
         }
         for ending, text in texts.items():
@@ -78,20 +63,20 @@ def columns(table: Table) -> dict[str, tuple[Protocol, int | None]]:
     return {show.place(*place): place for place in places}
 
 
-def text_rows(table: Table, of_cells: pd.DataFrame, syntax: Syntax) -> list[TextRow]:
-    """A table as text, methods without rehearsal first: `71.20 ± 1.30 (12.30)`, then the paper's.
+def text_rows(table: Table, of_cells: pd.DataFrame, html: bool = False) -> list[TextRow]:
+    """A table as Markdown, methods without rehearsal first: `71.20 ± 1.30 (12.30)<br>paper 72.00`.
 
     Such a method has the same number in the columns of all buffers; a cell that was not planned is
-    empty. HTML has the interval and the seeds too, LaTeX neither these nor the paper's.
+    empty. HTML has the interval, the seeds and the verdict too.
     """
     rows = of_cells[of_cells["table"] == table.name]
     faa, ff, forgetting = (
         {row["name"]: row for row in show.rows(rows[rows["quantity"] == quantity])}
         for quantity in ("faa", "ff", FORGETTING_SHOWN[table.forgetting])
     )
-    highest: dict[Any, str] = {}
+    highest: dict[Any, str] = {}  # of those that may be the best: with a buffer, all runs finished
     for cell in sorted(table.cells, key=lambda cell: faa[cell.name]["mean"]):
-        if _whole(faa[cell.name]):
+        if METHODS[cell.method].rehearsal and faa[cell.name]["n"] == faa[cell.name]["n_planned"]:
             highest[cell.protocol, cell.buffer] = number(faa[cell.name]["mean"])
     names = {(c.method, c.variant, c.protocol, c.buffer): c.name for c in table.cells}
 
@@ -101,45 +86,31 @@ def text_rows(table: Table, of_cells: pd.DataFrame, syntax: Syntax) -> list[Text
         if name is None:
             return ""
         row = faa[name]
-        accuracy = number(row["mean"])
-        # bold are all that look like the highest
-        best = _whole(row) and accuracy == highest[protocol, buffer]
+        accuracy, whole = number(row["mean"]), row["n"] == row["n_planned"]
         spread = f"{accuracy} ± {row['sd']:.2f}" if row["n"] > 1 else accuracy
-        spread = ESCAPES[syntax](spread)
-        first = [BOLD[syntax].format(spread) if best else spread]
-        first += [in_parentheses(forgetting[name]["mean"]), ", ".join(_remarks(row))]
+        # bold are all that look like the highest
+        if whole and METHODS[method].rehearsal and accuracy == highest[protocol, buffer]:
+            spread = f"<b>{spread}</b>" if html else f"**{spread}**"
+        lacks = not whole and row["n"] + row["diverged"]
+        remarks = [f"n={row['n']}/{row['n_planned']}"] if lacks else []
+        remarks += [f"{row['diverged']} diverged"] if row["diverged"] else []
+        remarks += ["untuned"] if row["note"] else []
+        first = (spread, in_parentheses(forgetting[name]["mean"]), ", ".join(remarks))
         lines = [" ".join(filter(None, first))]
-        if syntax == "html" and row["n"]:
-            lines.append(_soft(f"{show.interval(row['low'], row['high'])}, n={row['n']}"))
-        if syntax != "latex" and not pd.isna(row["paper"]):
+        if html and row["n"]:
+            lines.append(f"{show.interval(row['low'], row['high'])}, n={row['n']}")
+        if not pd.isna(row["paper"]):
             paper = f"paper {number(row['paper'])} {in_parentheses(ff[name]['paper'])}".rstrip()
-            lines.append(_soft(f"{paper}, {row['verdict']}") if syntax == "html" else paper)
-        whole = "<br>".join(lines)
-        return Markup(whole) if syntax == "html" else whole  # noqa: S704 - numbers
+            lines.append(f"{paper}, {row['verdict']}" if html else paper)
+        if html:
+            lines[1:] = [f'<span class="soft">{line}</span>' for line in lines[1:]]
+        return Markup("<br>".join(lines))  # noqa: S704 - numbers
 
     ordered = sorted(table.rows.items(), key=lambda row: METHODS[row[0][0]].rehearsal)
     return [
-        {"Method": ESCAPES[syntax](title)}
+        {"Method": title if html else show.escape_markdown(title)}
         | {head: text(*row, *place) for head, place in columns(table).items()}
         for row, title in ordered
-    ]
-
-
-def _soft(text: str) -> str:
-    return f'<span class="soft">{text}</span>'
-
-
-def _whole(row: dict[str, Any]) -> bool:
-    """Whether a cell may be the best: its method has a buffer, and all its runs have finished."""
-    return METHODS[row["method"]].rehearsal and row["n"] == row["n_planned"]
-
-
-def _remarks(row: dict[str, Any]) -> list[str]:
-    lacks = row["n"] < row["n_planned"] and row["n"] + row["diverged"]
-    return [
-        *([f"n={row['n']}/{row['n_planned']}"] if lacks else []),
-        *([f"{row['diverged']} diverged"] if row["diverged"] else []),
-        *(["untuned"] if row["note"] else []),
     ]
 
 
@@ -153,10 +124,7 @@ def note(table: Table, of_cells: pd.DataFrame) -> str:
         f"Pretrained on {table.source}.",
     ]
     if table.buffers:
-        parts.append(
-            "Bold: the highest accuracy among the methods with a buffer, of cells whose runs have "
-            "all finished."
-        )
+        parts.append("Bold: the highest of the methods with a buffer whose runs all finished.")
     faa = of_cells[(of_cells["table"] == table.name) & (of_cells["quantity"] == "faa")]
     if (faa["n"] < faa["n_planned"]).any():
         parts.append("n=a/b: a of b planned runs finished; —: none did.")
