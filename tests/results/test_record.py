@@ -48,27 +48,26 @@ def changed(change: Callable[[pa.Table], pa.Table], version: str = str(record.VE
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    "change",
     [
-        (lambda t: t.drop_columns(["seconds"]), "seconds"),
-        (lambda t: t.rename_columns({"seconds": "duration"}), "duration, seconds"),
-        (lambda t: t.append_column("more", pa.array([1])), "more"),
-        (lambda t: t.append_column("seed", t["seed"]), "twice"),
-        (lambda t: t.set_column(7, "seed", pa.array([0], pa.int32())), "seed"),
-        (lambda t: t.select(t.column_names[::-1]), "order"),
+        lambda t: t.drop_columns(["seconds"]),
+        lambda t: t.rename_columns({"seconds": "duration"}),
+        lambda t: t.append_column("more", pa.array([1])),
+        lambda t: t.append_column("seed", t["seed"]),
+        lambda t: t.set_column(7, "seed", pa.array([0], pa.int32())),
+        lambda t: t.select(t.column_names[::-1]),
     ],
 )
-def test_a_record_with_other_columns_is_refused(plan, change, named):
+def test_a_record_with_other_columns_is_refused(plan, change):
     path = changed(change)
     for columns in (None, ["digest"]):
-        with pytest.raises(UserError, match=named) as caught:
+        with pytest.raises(UserError, match=f"{path} has record version 2"):
             record.read(path, columns)
-        assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize("version", ["1", "3", ""])
 def test_another_version_is_refused_whatever_its_columns(plan, version):
-    with pytest.raises(UserError, match=f"record version {version}, this"):
+    with pytest.raises(UserError, match=f"record version {version} and"):
         record.read(changed(lambda table: table, version))
     path = record_file("small", DONE)
     pq.write_table(pa.table({"run": ["x"]}), path)  # something else

@@ -77,8 +77,9 @@ def test_the_best_are_input_of_another_study_once_the_search_is_complete(plan, r
         ("split-cifar10", "er", 500, "class-il"): {"lr": 0.01},
         ("split-cifar10", "derpp", 500, "class-il"): {"alpha": 0.2},
     }
-    first, _ = search.text_rows(search.trials(runs))  # of the report
-    assert list(first.values())[3:] == ["Class-IL", "2", "lr=0.01", "70.00", "lr=0.1", "55.00"]
+    best, as_set, *_ = search.text_rows(search.trials(runs))  # of the report
+    assert list(best.values())[3:] == ["Class-IL", "best", "lr=0.01", "70.00"]
+    assert list(as_set.values())[3:] == ["Class-IL", "as set", "lr=0.1", "55.00"]
 
 
 def test_a_cell_whose_trials_all_diverged_is_said_to_have_nothing(plan, recorded, capsys):

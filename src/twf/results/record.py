@@ -86,30 +86,19 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
     """
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            problem = _differs(file.schema_arrow)
-            if problem is not None:
+            schema = file.schema_arrow
+            version = (schema.metadata or {}).get(b"twf_record_version", b"none").decode()
+            if version != str(VERSION) or not schema.equals(SCHEMA):
                 raise UserError(
-                    f"{path} {problem}; delete it and run again, or use the version of twf that "
-                    "wrote it"
+                    f"{path} has record version {version} and {len(schema)} columns, this code "
+                    f"reads version {VERSION} with {len(SCHEMA)}; delete it and run again, or use "
+                    "the version of twf that wrote it"
                 )
             return file.read(columns or SCHEMA.names).select(columns or SCHEMA.names)
     except FileNotFoundError:
         raise UserError(f"no {path}: `twf plan STUDY` says what makes it") from None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
-
-
-def _differs(schema: pa.Schema) -> str | None:
-    """What keeps a file of this schema from being read as records; none where nothing does."""
-    version = (schema.metadata or {}).get(b"twf_record_version", b"none").decode(errors="replace")
-    if version != str(VERSION):
-        return f"has record version {version}, this code reads {VERSION}"
-    if schema.equals(SCHEMA):
-        return None
-    ours, theirs = ({field.name: field.type for field in each} for each in (SCHEMA, schema))
-    names = sorted(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n))
-    wrong = ", ".join(names) or "there twice, or in another order"
-    return f"has not the columns of record version {VERSION}: {wrong}"
 
 
 def brief(path: Path) -> dict[str, Any] | None:

@@ -1,7 +1,6 @@
 """What a search for hyperparameters found: every trial, and the best trial of each cell."""
 
 import json
-from typing import Any
 
 import pandas as pd
 import yaml
@@ -71,24 +70,21 @@ def untuned(plan: Plan) -> dict[CellKey, str]:
 
 
 def text_rows(tried: pd.DataFrame) -> list[TextRow]:
-    """The searched cells as text, by the heading of each column, of the frame of `trials`."""
-    entries = []
-    for _, of_cell in tried.groupby(_CELL, sort=False):
-        first = of_cell.iloc[0]
-        texts = {
-            "Benchmark": first["benchmark"],
-            "Method": METHODS[first["method"]].title,
-            "Buffer": str(first["buffer"] or "—"),
-            "Protocol": PROTOCOL_TITLES[first["protocol"]],
-            "Tried": str(len(of_cell)),
+    """The best trial of each cell and the one as set, as text, of the frame of `trials`."""
+    return [
+        {
+            "Benchmark": row["benchmark"],
+            "Method": METHODS[row["method"]].title,
+            "Buffer": str(row["buffer"] or "—"),
+            "Protocol": PROTOCOL_TITLES[row["protocol"]],
+            "Trial": ", ".join(["best"] * row["best"] + ["as set"] * row["as_set"]),
+            "Hyperparameters": " ".join(
+                f"{key}={value:g}" for key, value in json.loads(row["hyperparameters"]).items()
+            ),
+            "Accuracy": number(row["accuracy_mean"]),
         }
-        for name, column in (("Best", "best"), ("As set", "as_set")):
-            rows = of_cell[of_cell[column]]  # maybe not tried
-            values = json.loads(rows["hyperparameters"].iloc[0]) if len(rows) else {}
-            texts[name] = " ".join(f"{key}={value:g}" for key, value in values.items()) or "—"
-            texts[f"{name}: accuracy"] = number(rows["accuracy_mean"].min())
-        entries.append(texts)
-    return entries
+        for row in show.rows(tried[tried["best"] | tried["as_set"]])
+    ]
 
 
 def write(results: Results, tried: pd.DataFrame) -> None:
@@ -105,18 +101,17 @@ def write(results: Results, tried: pd.DataFrame) -> None:
         to_do, cells = len(left[_CELL].drop_duplicates()), len(results.plan.search)
         print(f"{study} is not written: {to_do} of {cells} cells have trials to do")
         return
-    best: list[dict[str, Any]] = []
-    for cell, (_, of_cell) in zip(
-        results.plan.search, tried.groupby(_CELL, sort=False), strict=True
-    ):
-        if not of_cell["best"].any():
+    best = []
+    for cell in results.plan.search:
+        own = tried[(tried["benchmark"] == cell.benchmark) & (tried["cell"] == cell.name)]
+        if not own["best"].any():
             print(
                 f"{study} has nothing for {cell.name}: each of its trials has a run that diverged"
             )
-        for i in of_cell["best"].to_numpy().nonzero()[0]:
-            values = cell.trials[int(i)].hyperparameters.model_dump(include=set(cell.named))
+        for values in own[own["best"]]["hyperparameters"].map(json.loads):
             place = cell.model_dump(include={"benchmark", "method", "buffer", "protocol"})
-            best.append(BestHyperparameters(**place, hyperparameters=values).model_dump())
+            named = {name: values[name] for name in cell.named}
+            best.append(BestHyperparameters(**place, hyperparameters=named).model_dump())
     with atomic(study) as partial:
         partial.write_text(
             f"# Found by the searches of the study {results.plan.study}; input of another study's\n"
