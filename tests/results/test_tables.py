@@ -34,7 +34,7 @@ def write(runs: Results) -> str:
 
 def papers(plan: Plan) -> dict[str, float | None]:
     """The paper's Class-IL accuracy beside each cell of the only table, by variant."""
-    found = estimates.cells(Results.planned(plan), list(plan.tables.values()))
+    found = estimates.cells(Results.of_records(plan, ()), list(plan.tables.values()))
     rows = rows_of(found[found["quantity"] == "faa"])
     return {row["variant"] or "": row["paper"] for row in rows}
 

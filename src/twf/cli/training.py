@@ -65,7 +65,7 @@ def plan(
     else:
         held = status.of_runs(planned)
         if forecast:
-            left = [run for run in planned.runs.values() if held[run.id].to_do]
+            left = [run for run in planned.runs.values() if held[run.id].product.state != "done"]
             print(*forecasting.lines(left), sep="\n")
         else:
             status.show(planned, held, every)

@@ -1,8 +1,7 @@
 """The table of estimates of a study: every mean, difference and verdict, computed once.
 
 `results/STUDY/estimates.parquet` is long, a row per estimate. Tables, figures, the report and DVC's
-metrics render it, and compute none of it. What counts as finished is decided in `frame`; the rules
-are those of `statistics`:
+metrics render it, and compute none of it:
 
     cell     a mean over the seeds of a cell of one of the study's tables, a row per quantity, with
              Student's interval. Beside a number of the paper it has a verdict (`agreement`).
@@ -28,7 +27,7 @@ from twf.files import atomic, estimates_file
 from twf.results import record, search, show, statistics
 from twf.results.frame import SCORES, Results, column
 from twf.results.paper import claims
-from twf.results.printed import PLACE, CellKey, key_at, printed, printed_keys
+from twf.results.printed import PLACE, CellKey, printed, printed_keys
 from twf.results.record import PROBED
 from twf.study import Cell, Table
 from twf.study.params import PROTOCOLS
@@ -72,10 +71,7 @@ SCHEMA = pa.schema(
 
 
 def of_study(results: Results) -> pd.DataFrame:
-    """All estimates of a study, with the columns of `SCHEMA`; buffer 0 and empty text for none.
-
-    Raises `UserError` where the paper's numbers are missing.
-    """
+    """All estimates of a study, with the columns of `SCHEMA`; buffer 0 and empty text for none."""
     of_cells = cells(results, results.plan.tables.values())
     parts = [of_cells, gains(results, of_cells), of_claims(results), order(of_cells)]
     return _whole(pd.concat([part for part in parts if len(part)] or parts, ignore_index=True))
@@ -116,7 +112,7 @@ def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
         finished = members[members["status"] == "finished"].groupby("cell")
         first = groups[[*PLACE, "printed_variant"]].first()
         titles = [table.rows[row["method"], row["variant"] or None] for row in show.rows(first)]
-        keys = map(key_at, first[PLACE].itertuples(index=False))
+        keys = [CellKey._make(place) for place in first[PLACE].itertuples(index=False)]
         notes = [f"untuned: {untuned[key]}" if key in untuned else "" for key in keys]
         about = first.assign(
             table=table.name,
@@ -148,10 +144,8 @@ def agreement(row: Mapping[str, Any], reduced: bool) -> str:
 
     The paper prints no spread and no number of seeds, so the verdict rests on our seeds only:
     whether the interval of our mean lies within, above or below `MARGIN` points of the paper's
-    number. The margin is wide enough for what the paper leaves out (its value may be one run's),
-    and narrow enough that two cells, each equivalent to the paper's, keep the order of gains of 2.8
-    to 4.8 points. Some 5 % of intervals miss their true mean: of 144 verdicts, expect a few to be
-    wrong.
+    number. Two cells, each equivalent to the paper's, keep the order of its gains of 2.8 to 4.8
+    points. Some 5 % of intervals miss their true mean: of 144 verdicts, a few are wrong.
     """
     if pd.isna(row["paper"]):
         return ""
@@ -239,7 +233,7 @@ def values_of(results: Results) -> claims.Values:
     """The accuracy of each cell by seed, and what was probed of it; none where a run diverged."""
     values: dict[CellKey, Mapping[int, float]] = {}
     for place, members in results.by_place.groupby(PLACE, sort=False):
-        cell, run = key_at(place), results.plan.runs[members["run"].iloc[0]]
+        cell, run = CellKey._make(place), results.plan.runs[members["run"].iloc[0]]
         whole = not (members["status"] == "diverged").any()
         done = show.rows(members[(members["status"] == "finished") & whole])
         values[cell] = {row["seed"]: row["faa"] for row in done}

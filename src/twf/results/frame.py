@@ -1,11 +1,8 @@
 """A study's runs as tidy frames: what its records say, its scores, and the cells that they fill.
 
-What counts as finished is decided here. Tables, figures, comparison, claims, searches and the
-report all ask `Results`; a run that is missing, diverged or stale is counted, and never averaged.
-Planned seeds are `study.plan`'s; a record of another plan is stale.
-
-In every frame `buffer` is 0 without one, and `variant` is empty for a method as it is; the file of
-estimates has null there, those of figures do not.
+What counts as finished is decided here; a run that is missing, diverged or stale (its record is of
+another plan) is counted, and never averaged. In every frame `buffer` is 0 without one, and
+`variant` is empty for a method as it is.
 """
 
 from collections.abc import Callable, Iterable
@@ -51,41 +48,22 @@ class Results:
 
     @classmethod
     def collected(cls, plan: Plan) -> "Results":
-        """The runs with their collected records.
-
-        Raises `UserError` where the records have not been collected, or cannot be read.
-        """
+        """The runs with their collected records. Raises `UserError` as `record.read` does."""
         return cls(plan, record.read_collected(plan.study))
 
     @classmethod
     def of_records(cls, plan: Plan, runs: Iterable[str]) -> "Results":
-        """The runs with the records of some, as far as they are there, collected or not.
-
-        Raises `UserError` where a record cannot be read.
-        """
+        """The runs with the records of some, as far as they are there, collected or not."""
         paths = [record_file(plan.study, run) for run in runs]
         there = [record.read(path) for path in paths if path.exists()]
         return cls(plan, pa.concat_tables([record.SCHEMA.empty_table(), *there]))
 
-    @classmethod
-    def planned(cls, plan: Plan) -> "Results":
-        """The runs without any record."""
-        return cls(plan, record.SCHEMA.empty_table())
-
-    @property
-    def finished(self) -> pd.DataFrame:
-        """The rows of `runs` that have finished: those that means are over."""
-        return self.runs[self.runs["status"] == "finished"]
-
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """The `SCORES` of each finished run under each protocol, per cent, by run and protocol.
-
-        Null where there is none, as Joint's forgetting.
-        """
+        """The `SCORES` of finished runs by run and protocol, per cent; Joint's forgetting is null."""
         rows = {
             (run, protocol): [score(row[column("accuracy", protocol)]) for score in SCORES.values()]
-            for run, row in self.finished.iterrows()
+            for run, row in self.runs[self.runs["status"] == "finished"].iterrows()
             for protocol in PROTOCOLS
         }
         index = pd.MultiIndex.from_tuples(list(rows), names=["run", "protocol"])
@@ -93,11 +71,11 @@ class Results:
 
     @cached_property
     def members(self) -> pd.DataFrame:
-        """A row for each planned run of each cell of the tables, in their order, with its scores.
+        """A row for each planned run of each cell of the tables, in their order.
 
-        `table`, `cell`, `PLACE` with the paper's source, `seed` and `run`; `unchanged` as in
-        `study.Cell`; `printed_variant` is that of the paper's number beside it, null where there is
-        none. With `status`, and the `SCORES`, null where the run has not finished.
+        `table`, `cell`, `PLACE` with the paper's source, `seed`, `run`; `unchanged` as in
+        `study.Cell`; `printed_variant` of the paper's number beside it, null where there is none;
+        `status`, and the `SCORES`, null where the run has not finished.
         """
         rows = [
             {

@@ -1,10 +1,9 @@
 """The paper's printed numbers, under the keys that a study's cells have."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
-from twf.errors import UserError
 from twf.files import PRINTED
 from twf.study.params import Protocol
 
@@ -43,11 +42,6 @@ class CellKey(NamedTuple):
 PLACE = list(CellKey._fields[:6])  # of a number in a table
 
 
-def key_at(place: Any) -> CellKey:
-    """The key of the number at a place, a row of the columns `PLACE`."""
-    return CellKey(*place)
-
-
 # What Table 4's rows are called in the paper's numbers, by the names of our variants.
 PRINTED_VARIANTS = {
     "all": "cl=on fp=on aux=on",
@@ -67,17 +61,12 @@ _BENCHMARKS = {
 
 
 def printed() -> pd.DataFrame:
-    """The paper's numbers in the order of their file; `UserError` where that is missing.
+    """The paper's numbers in the order of their file: `PLACE`, `printed_faa` and `printed_ff`.
 
-    The columns `PLACE`, `printed_faa` and `printed_ff` in per
-    cent, null where it prints none. The paper prints TwF on Split CUB-200 with buffer 400 twice and
-    differently, in Tables 3 and 4: the second has the variant `all`, as each cell of Table 4 has
-    one.
+    In per cent, null where it prints none. The paper prints TwF on Split CUB-200 with buffer 400
+    twice and differently, in Tables 3 and 4: the second has the variant `all`.
     """
-    try:
-        file = pd.read_csv(PRINTED)
-    except FileNotFoundError:
-        raise UserError(f"no {PRINTED}: it is part of the project; take it from there") from None
+    file = pd.read_csv(PRINTED)
     variants = {text: name for name, text in PRINTED_VARIANTS.items()}
     places = file["benchmark"].map(_BENCHMARKS)
     return pd.DataFrame(
@@ -96,6 +85,5 @@ def printed() -> pd.DataFrame:
 
 def printed_keys() -> dict[CellKey, float]:
     """The paper's final average accuracy of each of its cells."""
-    frame = printed()
-    keys = frame[PLACE].itertuples(index=False, name=None)
-    return {key_at(key): faa for key, faa in zip(keys, frame["printed_faa"], strict=True)}
+    faa = printed().set_index(PLACE)["printed_faa"]
+    return {CellKey._make(place): number for place, number in faa.items()}

@@ -28,11 +28,6 @@ class Recorded(NamedTuple):
     product: Product
     why: str  # why it is in its state, or a remark on its record
 
-    @property
-    def to_do(self) -> bool:
-        """Whether it has no record, or one that is not as planned."""
-        return self.product.state != "done"
-
 
 def of_runs(plan: Plan) -> dict[str, Recorded]:
     """The record of each run of a plan, by the run's identifier."""
@@ -90,7 +85,9 @@ def wanted(plan: Plan, runs: Mapping[str, Product]) -> str | None:
 def require_done(plan: Plan) -> str:
     """The study's digest. Raises `UserError` where a record of a plan is missing or stale."""
     study, runs = plan.study, of_runs(plan)
-    left = [f"{each.product.file}: {each.why}" for each in runs.values() if each.to_do]
+    left = [
+        f"{each.product.file}: {each.why}" for each in runs.values() if each.product.state != "done"
+    ]
     if left:
         raise UserError(
             f"{len(left)} of {len(runs)} runs of study {study} have no record, or a stale one, "
@@ -111,7 +108,7 @@ def show(plan: Plan, runs: Mapping[str, Recorded], every: bool = False) -> None:
     for kind, held in inputs.items():
         parts = [f"{one.file.stem} {_state(one.state, one.why)}" for one in held]
         console.print(f"{kind}: {', '.join(parts)}")
-    listed = [name for name, run in runs.items() if every or run.to_do or run.why]
+    listed = [name for name, run in runs.items() if every or run.product.state != "done" or run.why]
     if listed:
         console.print(_table(plan, {name: runs[name] for name in listed}))
     if len(listed) < len(runs):
