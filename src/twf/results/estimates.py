@@ -27,7 +27,7 @@ from twf.files import atomic, estimates_file
 from twf.results import record, search, show, statistics
 from twf.results.frame import SCORES, Results, column
 from twf.results.paper import claims
-from twf.results.printed import PLACE, CellKey, printed, printed_keys
+from twf.results.printed import PLACE, CellKey, key_at, printed, printed_keys
 from twf.results.record import PROBED
 from twf.study import Cell, Table
 from twf.study.params import PROTOCOLS
@@ -112,7 +112,7 @@ def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
         finished = members[members["status"] == "finished"].groupby("cell")
         first = groups[[*PLACE, "printed_variant"]].first()
         titles = [table.rows[row["method"], row["variant"] or None] for row in show.rows(first)]
-        keys = [CellKey._make(place) for place in first[PLACE].itertuples(index=False)]
+        keys = map(key_at, first[PLACE].itertuples(index=False))
         notes = [f"untuned: {untuned[key]}" if key in untuned else "" for key in keys]
         about = first.assign(
             table=table.name,
@@ -233,7 +233,7 @@ def values_of(results: Results) -> claims.Values:
     """The accuracy of each cell by seed, and what was probed of it; none where a run diverged."""
     values: dict[CellKey, Mapping[int, float]] = {}
     for place, members in results.by_place.groupby(PLACE, sort=False):
-        cell, run = CellKey._make(place), results.plan.runs[members["run"].iloc[0]]
+        cell, run = key_at(place), results.plan.runs[members["run"].iloc[0]]
         whole = not (members["status"] == "diverged").any()
         done = show.rows(members[(members["status"] == "finished") & whole])
         values[cell] = {row["seed"]: row["faa"] for row in done}

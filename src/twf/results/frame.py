@@ -60,7 +60,7 @@ class Results:
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """The `SCORES` of finished runs by run and protocol, per cent; Joint's forgetting is null."""
+        """The `SCORES` of finished runs by run and protocol, per cent; null: Joint forgets none."""
         rows = {
             (run, protocol): [score(row[column("accuracy", protocol)]) for score in SCORES.values()]
             for run, row in self.runs[self.runs["status"] == "finished"].iterrows()

@@ -1,6 +1,6 @@
 """The paper's printed numbers, under the keys that a study's cells have."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -40,6 +40,11 @@ class CellKey(NamedTuple):
 
 
 PLACE = list(CellKey._fields[:6])  # of a number in a table
+
+
+def key_at(place: Any) -> CellKey:
+    """The key of the number at a place, a row of the columns `PLACE`."""
+    return CellKey(*place)
 
 
 # What Table 4's rows are called in the paper's numbers, by the names of our variants.
@@ -85,5 +90,6 @@ def printed() -> pd.DataFrame:
 
 def printed_keys() -> dict[CellKey, float]:
     """The paper's final average accuracy of each of its cells."""
-    faa = printed().set_index(PLACE)["printed_faa"]
-    return {CellKey._make(place): number for place, number in faa.items()}
+    frame = printed()
+    keys = map(key_at, frame[PLACE].itertuples(index=False))
+    return dict(zip(keys, frame["printed_faa"], strict=True))

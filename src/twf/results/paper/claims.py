@@ -26,7 +26,7 @@ import pandas as pd
 from pydantic import Field, TypeAdapter
 
 from twf.results import statistics
-from twf.results.printed import PLACE, CellKey
+from twf.results.printed import PLACE, CellKey, key_at
 from twf.study.reading import plain_values
 from twf.study.types import Strict
 
@@ -155,7 +155,7 @@ def evaluate(
         return row | {"verdict": "not run", "note": note}
     left, seeds = len(family) - len(done), _seeds(done, values)
     # whatever was probed of a cell
-    cells = {CellKey._make(key[: len(PLACE)]) for mean in done for key in mean.weights}
+    cells = {key_at(key[: len(PLACE)]) for mean in done for key in mean.weights}
     names = sorted({untuned[cell] for cell in cells if cell in untuned})
     missing = [f"{left} of {len(family)} means"] if left else []
     missing += ["a second seed in all cells"] if len(seeds) < 2 else []
