@@ -144,20 +144,12 @@ def gain_rows(table: Table, gains: pd.DataFrame) -> list[TextRow]:
     rows = gains[gains["table"] == table.name]
     if not rows["n"].any():
         return []
-    prefix = "" if table.variants else "over_"
-    keys = [f"{prefix}method", f"{prefix}variant", "protocol", "buffer"]
-    by_place = {tuple(row[key] for key in keys): row for row in show.rows(rows)}
-    texts = []
-    for (method, variant), title in table.rows.items():
-        # a variant of a method without a buffer stands in each column, as in the table itself
-        without = bool(table.variants) and not METHODS[method].rehearsal
-        cells = {
-            head: by_place.get((method, variant or "", protocol, 0 if without else buffer or 0))
-            for head, (protocol, buffer) in columns(table).items()
-        }
-        if any(cells.values()):
-            texts.append({over(table): title} | {head: _gain(row) for head, row in cells.items()})
-    return texts
+    texts: dict[str, TextRow] = {}
+    for row in show.rows(rows):
+        of_title = texts.setdefault(row["title"], {over(table): row["title"]})
+        of_title[show.place(row["protocol"], row["buffer"])] = _gain(row)
+    heads = dict.fromkeys(head for text in texts.values() for head in text)
+    return [{head: text.get(head, "—") for head in heads} for text in texts.values()]
 
 
 def over(table: Table) -> str:
@@ -171,10 +163,8 @@ def rule(table: Table) -> str:
     return by_seed if table.variants else "Welch's 95 % interval"
 
 
-def _gain(row: dict[str, Any] | None) -> Markup:
+def _gain(row: dict[str, Any]) -> Markup:
     """A gain and the paper's: '+1.30 (-0.05 to +2.65) n=2/3<br>paper +3.28'."""
-    if row is None:
-        return Markup("—")
     text = show.estimate(row["mean"], row["low"], row["high"])
     if 0 < row["n"] < row["n_planned"]:
         text += f" n={row['n']}/{row['n_planned']}"
@@ -185,27 +175,21 @@ def _gain(row: dict[str, Any] | None) -> Markup:
 # DVC's metrics
 
 
-def metrics(plan: Plan, frame: pd.DataFrame) -> dict[str, Any]:
-    """Mean final average accuracy by method, in per cent, in the first column of the first table.
-
-    Of the methods with its smallest buffer, if it has any. A method without a value is left out;
-    `missing` is the number of planned runs that the means lack: a change of such a mean may be a
-    change of its runs.
-    """
-    table = next(iter(plan.tables.values()), None)
-    if table is None:
-        return {}
-    shown = frame[(frame["table"] == table.name) & (frame["quantity"] == "faa")]
-    shown = shown[(shown["kind"] == "cell") & (shown["protocol"] == table.protocols[0])]
-    shown = shown[shown["buffer"] == next(filter(None, table.buffers), 0)]
-    names = (shown["method"] + " " + shown["variant"]).str.strip().str.replace(" ", ".")
-    means = dict(zip(names, shown["mean"].round(2), strict=True))
-    missing = int((shown["n_planned"] - shown["n"]).sum())
-    values = {name: mean for name, mean in means.items() if not pd.isna(mean)}
-    return values | ({"missing": missing} if missing else {})
-
-
 def write_metrics(plan: Plan, frame: pd.DataFrame) -> None:
-    """Write `metrics` as JSON, for `dvc metrics` and `dvc exp`."""
+    """Write mean final average accuracy by method, in per cent, for `dvc metrics` and `dvc exp`.
+
+    In the first column of the first table: of the methods with a buffer, with its smallest. A
+    method without a value is left out; `missing` is the number of planned runs that the means lack:
+    a change of such a mean may be a change of its runs.
+    """
+    values: dict[str, float] = {}
+    for table in list(plan.tables.values())[:1]:
+        shown = frame[(frame["table"] == table.name) & (frame["quantity"] == "faa")]
+        shown = shown[(shown["kind"] == "cell") & (shown["protocol"] == table.protocols[0])]
+        shown = shown[shown["buffer"] == next(filter(None, table.buffers), 0)]
+        for row in show.rows(shown[shown["mean"].notna()]):
+            values[f"{row['method']}.{row['variant']}".rstrip(".")] = round(row["mean"], 2)
+        if missing := int((shown["n_planned"] - shown["n"]).sum()):
+            values["missing"] = missing
     with atomic(metrics_file(plan.study)) as partial:
-        partial.write_text(json.dumps(metrics(plan, frame), indent=2) + "\n", encoding="utf-8")
+        partial.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
