@@ -32,10 +32,18 @@ def lines(results: Results, new: str, baseline: str) -> Iterator[str]:
     both = [where for where in arms[0] if where in arms[1]]
     if not both:
         raise UserError(f"no benchmark and buffer of {study} has {new} and {baseline}")
+    one_method = new.partition(".")[0] == baseline.partition(".")[0]
+    rule = statistics.paired if one_method else statistics.welch
+    words = "paired by seed" if one_method else "Welch's"
     for benchmark, source, buffer, protocol in both:
         pair = [arm[benchmark, source, buffer, protocol] for arm in arms]
+        gain = rule(*(arm.set_index("seed")["faa"].dropna() for arm in pair))
+        ends = "one seed, no interval"
+        if not math.isnan(gain.low):
+            ends = f"95 % interval {gain.low:+.2f} to {gain.high:+.2f}, {words}, {gain.n} seeds"
+        text = f"{gain.mean:+.2f} points ({ends})" if gain.n else "no finished run of both"
         at = f"{benchmark} from {source}, {show.place(protocol, buffer)}"
-        yield f"{new} minus {baseline}, {at}: {_estimate(new, baseline, *pair)}"
+        yield f"{new} minus {baseline}, {at}: {text}"
         for arm in pair:
             for status, runs in arm[arm["status"] != "finished"].groupby("status")["run"]:
                 done = " ".join(str(record_file(study, run)) for run in runs)
@@ -46,18 +54,3 @@ def lines(results: Results, new: str, baseline: str) -> Iterator[str]:
             f"for {SEEDS} seeds of both: `seeds: {list(range(SEEDS))}` in the experiment of "
             "params.yaml that has them"
         )
-
-
-def _estimate(new: str, baseline: str, *arms: pd.DataFrame) -> str:
-    values = [arm[arm["status"] == "finished"].set_index("seed")["faa"] for arm in arms]
-    if not all(map(len, values)):
-        return "no finished run of both"
-    one_method = new.partition(".")[0] == baseline.partition(".")[0]
-    gain = (statistics.paired if one_method else statistics.welch)(*values)
-    if not gain.n:
-        return "no seed that both have finished"
-    if math.isnan(gain.low):
-        return f"{gain.mean:+.2f} points (one seed, no interval)"
-    rule = "paired by seed" if one_method else "Welch's"
-    interval = f"95 % interval {gain.low:+.2f} to {gain.high:+.2f}"
-    return f"{gain.mean:+.2f} points ({interval}, {rule}, {gain.n} seeds)"
