@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import pandas as pd
 import torch
@@ -58,9 +58,6 @@ def main(
     ] = None,
     calls: Annotated[int, typer.Option(min=1, help="Timed calls in a repeat.")] = 5,
     repeats: Annotated[int, typer.Option(min=1, help="Interleaved with each other's.")] = 5,
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU where there is one.")
-    ] = "auto",
     name: Annotated[str, typer.Option(help="Of benchmarks/results/NAME.json.")] = "latest",
 ) -> None:
     """Time training steps on random images, in the shapes of params.yaml's benchmarks.
@@ -73,7 +70,7 @@ def main(
     ways = [way.value for way in execution or [Way.PLAIN]]
     rows: list[Row] = []
     for count in threads or [1]:
-        on = device_for(device, count)
+        on = device_for(count)
         measured: list[Row] = []
         choices = product(benchmark or ["split-digits"], method or ["twf"], precision or ["tf32"])
         for where, what, rounding in choices:

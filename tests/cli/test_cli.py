@@ -39,7 +39,7 @@ def change_params(change: Callable[[dict], object]) -> None:
 def test_outside_a_project_folder_every_command_says_so(twf, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     message = mistake(twf(words))
-    assert f"params.yaml in {tmp_path}" in message and "--params" in message
+    assert f"params.yaml in {tmp_path}" in message
     assert list(tmp_path.iterdir()) == []
 
 

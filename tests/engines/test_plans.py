@@ -238,7 +238,7 @@ def test_the_collected_table_and_the_report_carry_the_studys_plan(reported, chan
             assert not is_older(PLAN, STUDY)
             os.utime(STUDY)  # as `--touch` does
             os.utime(REPORT)
-    succeed(twf, f"collect tiny --params {PLAN}")
+    succeed(twf, f"collect {PLAN}")
     os.utime(REPORT, (4e9, 4e9))  # of the table before
     plans.write(other, "tiny")
     assert is_older(PLAN, STUDY) and is_older(REPORT, STUDY)
@@ -279,7 +279,7 @@ def test_what_reads_a_studys_plan_file_needs_nothing_else_of_the_parameters(repo
     assert expand(pruned, "tiny").runs == expand(reported, "tiny").runs
     assert study_values(pruned, expand(pruned, "tiny")) == read_plan(PLAN)
     before = record.collected_plan("tiny")
-    succeed(twf, f"collect tiny --params {PLAN}", f"report tiny --params {PLAN}")
+    succeed(twf, f"collect {PLAN}", f"report {PLAN}")
     assert record.collected_plan("tiny") == before
 
 

@@ -80,17 +80,20 @@ def test_a_job_sees_only_its_own_gpu_and_keeps_it(two_gpus, start: Start, monkey
     calls = []
     monkeypatch.setattr(torch, "use_deterministic_algorithms", calls.append)
     assert own(start(1, "A", "B")) == "A"
-    for name in ("auto", "cuda"):
-        assert devices.device_for(name, threads=1) == torch.device("cuda")
+    for _ in range(2):
+        assert devices.device_for(threads=1) == torch.device("cuda")
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "B"
     assert calls == [] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ""
-    devices.device_for("cuda", threads=1, deterministic=True)
+    devices.device_for(threads=1, deterministic=True)
     assert calls == [True] and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
-def test_a_job_on_the_cpu_takes_no_slot_and_computes_with_its_threads(two_gpus, tmp_path) -> None:
+def test_a_job_on_the_cpu_takes_no_slot_and_computes_with_its_threads(
+    two_gpus, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(devices, "gpus", list)
     for threads in (3, 1):
-        assert devices.device_for("cpu", threads=threads) == torch.device("cpu")
+        assert devices.device_for(threads) == torch.device("cpu")
         assert torch.get_num_threads() == threads
     assert devices._held == [] and not list(tmp_path.iterdir())
 
@@ -131,11 +134,9 @@ def test_who_asks_for_gpus_gets_no_cpu_in_their_place(monkeypatch) -> None:
     answer = SimpleNamespace(returncode=1, stdout="", stderr="CUDA error 999")
     monkeypatch.setattr(devices.subprocess, "run", lambda *_, **__: answer)
     with pytest.raises(UserError, match="CUDA error 999"):
-        devices.device_for("auto", threads=1)
+        devices.device_for(threads=1)
     answer.returncode, answer.stderr = 0, ""
-    assert devices.device_for("auto", threads=1) == torch.device("cpu")
-    with pytest.raises(UserError, match="--device"):
-        devices.device_for("cuda", threads=1)
+    assert devices.device_for(threads=1) == torch.device("cpu")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-gone")
     with pytest.raises(UserError, match="CUDA_VISIBLE_DEVICES=GPU-gone"):
         devices.gpus()

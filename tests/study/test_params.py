@@ -160,7 +160,7 @@ def test_a_key_given_twice_is_named_with_its_line_and_a_missing_file_with_the_re
     with pytest.raises(UserError, match=r"twice.yaml is not valid YAML: line 2: .*study"):
         reading.load(tmp_path / "twice.yaml")
     for absent in (tmp_path / "absent.yaml", tmp_path):
-        with pytest.raises(UserError, match=rf"{absent}.*--params"):
+        with pytest.raises(UserError, match=rf"{absent}.*project's folder"):
             reading.load(absent)
 
 

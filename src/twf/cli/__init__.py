@@ -12,10 +12,7 @@ from twf.errors import UserError
 
 
 def main() -> None:
-    """Run the command line.
-
-    In a folder with other code than this, no command but `doctor`, which says so, does anything.
-    """
+    """Run the command line. In a folder with other code than this, only `doctor` does anything."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the process's end
@@ -25,10 +22,9 @@ def main() -> None:
     try:
         if sys.argv[1:2] != ["doctor"]:
             checkout.refuse_other_code()
-        from twf.cli import training, results, data  # noqa: F401, I001 - the order of `--help`
-        from twf.cli.app import app
+        from twf.cli import training, results  # noqa: F401, I001 - the order of `--help`
 
-        app(prog_name="twf")  # however it was started
+        training.app(prog_name="twf")  # however it was started
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -1,4 +1,4 @@
-"""From records to the report: what tables, figures and texts are made by."""
+"""From records to the report and the findings; and `twf new` and `doctor`, about the project."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,35 +6,42 @@ from typing import Annotated
 import typer
 
 from twf import files
-from twf.cli.app import NODES, PROJECT, ParamsFile, Study, app, group
+from twf.cli.training import NODES, PROJECT, app, group
 from twf.errors import UserError
-from twf.study import expand, reading
+from twf.study import Plan, expand, reading
+from twf.study.params import Params
+
+Study = Annotated[str, typer.Argument(help="A study, or its plan file: plans/STUDY.json.")]
+
+
+def _planned(study: str) -> tuple[Params, Plan]:
+    """The parameters of params.yaml or of a study's plan file, and the study's plan."""
+    path = Path(study) if study.endswith(".json") else files.PARAMS
+    params = reading.load(path)
+    return params, expand(params, study if path == files.PARAMS else path.stem)
 
 
 @app.command()
 def report(
     study: Study,
-    params: ParamsFile = files.PARAMS,
     partial: Annotated[bool, typer.Option("--partial", help="Of the records so far.")] = False,
 ) -> None:
     """Make the report of a study, one HTML file to open or send: results/STUDY/report.html.
 
     And all that it shows: results/STUDY/estimates.parquet, tables, figures, what searches found,
-    and metrics for DVC. With `--partial`, of the records that are there, whatever is missing: while
-    a study runs, or of records from elsewhere.
+    and metrics for DVC. With `--partial`, of the records that are there, whatever is missing.
     """
     from twf.results import record, report
     from twf.results.frame import Results
 
-    loaded = reading.load(params)
-    planned = expand(loaded, study)
+    params, planned = _planned(study)
     if partial:
-        paths = [files.record_file(study, run) for run in planned.runs]
-        there = [path for path in paths if path.exists()]
-        record.collect(there, files.runs_file(study))
-        print(f"{len(there)} of {len(paths)} records")
-    report.write_all(loaded, Results.collected(planned))
-    print(f"the report: {files.report_file(study)}")
+        paths = [files.record_file(planned.study, run) for run in planned.runs]
+        existing = [path for path in paths if path.exists()]
+        record.collect(existing, files.runs_file(planned.study))
+        print(f"{len(existing)} of {len(paths)} records")
+    report.write_all(params, Results.collected(planned))
+    print(f"the report: {files.report_file(planned.study)}")
 
 
 @app.command()
@@ -42,7 +49,6 @@ def compare(
     study: Study,
     new: Annotated[str, typer.Argument(help="A method, or METHOD.VARIANT.")],
     baseline: Annotated[str, typer.Argument(help="What it is compared with.")],
-    params: ParamsFile = files.PARAMS,
 ) -> None:
     """Print the difference of two methods or variants with its interval, of the records so far.
 
@@ -51,57 +57,53 @@ def compare(
     from twf.results import difference
     from twf.results.frame import Results
 
-    planned = expand(reading.load(params), study)
-    for line in difference.lines(Results.of_records(planned, planned.runs), new, baseline):
-        print(line)
+    _, planned = _planned(study)
+    results = Results.of_records(planned, planned.runs)
+    print(*difference.lines(results, new, baseline), sep="\n")
 
 
 @app.command(rich_help_panel=NODES)
-def collect(study: Study, params: ParamsFile = files.PARAMS) -> None:
+def collect(study: Study) -> None:
     """Put all records of a study into results/STUDY/runs.parquet. Next: `twf report`.
 
     Each must be there, and as planned; `twf report STUDY --partial` collects those that are there.
     """
     from twf.results import record, status
 
-    planned = expand(reading.load(params), study)
+    _, planned = _planned(study)
     made_by = status.require_done(planned)
-    paths = [files.record_file(study, run) for run in planned.runs]
-    record.collect(paths, files.runs_file(study), made_by)
+    paths = [files.record_file(planned.study, run) for run in planned.runs]
+    record.collect(paths, files.runs_file(planned.study), made_by)
 
 
 @app.command(rich_help_panel=NODES)
 def table(
     study: Study,
     table: Annotated[str, typer.Argument(help="EXPERIMENT.BENCHMARK, like main.split-digits.")],
-    params: ParamsFile = files.PARAMS,
 ) -> None:
-    """Make one of a study's tables of the records of its runs, as far as they are there.
-
-    As CSV and Markdown: results/STUDY/tables/. Next: `twf report`, which makes all.
-    """
+    """Make one table of a study, of the records of its runs so far: results/STUDY/tables/."""
     from twf.results import estimates, tables
     from twf.results.frame import Results
 
-    planned = expand(reading.load(params), study)
+    _, planned = _planned(study)
     one = planned.named_table(table)
     results = Results.of_records(planned, planned.runs_of(one))
     tables.write(results, estimates.cells(results, [one]), [one])
 
 
 @app.command(rich_help_panel=NODES)
-def search(study: Study, params: ParamsFile = files.PARAMS) -> None:
-    """Say what a study's searches for hyperparameters found: every trial, and the best.
+def search(study: Study) -> None:
+    """Say what a study's searches for hyperparameters found so far: every trial, and the best.
 
-    It reads the records of the trials, as far as they are there. Another study takes
-    results/STUDY/tables/best-hyperparameters.yaml as its `best_hyperparameters`.
+    Another study takes results/STUDY/tables/best-hyperparameters.yaml as its
+    `best_hyperparameters`.
     """
     from twf.results import search
     from twf.results.frame import Results
 
-    planned = expand(reading.load(params), study)
+    _, planned = _planned(study)
     if not planned.search:
-        raise UserError(f"study {study} has no experiment with 'search' in {params}")
+        raise UserError(f"study {planned.study} has no experiment with 'search'")
     results = Results.of_records(planned, planned.runs_of_searches())
     search.write(results, search.trials(results))
 
@@ -109,20 +111,13 @@ def search(study: Study, params: ParamsFile = files.PARAMS) -> None:
 @app.command(rich_help_panel=PROJECT)
 def findings(
     fill: Annotated[bool, typer.Option("--pages", help="The pages' numbers too.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only say which pages differ.")] = False,
 ) -> None:
-    """Make the findings' estimates and figures in docs/ from results/evidence: no data, no runs.
+    """Make the findings' estimates and figures in docs/ from results/evidence: no data, no runs."""
+    from twf.results import pages
 
-    With `--pages`, the numbers in README and docs are written too.
-    """
-    from twf.results import pages as made
-
-    if check or fill:
-        differed = made.fill(check)
-        if check and differed:
-            raise UserError(f"`twf findings --pages` changes {', '.join(map(str, differed))}")
-    if not check:
-        print(*made.write(), sep="\n")
+    if fill:
+        pages.fill()
+    print(*pages.write(), sep="\n")
 
 
 @group("evidence", PROJECT, "Measured records: results/evidence.").command("add")
@@ -135,3 +130,34 @@ def evidence_add(
     folder = Path(study) if "/" in study else files.record_file(study, "any").parent
     path, added = evidence.add(folder)
     print(f"{path}: {added} more; next: `twf findings --pages`")
+
+
+@group("new", PROJECT, "Your own method, begun as a copy of another.").command("method")
+def new_method(
+    name: Annotated[str, typer.Argument(help="Its name: small letters, digits, hyphens.")],
+    like: Annotated[str, typer.Option(help="The method that it is copied from.")],
+    title: Annotated[str | None, typer.Option(help="What tables call it.")] = None,
+) -> None:
+    """Make your own method: its loss, hyperparameters, values, and an experiment of the demo.
+
+    It trains as the copied method does until you change its loss. Next: docs/add-a-method.md.
+    """
+    from twf.upkeep import method
+
+    print(*method.new(name, like, title), sep="\n")
+    print(f"next: change the loss in {method.LOSSES / name.replace('-', '_')}.py; then")
+    print(f"  snakemake --cores all results/demo/tables/{name}.split-digits.md")
+    print(f"  twf compare demo {name} {like}      # {name} minus {like}, with an interval")
+
+
+@app.command(rich_help_panel=PROJECT)
+def doctor() -> None:
+    """Say what is wrong with the set-up, and how to mend it; exit with 1 where something is."""
+    from twf.upkeep.doctor import examine
+
+    well = True
+    for name, state, message in examine(reading.load(files.PARAMS)):
+        print(f"{state:<8}{name:<10}{message}", flush=True)
+        well &= state != "wrong"
+    if not well:
+        raise typer.Exit(1)

@@ -1,26 +1,31 @@
-"""`twf plan`, `run` and `pretrain`: what there is to train, and training it."""
+"""`twf plan`, `run`, `pretrain` and `data`: what there is to do up to the records, and doing it."""
 
 import contextlib
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from typer.main import get_command
 
 from twf import files
-from twf.cli.app import NODES, ParamsFile, app
 from twf.engines import environment, plans
-from twf.errors import UserError
+from twf.errors import UserError, lookup
 from twf.gpus.devices import device_for
 from twf.study import expand, products, reading
 from twf.study.params import Execution, Params
 from twf.tracking import mode
 
-Device = Annotated[
-    Literal["auto", "cpu", "cuda"], typer.Option(help="auto: a GPU if there is one.")
-]
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+NODES, PROJECT = "Nodes of the pipeline", "The project"  # groups of commands; the first has no name
+
 Threads = Annotated[int, typer.Option(min=1, help="CPU threads.")]
 SaveEvery = Annotated[
     float, typer.Option(min=0, envvar="TWF_SAVE_EVERY", help="Seconds between saved states.")
@@ -35,10 +40,36 @@ GpuSlots = Annotated[
 Job = Annotated[bool, typer.Option("--job", hidden=True)]  # of Snakemake: it ends with it
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"twf {version('twf')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="The version.")
+    ] = False,
+) -> None:
+    """Reproduce *Transfer without Forgetting*: each command makes one node of the pipeline.
+
+    `snakemake --cores all results/demo/report.html` makes all of the demo; the commands here are
+    what it calls, and each can be called by hand with the same words: data fetch → data prepare →
+    pretrain → run → collect → report.
+    """
+
+
+def group(name: str, panel: str, text: str) -> typer.Typer:
+    """Commands that share their first word."""
+    commands = typer.Typer(no_args_is_help=True, help=text)
+    app.add_typer(commands, name=name, rich_help_panel=panel)
+    return commands
+
+
 @app.command()
 def plan(
     study: Annotated[str | None, typer.Argument(help="A study, or params.yaml's default.")] = None,
-    params: ParamsFile = files.PARAMS,
     every: Annotated[bool, typer.Option("--all", help="Runs that are done, too.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Only write its plan files.")] = False,
     stages: Annotated[bool, typer.Option("--stages", help="Only name its DVC stages.")] = False,
@@ -56,19 +87,18 @@ def plan(
     from twf import forecast as forecasting
     from twf.results import status
 
-    loaded = reading.load(params)
-    planned = expand(loaded, study or loaded.study)
+    params = reading.load(files.PARAMS)
+    planned = expand(params, study or params.study)
     if write:
-        plans.write(loaded, planned.study)
+        plans.write(params, planned.study)
     elif stages:
         print(*plans.stages(planned))
-    else:
+    elif forecast:
         held = status.of_runs(planned)
-        if forecast:
-            left = [run for run in planned.runs.values() if held[run.id].product.state != "done"]
-            print(*forecasting.lines(left), sep="\n")
-        else:
-            status.show(planned, held, every)
+        left = [run for run in planned.runs.values() if held[run.id].product.state != "done"]
+        print(*forecasting.lines(left), sep="\n")
+    else:
+        status.show(planned, status.of_runs(planned), every)
 
 
 @app.command()
@@ -79,8 +109,6 @@ def run(
         Path | None, typer.Option(help="Instead of STUDY: a table of records.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="With --again: another one.")] = None,
-    params: ParamsFile = files.PARAMS,
-    device: Device = "auto",
     threads: Threads = 1,
     save_every: SaveEvery = 300.0,
     execution: Way = "plain",
@@ -91,35 +119,31 @@ def run(
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
 
     By its plan file, and nothing of params.yaml; with STUDY and RUN, the plans are written first.
-    Needs the benchmark's data and the source's checkpoint. Called again after an interruption, it
-    resumes from its last saved state; SIGTERM and Ctrl-C save before they end it. Next: `twf
-    collect`.
+    Called again after an interruption, SIGTERM or Ctrl-C, it goes on from its last saved state.
 
     With `--again FILE RUN`, by the parameters that the record of RUN in FILE has, on its data and
     from its network, with today's code: results/again-STUDY/runs/RUN.parquet, and how the two
     differ.
     """
     with _training(job):
+        from twf.jobs import again as records
         from twf.jobs.run import execute
 
         recorded, path = None, Path(study)
         if again is not None:
-            from twf.jobs import again as records
-
+            _held = plans.write(reading.load(files.PARAMS))
             recorded = records.read_row(again, study)
             planned, plan = records.planned(recorded, seed, again.parent)
-            loaded = reading.load(params)
-            slots, tracking = loaded.gpu_slots, loaded.tracking
         else:
             if run is not None:
-                _held = plans.write(reading.load(params), study)
+                _held = plans.write(reading.load(files.PARAMS), study)
                 path = products.named("run", files.run_plan(study, run))
             elif path.suffix != ".json":
                 raise UserError(f"which run of {study}? `twf plan {study}` lists them")
             planned, plan = products.planned_run(path)
-            slots, tracking = plans.settings()
-        on = device_for(device, threads, gpu_slots or slots, deterministic)
-        execute(planned, plan, tracking, on, save_every, execution)
+        slots, tracking = plans.settings()
+        device = device_for(threads, gpu_slots or slots, deterministic)
+        execute(planned, plan, tracking, device, save_every, execution)
         if recorded is not None:
             made = records.read_row(files.record_file(planned.study, planned.id), planned.id)
             print(*records.compared(recorded, made), sep="\n")
@@ -128,8 +152,6 @@ def run(
 @app.command(rich_help_panel=NODES)
 def pretrain(
     source: Annotated[str, typer.Argument(help="A source, or plans/checkpoints/SOURCE.json.")],
-    params: ParamsFile = files.PARAMS,
-    device: Device = "auto",
     threads: Threads = 1,
     save_every: SaveEvery = 300.0,
     execution: Way = "plain",
@@ -139,20 +161,15 @@ def pretrain(
 ) -> None:
     """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
 
-    To train needs the source's data (`twf data prepare`). By a plan file, and nothing of
-    params.yaml; for a source's name, the plans are written first. Called again after an
-    interruption, it resumes from its last saved state. Next: `twf run`.
+    By a plan file, and nothing of params.yaml; for a source's name, the plans are written first.
+    Called again after an interruption, it goes on from its last saved state. Next: `twf run`.
     """
     with _training(job):
         from twf.jobs import pretraining
 
-        path = Path(source)
-        if path.suffix != ".json":
-            _held = plans.write(reading.load(params))
-            path = products.named("source", files.checkpoint_plan(source))
-        slots, _ = plans.settings()
-        on = device_for(device, threads, gpu_slots or slots, deterministic)
-        pretraining.pretrain(path.stem, products.read_plan(path), on, save_every, execution)
+        path, _held = _plan_file("source", source, files.checkpoint_plan(source))
+        device = device_for(threads, gpu_slots or plans.settings()[0], deterministic)
+        pretraining.pretrain(path.stem, products.read_plan(path), device, save_every, execution)
 
 
 @contextlib.contextmanager
@@ -167,6 +184,70 @@ def _training(job: bool) -> Iterator[None]:
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
         raise typer.Exit(STATUS) from None
+
+
+def _plan_file(kind: str, name: str, path: Path) -> tuple[Path, plans.Written]:
+    """The plan file that `name` is, or else `path`, which is written first; and what holds it."""
+    if name.endswith(".json"):
+        return Path(name), plans.Written()
+    held = plans.write(reading.load(files.PARAMS))
+    return products.named(kind, path), held
+
+
+data_app = group("data", NODES, "Data sets: fetch their archives, prepare their arrays.")
+
+
+@data_app.command("fetch")
+def data_fetch(
+    names: Annotated[list[str] | None, typer.Argument(help="Such as cifar10.")] = None,
+    study: Annotated[str | None, typer.Option(help="All that a study still needs.")] = None,
+) -> None:
+    """Fetch official archives, and check them: archives/NAME. Next: `twf data prepare`.
+
+    Called again, it keeps what is complete. Where jobs run without network, call it on the login
+    node.
+    """
+    from twf.data import registry
+    from twf.data.fetch import fetch
+
+    wanted, params = list(names or []), reading.load(files.PARAMS)
+    if study is not None:
+        wanted += registry.needed(params, expand(params, study))
+    elif not wanted:
+        raise UserError(f"say which: {', '.join(registry.load())}; or --study STUDY")
+    entries = {name: registry.entry(name) for name in wanted}
+    for name, entry in entries.items():
+        fetch(name, entry)
+
+
+@data_app.command("prepare")
+def data_prepare(
+    name: Annotated[str, typer.Argument(help="A data set, or its plan file: plans/data/X.json.")],
+) -> None:
+    """Make the arrays of a data set: data/NAME.safetensors. Next: `twf pretrain`.
+
+    By a plan file, and nothing of params.yaml; for a name, the plans are written first.
+    """
+    from twf.data.prepare import prepare
+
+    path, _held = _plan_file("data set", name, files.data_plan(name))
+    dataset = products.planned_dataset(products.read_plan(path))
+    prepare(path.stem, dataset, files.data_file(path.stem))
+
+
+@data_app.command("import")
+def data_import(
+    name: Annotated[str, typer.Argument(help="A data set of params.yaml, for example cifar10.")],
+    file: Annotated[Path, typer.Argument(help="A .npz, or a folder of folders: docs/data.md.")],
+) -> None:
+    """Take a published data set from a file of yours: data/NAME.safetensors.
+
+    The images are checked to be the official ones. Next: `twf plan STUDY`.
+    """
+    from twf.data.prepare import import_data
+
+    datasets = reading.load(files.PARAMS).datasets
+    import_data(name, lookup("data set", datasets, name, str(files.PARAMS)), file)
 
 
 def refuse_wrong_variables(params: Params) -> None:

@@ -19,10 +19,9 @@ def cpu_name(threads: int) -> str:
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether bfloat16 speeds up its products: by AMX, or by AVX-512 where that has the units.
+    """Whether bfloat16 speeds up products: by AMX, or by AVX-512 on AMD, which has the units.
 
-    AMD's has; on Intel's without AMX, a training step takes 1.2 to 1.4 times as long as in float32
-    (docs/speed.md). Not measured on other processors, nor on systems other than Linux.
+    On Intel without AMX, a step takes 1.2 to 1.4 times as long as in float32 (docs/speed.md).
     """
     flags = set(_cpuinfo().split())
     return "amx_bf16" in flags or {"avx512_bf16", "AuthenticAMD"} <= flags
@@ -33,13 +32,8 @@ def _cpuinfo() -> str:
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep memory that it frees, where its allocator is glibc's.
-
-    A training step frees and takes the same megabytes hundreds of times; returned to the system,
-    each page of them would be fetched and zeroed anew.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
+    """Let glibc keep what a step frees: the next step would fetch and zero each page anew."""
+    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         mallopt(M_MMAP_THRESHOLD, 32 * 2**20)
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 

@@ -7,6 +7,7 @@ can no longer choose the GPUs that it sees.
 
 import contextlib
 import ctypes
+import itertools
 import os
 import subprocess
 import sys
@@ -14,9 +15,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
-from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
@@ -34,23 +34,14 @@ NONE = ("", "-1", "NoDevFiles")  # as CUDA_VISIBLE_DEVICES, the last by Slurm: n
 _held: list[tuple[str, FileLock]] = []  # at most one slot
 
 
-def device_for(
-    name: Literal["auto", "cpu", "cuda"],
-    threads: int,
-    gpu_slots: int = 1,
-    deterministic: bool = False,
-) -> "torch.device":
-    """The device to train on, with PyTorch set up for it: the CPU, or a slot of one GPU.
+def device_for(threads: int, gpu_slots: int = 1, deterministic: bool = False) -> "torch.device":
+    """The device to train on, with PyTorch set up for it: a slot of one GPU, or the CPU.
 
     `CUDA_VISIBLE_DEVICES` then shows only this GPU. `deterministic` restricts it to algorithms that
-    give the same bits each time, as those of a CPU do anyway.
-
-    Raises `UserError` where there is no such device.
+    give the same bits each time, as those of a CPU do anyway. Raises `UserError` as `gpus` does.
     """
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    shown = gpus() if name != "cpu" else []
-    if name == "cuda" and not shown:
-        raise UserError("no CUDA device here; leave --device away, or say --device cpu")
+    shown = gpus()
     if shown:
         os.environ["CUDA_VISIBLE_DEVICES"] = take_slot(shown, gpu_slots)
     import torch
@@ -69,29 +60,25 @@ def device_for(
 
 
 def take_slot(gpus: Sequence[str], slots: int) -> str:
-    """Hold a slot of one of the GPUs, of `slots` each, until this process ends.
+    """Hold a slot of one of the GPUs, of `slots` each, until this process ends; wait for one.
 
-    The first slot of each GPU goes before the second of any. Where none is free, say so and wait. A
-    process that holds a slot already keeps it.
+    The first slot of each GPU goes before the second of any. Who holds a slot already keeps it.
     """
-    told = False
-    while not _held:
-        for number, gpu in product(range(slots), gpus):
+    for attempt in itertools.count() if not _held else ():
+        for number, gpu in itertools.product(range(slots), gpus):
             name = f"twf-{os.getuid()}-{gpu.replace('/', '-')}.{number}.lock"
             path = Path(tempfile.gettempdir(), name)
             lock = FileLock(path, fallback_to_soft=False)  # a soft lock would outlive its process
             with files.writing(path), contextlib.suppress(Timeout):
                 lock.acquire(blocking=False)
                 _held.append((gpu, lock))
-                break
-        else:
-            if not told:
-                note(
-                    f"waiting for a GPU: {slots} of your jobs on each of {len(gpus)} already; "
-                    "--gpu-slots, or gpu_slots in params.yaml, lets more share one"
-                )
-            told = True
-            time.sleep(POLL)
+                return gpu
+        if attempt == 0:
+            note(
+                f"waiting for a GPU: {slots} of your jobs on each of {len(gpus)} already; "
+                "gpu_slots in params.yaml lets more share one"
+            )
+        time.sleep(POLL)
     return _held[0][0]
 
 
@@ -99,8 +86,7 @@ def gpus() -> list[str]:
     """The GPUs that CUDA shows here, each by its number or name in `CUDA_VISIBLE_DEVICES`.
 
     None where PyTorch is built for CPUs only. Raises `UserError` where CUDA fails, or shows none of
-    those that `CUDA_VISIBLE_DEVICES` names: who asks for GPUs is not to find out after days that a
-    CPU did the work.
+    those that `CUDA_VISIBLE_DEVICES` names, so that no CPU does the work in their place.
     """
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     if version("torch").endswith("+cpu") or shown in NONE:
@@ -119,13 +105,10 @@ def gpus() -> list[str]:
 
 
 def driver_count() -> int:
-    """How many GPUs CUDA shows to this process; 0 without a driver.
-
-    The process is bound to them from then on, and ends with CUDA's number of an error.
-    """
+    """How many GPUs CUDA shows to this process; it ends with CUDA's number of an error."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+    except OSError:  # no driver
         return 0
     count = ctypes.c_int()
     error = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))

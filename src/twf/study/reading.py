@@ -18,9 +18,7 @@ def load(path: Path) -> Params:
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, IsADirectoryError):
-        raise UserError(
-            f"no {path} in {Path.cwd()}: go to the project's folder, or name it with --params"
-        ) from None
+        raise UserError(f"no {path} in {Path.cwd()}: go to the project's folder") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not valid YAML: {error}") from None
     return check(plain_values(text, path), str(path))
