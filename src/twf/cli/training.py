@@ -16,7 +16,6 @@ from twf.errors import UserError, lookup
 from twf.gpus.devices import device_for
 from twf.study import expand, products, reading
 from twf.study.params import Execution, Params
-from twf.tracking import mode
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -252,9 +251,11 @@ def data_import(
 
 def refuse_wrong_variables(params: Params) -> None:
     """Raise `UserError` for a variable of the environment that `twf run` would refuse."""
+    from twf.tracking.live import decided
+
     command = get_command(app).commands["run"]  # type: ignore[attr-defined]
     try:
         command.make_context("run", ["STUDY", "RUN"])  # reads the options' variables
     except typer.BadParameter as error:
         raise UserError(error.format_message()) from None
-    mode.decided(params.tracking)
+    decided(params.tracking)

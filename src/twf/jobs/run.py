@@ -80,7 +80,7 @@ def execute(
             row = before | vars(outcome) | {"status": outcome.status} | measured
             keeper.wait()  # the last task's end is saved before the record is there
             record.write(path, row)
-            tracker.finish(row)
+            tracker.update(row)
         keeper.forget()  # last: what is killed before it goes on from the last task's end
     if outcome.reason is not None:
         ending = f"diverged: {outcome.reason}"

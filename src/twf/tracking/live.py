@@ -4,23 +4,91 @@ What is shown is a function of the run's record, whole or so far: a `Row` has th
 `twf.results.record.SCHEMA`, of which the later ones are missing while the run trains.
 """
 
+import configparser
 import contextlib
+import netrc
 import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 from unittest.mock import patch
+from urllib.parse import urlsplit
 
-from twf.errors import note
-from twf.learning.evaluation import metrics
+from twf.errors import lookup, note
 from twf.results import record
 from twf.study.methods import METHODS
 from twf.study.params import PROTOCOLS, Tracking
-from twf.tracking.mode import decided, folder
 
+SWITCH = "TWF_TRACKING"  # the variable that overrides `tracking.mode` of params.yaml
+SERVER = "https://api.wandb.ai"
+KEY_LENGTH = 40  # characters, at least
 PATIENCE = 120.0  # seconds for W&B to start, and to send the last data; `wandb sync` sends the rest
 
+Mode = Literal["online", "offline", "off"]
+MODES: dict[str, Mode | None] = {"online": "online", "offline": "offline", "off": "off"}
+MODES |= {"disabled": "off", "auto": None}  # W&B's word, and ours for the rule below
+
 Row = Mapping[str, Any]
+
+
+def decided(settings: Tracking) -> tuple[Mode, str]:
+    """The mode of tracking, and what decides it.
+
+    Online where there is a usable key; offline where the user asks for that, or has W&B configured
+    without a usable key; else off. What the user asks for is said by `TWF_TRACKING`, else by W&B's
+    own variables and settings files, else by `tracking.mode` of params.yaml.
+
+    Raises `UserError` for a mode that does not exist.
+    """
+    of_wandb = _settings()
+    asked_in = {
+        SWITCH: _variable(SWITCH),
+        "WANDB_DISABLED": "off" if _variable("WANDB_DISABLED").lower() in ("1", "true") else "",
+        "WANDB_MODE": _variable("WANDB_MODE"),
+        "W&B's settings": of_wandb.get("mode", ""),
+        "tracking.mode of params.yaml": settings.mode,
+    }
+    modes = {where: lookup("mode", MODES, word, where) for where, word in asked_in.items() if word}
+    asker, asked = next(((where, mode) for where, mode in modes.items() if mode), ("", None))
+    if asked in ("off", "offline"):
+        return asked, asker
+    path, key, mentioned = _path("NETRC", "~/.netrc"), _variable("WANDB_API_KEY"), False
+    with contextlib.suppress(OSError, netrc.NetrcParseError, UnicodeDecodeError):
+        mentioned = b"wandb" in path.read_bytes()
+        server = _variable("WANDB_BASE_URL") or of_wandb.get("base_url", SERVER)
+        entry = netrc.netrc(path).authenticators(urlsplit(server).netloc)
+        key = key or ((entry and entry[2]) or "")
+    if len(key) >= KEY_LENGTH:
+        return "online", asker or "a usable key"
+    variables = any(name.startswith("WANDB_") and _variable(name) for name in os.environ)
+    if asker or variables or mentioned or of_wandb:
+        return "offline", f"{asker or 'a configuration of W&B'}, without a usable key"
+    return "off", "no key, and nothing that asks for it"
+
+
+def _variable(name: str) -> str:
+    """An environment variable; an empty one is as one that is not set."""
+    return os.environ.get(name, "").strip()
+
+
+def _path(name: str, default: str) -> Path:
+    return Path(_variable(name) or default).expanduser()
+
+
+def _folder() -> Path:
+    """`wandb/`, which has a folder for each offline run."""
+    return _path("WANDB_DIR", ".") / "wandb"
+
+
+def _settings() -> dict[str, str]:
+    """What `wandb offline`, `disabled` and `login` wrote: for the project, else for the user."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.add_section("default")
+    with contextlib.suppress(configparser.Error, UnicodeDecodeError):
+        folders = _path("WANDB_CONFIG_DIR", "~/.config/wandb"), _folder()
+        parser.read([folder / "settings" for folder in folders], encoding="utf-8")
+    return dict(parser["default"])
 
 
 class LiveTracker:
@@ -36,29 +104,23 @@ class LiveTracker:
         self._sent = 0  # rows
 
     def update(self, outcome: Row) -> None:
-        """Report the outcome so far, by the record's columns."""
-        self._report(lambda run: self._send(run, {**self._columns_before, **outcome}))
+        """Report the outcome so far, or the record, by the record's columns."""
 
-    def finish(self, row: Row) -> None:
-        """Report the run's record."""
-        self._report(lambda run: self._send(run, row))
-        self._report(lambda run: run.summary.update(summary(row)))
-        self._report(lambda run: run.finish())
+        def send(run: Any) -> None:
+            for values in rows({**self._columns_before, **outcome})[self._sent :]:
+                run.log(values, step=self._sent, commit=True)
+                self._sent += 1
+            if "status" in outcome:
+                run.summary.update({key: outcome[key] for key in ("status", "reason", "seconds")})
 
-    def abandon(self) -> None:
-        """End without an outcome."""
-        self._report(lambda run: run.finish(exit_code=1))
+        self.report(send)
 
-    def _send(self, run: Any, row: Row) -> None:
-        for values in rows(row)[self._sent :]:
-            run.log(values, step=self._sent, commit=True)
-            self._sent += 1
-
-    def _report(self, action: Callable[[Any], object]) -> None:
+    def report(self, action: Callable[[Any], object]) -> None:
+        """Do something with W&B's run; whatever error that raises, ours matters more."""
         try:
             if self._run is not None:
                 action(self._run)
-        except Exception as error:  # whatever it is, the run matters more
+        except Exception as error:
             self._run = None
             note(f"warning: tracking stopped: {error!r}")
 
@@ -71,7 +133,7 @@ def start_tracking(settings: Tracking, columns_before: Row) -> Iterator[LiveTrac
     `UserError` as `decided` does.
     """
     mode, _ = decided(settings)
-    run = None
+    run, code = None, 1
     try:
         run = None if mode == "off" else _begin(mode, about(columns_before, settings))
     except Exception as error:  # no wandb, no network, no disk: the run goes on without it
@@ -79,23 +141,23 @@ def start_tracking(settings: Tracking, columns_before: Row) -> Iterator[LiveTrac
     tracker = LiveTracker(run, columns_before)
     try:
         yield tracker
-    except BaseException:
-        tracker.abandon()
-        raise
+        code = 0
+    finally:
+        tracker.report(lambda run: run.finish(exit_code=code))
 
 
 def _begin(mode: Any, described: dict[str, Any]) -> Any:
     """W&B's run for a run of ours."""
     import wandb
 
-    folder().mkdir(parents=True, exist_ok=True)
+    _folder().mkdir(parents=True, exist_ok=True)
     # W&B's own process takes these from the environment: without the mode it sends word of itself
     # offline too; `wandb.setup` never returns where the process does not start (W&B 0.31).
     with patch.dict(os.environ, WANDB_MODE=mode, WANDB_X_SERVICE_WAIT=str(PATIENCE)):
         os.environ.pop("WANDB_SWEEP_ID", None)  # whose run's identifier would go before ours
         run = wandb.init(
             mode=mode,
-            dir=folder().absolute().parent,
+            dir=_folder().absolute().parent,
             settings=wandb.Settings(
                 silent=True,
                 console="off",
@@ -108,16 +170,14 @@ def _begin(mode: Any, described: dict[str, Any]) -> Any:
             **described,
         )
     run.define_metric("phase")
-    for name in ("accuracy", *record.PROBED):
-        run.define_metric(f"{name}/*", step_metric="phase")
+    run.define_metric("accuracy/*", step_metric="phase")
     return run
 
 
 def about(row: Row, settings: Tracking) -> dict[str, Any]:
     """What `wandb.init` takes to describe a run: a project per study, a group per cell.
 
-    The identifier is the same for the same run with the same parameters, on every machine and at
-    any time.
+    The identifier is the same for the same run with the same parameters, wherever and whenever.
     """
     provenance = record.provenance(dict(row))
     columns = {name: row[name] for name in ("study", "digest", "device", "host")}
@@ -143,30 +203,13 @@ def rows(row: Row) -> list[dict[str, float]]:
             losses = {"total": epoch["loss"], **dict(epoch["terms"])}
             values = {f"loss/{name}": value for name, value in losses.items()}
             charted.append({"phase": phase, "epoch": epoch["epoch"], **values})
-        if phase < len(row["accuracy_class_il"]):
-            charted.append(_phase(row, phase))
+        values = {"phase": phase}
+        for protocol in PROTOCOLS if phase < len(row["accuracy_class_il"]) else ():
+            accuracies = row[f"accuracy_{protocol.replace('-', '_')}"][phase]
+            at_once = METHODS[row["method"]].at_once  # it has seen all tasks after its only phase
+            seen = accuracies if at_once else accuracies[: phase + 1]
+            values[f"accuracy/{protocol}/seen"] = sum(seen) / len(seen)
+            values |= {f"accuracy/{protocol}/task-{i}": a for i, a in enumerate(accuracies)}
+        if len(values) > 1:
+            charted.append(values)
     return charted
-
-
-def _phase(row: Row, phase: int) -> dict[str, float]:
-    values: dict[str, float] = {"phase": phase}
-    for protocol in PROTOCOLS:
-        accuracies = row[f"accuracy_{protocol.replace('-', '_')}"][phase]
-        at_once = METHODS[row["method"]].at_once  # it has seen all tasks after its only phase
-        seen = accuracies if at_once else accuracies[: phase + 1]
-        values[f"accuracy/{protocol}/seen"] = sum(seen) / len(seen)
-        values |= {f"accuracy/{protocol}/task-{i}": a for i, a in enumerate(accuracies)}
-    for probe in record.PROBED:
-        if row[probe]:  # whose first entry is from before training
-            values |= {f"{probe}/{i}": value for i, value in enumerate(row[probe][phase + 1])}
-    return values
-
-
-def summary(row: Row) -> dict[str, float | str | None]:
-    """The outcome of a record: final accuracy and forgetting, or why there are none."""
-    outcome: dict[str, float | str | None] = {k: row[k] for k in ("status", "reason", "seconds")}
-    for protocol in PROTOCOLS if row["status"] == "finished" else ():
-        matrix = row[f"accuracy_{protocol.replace('-', '_')}"]
-        outcome[f"faa/{protocol}"] = metrics.final_average_accuracy(matrix)
-        outcome[f"ff/{protocol}"] = metrics.forgetting(matrix)
-    return outcome

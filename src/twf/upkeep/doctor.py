@@ -10,7 +10,7 @@ from twf.errors import UserError
 from twf.gpus import devices
 from twf.study.params import Params
 from twf.study.products import Products
-from twf.tracking import mode
+from twf.tracking import live
 
 PACKAGES = ("torch", "snakemake", "dvc", "wandb", "matplotlib")
 DRIVER = Path("/proc/driver/nvidia")  # where Linux shows that NVIDIA's driver is loaded
@@ -67,5 +67,5 @@ def inputs(params: Params) -> Iterator[tuple[str, str]]:
 
 def tracking(params: Params) -> Iterator[tuple[str, str]]:
     """Whether runs go to Weights & Biases, and what decides that."""
-    chosen, reason = mode.decided(params.tracking)
+    chosen, reason = live.decided(params.tracking)
     yield "ok", f"{chosen}, by {reason}"
