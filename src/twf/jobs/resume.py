@@ -9,7 +9,6 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,6 @@ class Keeper:
         self.after_step: Callable[[], None] = lambda: None  # called at each pause
         self.spent = 0.0  # seconds that the run took before it was resumed
         self._started = self._saved = time.monotonic()
-        self._thread = ThreadPoolExecutor(1)
-        self._writing: Future[None] | None = None
 
     @property
     def seconds(self) -> float:
@@ -68,45 +65,27 @@ class Keeper:
 
     def pause(self, state: Callable[[], Any], now: bool = False) -> None:
         """Between two steps: save `state()` where it is time, and raise `Stopped` if told to."""
-        self.begun = True
+        self.begun, ending = True, " and saved: the same command goes on from here"
         self.after_step()
         if self.stopping or now or time.monotonic() - self._saved >= self.every:
-            self.save(state())
+            try:
+                self.save(state())
+            except UserError as error:  # the run matters more; what was saved before is there
+                ending = f", but not saved ({error}): the same command goes on from an earlier state"
+                with contextlib.suppress(OSError):  # the log may lie on the same full disk
+                    note(f"warning: not saved: {error}")
         if self.stopping:
-            if failure := self.wait():
-                raise Stopped(
-                    f"stopped, but not saved ({failure}): the same command goes on from what was "
-                    "saved before, if anything was"
-                )
-            raise Stopped("stopped and saved: the same command goes on from here")
+            raise Stopped(f"stopped{ending}")
 
     def save(self, state: Any) -> None:
-        """Copy the state to the host; a thread writes it while training goes on."""
-        self.wait()
+        """Write the state. Raises `UserError` where that fails."""
         tensors: Tensors = {}
         about = {"guard": self.guard, "seconds": self.seconds, "state": flatten(state, tensors)}
-        saved = Checkpoint(tensors, about)
-        self._writing = self._thread.submit(checkpoints.write, self.path, saved)
         self._saved = time.monotonic()
-
-    def wait(self) -> str:
-        """Until what was saved last is written. Returns why it could not be, or nothing.
-
-        The run matters more; and what was saved before is still there.
-        """
-        writing, self._writing = self._writing, None
-        try:
-            if writing is not None:
-                writing.result()
-            return ""
-        except UserError as error:
-            with contextlib.suppress(OSError):  # the log may lie on the same full disk
-                note(f"warning: not saved: {error}")
-            return str(error)
+        checkpoints.write(self.path, Checkpoint(tensors, about))
 
     def forget(self) -> None:
         """The run is recorded: its state is not needed any more."""
-        self.wait()
         shutil.rmtree(self.path.parent, ignore_errors=True)
 
 
@@ -123,9 +102,7 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
         def stop(*_: Any) -> None:
             keeper.stopping = True
             if not keeper.begun:
-                raise Stopped(
-                    "stopped before it did a step: the same command begins where this one did"
-                )
+                raise Stopped("stopped before it did a step: the same command begins again")
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
@@ -135,6 +112,5 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
                 f"a step cannot be captured ({error}): --execution plain trains without that"
             ) from error
         finally:
-            keeper.wait()
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -78,7 +78,6 @@ def execute(
             memory = cpu.peak_memory_mib() if in_use is None else in_use
             measured = {"seconds": keeper.seconds, "peak_memory_mib": memory}
             row = before | vars(outcome) | {"status": outcome.status} | measured
-            keeper.wait()  # the last task's end is saved before the record is there
             record.write(path, row)
             tracker.update(row)
         keeper.forget()  # last: what is killed before it goes on from the last task's end
