@@ -10,7 +10,7 @@ from twf import files
 from twf.data import store
 from twf.errors import UserError, few
 from twf.jobs import checkpoints
-from twf.jobs.provenance import code_origin, set_up
+from twf.jobs.provenance import code_origin, guard, set_up
 from twf.jobs.resume import keeping
 from twf.learning.augmentation import Augment
 from twf.learning.evaluation.accuracy import accuracy, to_device
@@ -43,31 +43,23 @@ def pretrain(
     path, made = files.data_file(source.data), products.made_data(source.data)
     products.require_as_planned(path, made, _data_plan(plan), f"`twf data prepare {source.data}`")
     dataset = store.load(path)
-    steps = len(dataset.train_labels) // recipe.batch_size
-    if steps == 0:
-        raise UserError(
-            f"{len(dataset.train_labels)} training images of {source.data} do not fill a batch of "
-            f"{recipe.batch_size}; lower sources.{name}.pretraining.batch_size"
-        )
     inputs = {"train_fingerprint": dataset.train_fingerprint}
     origin = set_up(device, execution, recipe.precision, inputs, PRETRAINING)
     method = supervised(source, data, device)
-    state, guard = files.state_file("pretrain", name), origin.guard(plan, device)
-    output = files.checkpoint_file(name)
-    with keeping(state, guard, save_every) as keeper:
+    state, output = files.state_file("pretrain", name), files.checkpoint_file(name)
+    with keeping(state, guard(origin, plan, device), save_every) as keeper:
+        steps = len(dataset.train_labels) // recipe.batch_size
         begins = f"begins: {recipe.epochs} epochs of {steps} steps"
         progress = Progress(f"pretrain {name}", recipe.epochs, begins, steps)
         keeper.after_step = progress.part
         try:
             train(executed(execution, method), dataset, keeper, progress)
         except DivergedError as error:
-            raise UserError(
-                f"pretraining on {name} diverged in epoch {error}; lower sources.{name}."
-                "pretraining.lr"
-            ) from None
+            remedy = f"lower sources.{name}.pretraining.lr"
+            raise UserError(f"pretraining on {name} diverged in epoch {error}; {remedy}") from None
         network = method.learner.network
         right = _test_accuracy(data, network, dataset, device)
-        about = {"plan": plan, "data_fingerprint": dataset.train_fingerprint, **vars(origin)}
+        about = {"plan": plan, "data_fingerprint": dataset.train_fingerprint, **origin}
         about |= {"test_accuracy": right, "seconds": keeper.seconds}
         checkpoints.save(output, network, plan | about)
         keeper.forget()
@@ -85,23 +77,22 @@ def _take(name: str, plan: products.Values, device: torch.device) -> None:
     source, data = products.planned_source(plan)
     file = Path(str(source.weights))
     network, own = checkpoints.read_network(file, source.network, data.classes if data else None)
-    decisive = ("network", "data", "dataset", "pretraining")
-    recipe = {key: plan[key] for key in decisive if key in plan}
+    recipe = {key: plan.get(key) for key in ("network", "data", "dataset", "pretraining")}
     if otherwise := products.changes(own, recipe, common_only=True):
         raise UserError(
             f"{file} was trained otherwise than sources.{name} says ({few(otherwise)}): correct "
             "that in params.yaml, or leave its 'weights' out, to have it trained"
         )
-    sha, carried = files.sha256(file), plan
+    sha = files.sha256(file)
     if products.WEIGHTS_SHA256 in plan:  # which may have changed since the plan was written
-        carried = plan | {products.WEIGHTS_SHA256: sha}
+        plan = plan | {products.WEIGHTS_SHA256: sha}
     about: dict[str, Any] = own or {
         "network": source.network.model_dump(),
         "data": source.data,
         "test_accuracy": None,
         "code": code_origin(PRETRAINING),
     }
-    about |= {"plan": carried, "weights": file.name, "weights_sha256": sha}
+    about |= {"plan": plan, "weights": file.name, "weights_sha256": sha}
     result = f"accuracy not measured: sources.{name} has no data, or they are not prepared"
     if data and source.data and products.made_data(source.data) == _data_plan(plan):
         dataset = store.load(files.data_file(source.data))
@@ -109,9 +100,8 @@ def _take(name: str, plan: products.Values, device: torch.device) -> None:
         result = f"{right:.2f} % of the test images of {source.data} right"
         if not own:
             about |= {"data_fingerprint": dataset.train_fingerprint, "test_accuracy": right}
-    output = files.checkpoint_file(name)
-    checkpoints.save(output, network, about)
-    print(f"{output}: {result}")
+    checkpoints.save(files.checkpoint_file(name), network, about)
+    print(f"{files.checkpoint_file(name)}: {result}")
 
 
 def _data_plan(plan: products.Values) -> products.Values:

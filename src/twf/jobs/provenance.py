@@ -1,7 +1,6 @@
-"""Where a result comes from: code, versions, device."""
+"""What made a result beside its plan: code, inputs, versions, device."""
 
 import platform
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,51 +14,41 @@ from twf.study import products
 from twf.study.code import code_hash
 
 
-@dataclass(frozen=True)
-class Origin:
-    """What made a result beside its plan, as its record or checkpoint says it."""
-
-    code: dict[str, str | None]  # the package's version, its commit, and a hash of what computed
-    inputs: dict[str, str]  # hashes of data and network
-    versions: dict[str, str]  # of what computes
-    device: str  # the GPU's name, or the CPU's with the threads in use
-    gpu: str | None  # which GPU it is
-    execution: str
-    precision: str
-    deterministic: bool  # the same result each time, to the last bit
-
-    def guard(self, plan: products.Values, device: torch.device) -> dict[str, Any]:
-        """What a saved state must agree in to be gone on from.
-
-        A commit that changes nothing of the code that computes keeps the state, and so does another
-        processor of the same kind; sums over other threads have other last bits.
-        """
-        return vars(self) | {
-            "plan": products.digest(plan),
-            "code": self.code["method_hash"],
-            "device": device.type,
-            "gpu": None,
-            "threads": torch.get_num_threads() if device.type == "cpu" else None,
-        }
-
-
 def set_up(
     device: torch.device, execution: str, precision: str, inputs: dict[str, str], *roots: str
-) -> Origin:
-    """Set the precision of PyTorch; the origin of what this process then makes by `roots`."""
-    chosen = set_precision(precision, device)
-    return Origin(
-        code=code_origin(*roots),
-        inputs=inputs,
-        execution=execution,
-        precision=chosen,
-        deterministic=device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
+) -> dict[str, Any]:
+    """Set the precision of PyTorch; the origin of what this process then makes by `roots`.
+
+    As its record or checkpoint says it: `inputs` are hashes of data and network, `deterministic`
+    is whether the result is the same each time, to the last bit.
+    """
+    return {
+        "code": code_origin(*roots),
+        "inputs": inputs,
         **device_and_versions(device),
-    )
+        "execution": execution,
+        "precision": set_precision(precision, device),
+        "deterministic": device.type == "cpu" or torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def guard(origin: dict[str, Any], plan: products.Values, device: torch.device) -> dict[str, Any]:
+    """What a saved state must agree in to be gone on from.
+
+    A commit that changes nothing of the code that computes keeps the state, and so does another
+    processor of the same kind; sums over other threads have other last bits.
+    """
+    return origin | {
+        "plan": products.digest(plan),
+        "code": origin["code"]["method_hash"],
+        "device": device.type,
+        "gpu": None,
+        "threads": torch.get_num_threads() if device.type == "cpu" else None,
+    }
 
 
 def device_and_versions(device: torch.device) -> dict[str, Any]:
-    """The device's name, which GPU it is, and the versions of what computes."""
+    """The device's name, which GPU it is (None of a CPU), and the versions of what computes."""
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     versions["numpy"] = np.__version__
     if device.type != "cuda":

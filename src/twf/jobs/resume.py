@@ -71,7 +71,9 @@ class Keeper:
             try:
                 self.save(state())
             except UserError as error:  # the run matters more; what was saved before is there
-                ending = f", but not saved ({error}): the same command goes on from an earlier state"
+                ending = (
+                    f", but not saved ({error}): the same command goes on from an earlier state"
+                )
                 with contextlib.suppress(OSError):  # the log may lie on the same full disk
                     note(f"warning: not saved: {error}")
         if self.stopping:

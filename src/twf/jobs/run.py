@@ -5,7 +5,6 @@ import json
 import math
 import os
 from datetime import UTC, datetime
-from typing import Any
 
 import torch
 
@@ -15,7 +14,7 @@ from twf.errors import UserError
 from twf.gpus import cpu
 from twf.jobs import checkpoints
 from twf.jobs.checkpoints import Checkpoint
-from twf.jobs.provenance import Origin, set_up
+from twf.jobs.provenance import guard, set_up
 from twf.jobs.resume import keeping
 from twf.learning import loop, tasks
 from twf.learning.evaluation.metrics import final_average_accuracy
@@ -25,6 +24,9 @@ from twf.study import Run, products
 from twf.study.code import LOOP, method_module
 from twf.study.params import Execution, Tracking
 from twf.tracking.live import start_tracking
+
+# the columns of a record that are a run's own
+OWN = ("study", "benchmark", "source", "method", "pretrained", "buffer", "seed", "digest")
 
 
 def execute(
@@ -42,18 +44,15 @@ def execute(
     or its code is not as planned, and `twf.jobs.resume.Stopped` where SIGTERM or SIGINT ended it.
     """
     for name, planned in plan["data"].items():
-        whose = "" if name == run.data else f"run {run.id} needs the source's images too; "
         file, made = files.data_file(name), products.made_data(name)
-        products.require_as_planned(file, made, planned, f"{whose}`twf data prepare {name}`")
+        products.require_as_planned(file, made, planned, f"`twf data prepare {name}`")
     file, made = files.checkpoint_file(run.source), products.made_network(run.source)
-    remedy = f"`twf pretrain {run.source}`"
-    products.require_as_planned(file, made, plan["network"], remedy)
+    products.require_as_planned(file, made, plan["network"], f"`twf pretrain {run.source}`")
     dataset, source, checkpoint, inputs = read_inputs(run)
     if run.held_out is not None:
         dataset = tasks.without_test_set(dataset, run.held_out, run.seed)
-    roots = (LOOP, method_module(run.method))
-    origin = set_up(device, execution, run.precision, inputs, *roots)
-    if plan.get("code", origin.code["method_hash"]) != origin.code["method_hash"]:
+    origin = set_up(device, execution, run.precision, inputs, LOOP, method_module(run.method))
+    if plan.get("code", origin["code"]["method_hash"]) != origin["code"]["method_hash"]:
         raise UserError(
             f"the code of {run.method} was changed since {files.run_plan(run.study, run.id)} was "
             "written: call again, and the change is planned"
@@ -61,21 +60,28 @@ def execute(
     _check_tasks(run, dataset)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    before = columns_before(run, plan, origin, datetime.now(UTC))
-    path = files.record_file(run.study, run.id)
-    state, guard = files.state_file(run.study, run.id), origin.guard(plan, device)
+    by_plan = {"parameters": plan["parameters"]}
+    by_plan["plan"] = {key: value for key, value in plan.items() if key != "parameters"}
+    before = {
+        "run": run.id,
+        **{name: getattr(run, name) for name in OWN},
+        "started": datetime.now(UTC),
+        "device": origin["device"],
+        "host": os.uname().nodename,
+        "provenance": json.dumps(by_plan | {k: v for k, v in origin.items() if k != "device"}),
+    }
+    path, state = files.record_file(run.study, run.id), files.state_file(run.study, run.id)
     steps = len(dataset.train_labels) // run.phases // run.stream_batch
     begins = f"begins: {run.phases} tasks, {run.epochs} epochs each, about {steps} steps an epoch"
-    with keeping(state, guard, save_every) as keeper:
+    with keeping(state, guard(origin, plan, device), save_every) as keeper:
         with start_tracking(tracking, before) as tracker:
             progress = Progress(run.id, run.phases * run.epochs, begins, steps)
             keeper.after_step = progress.part
-            tensors = checkpoint.tensors
-            outcome = loop.train(
-                run, dataset, source, tensors, device, tracker, progress, keeper, execution
-            )
-            in_use = torch.cuda.max_memory_allocated(device) / 2**20 if origin.gpu else None
-            memory = cpu.peak_memory_mib() if in_use is None else in_use
+            told = tracker, progress, keeper
+            outcome = loop.train(run, dataset, source, checkpoint.tensors, device, *told, execution)
+            memory = cpu.peak_memory_mib()
+            if device.type == "cuda":
+                memory = torch.cuda.max_memory_allocated(device) / 2**20
             measured = {"seconds": keeper.seconds, "peak_memory_mib": memory}
             row = before | vars(outcome) | {"status": outcome.status} | measured
             record.write(path, row)
@@ -85,7 +91,7 @@ def execute(
         ending = f"diverged: {outcome.reason}"
     else:
         matrices = (outcome.accuracy_class_il, outcome.accuracy_task_il)
-        class_il, task_il = (final_average_accuracy(matrix) for matrix in matrices)
+        class_il, task_il = map(final_average_accuracy, matrices)
         ending = f"final average accuracy Class-IL {class_il:.2f} %, Task-IL {task_il:.2f} %"
     with contextlib.suppress(OSError):  # a full disk costs the log a line, not the record
         print(f"{path}: {ending}", flush=True)
@@ -110,41 +116,22 @@ def read_inputs(
     return dataset, source, checkpoint, hashes
 
 
-def columns_before(
-    run: Run, plan: products.Values, origin: Origin, started: datetime
-) -> dict[str, Any]:
-    """The record's columns that are known before training.
-
-    Its provenance has the plan, whose parameters stand under their own name, and the `origin`.
-    """
-    rest = {key: value for key, value in plan.items() if key != "parameters"}
-    made_by = {key: value for key, value in vars(origin).items() if key != "device"}
-    own = ("study", "benchmark", "source", "method", "pretrained", "buffer", "seed", "digest")
-    return {
-        "run": run.id,
-        **{name: getattr(run, name) for name in own},
-        "started": started,
-        "device": origin.device,
-        "host": os.uname().nodename,
-        "provenance": json.dumps({"parameters": plan["parameters"], "plan": rest} | made_by),
-    }
-
-
 def _check_tasks(run: Run, dataset: store.Dataset) -> None:
     """Raise `UserError` where a task has too few images, or the buffer too little room."""
     trained, tested = (
         min(map(len, tasks.split(labels, run.tasks, run.classes)))
         for labels in (dataset.train_labels, dataset.test_labels)
     )
-    problem = ""
     if trained < run.stream_batch:
-        problem = (
-            f"the {trained} training images of a task do not fill a batch of {run.stream_batch}; "
-            f"lower benchmarks.{run.benchmark}.batch_size, or the method's own"
+        raise UserError(
+            f"run {run.id}: the {trained} training images of a task do not fill a batch of "
+            f"{run.stream_batch}; lower benchmarks.{run.benchmark}.batch_size, or the method's own"
         )
-    elif run.method == "icarl" and run.buffer is not None and run.buffer < run.classes:
-        problem = f"iCaRL keeps an image of each of {run.classes} classes: a larger buffer"
-    elif tested == 0:
-        problem = "no image of a task to evaluate on; raise the search's held_out"
-    if problem:
-        raise UserError(f"run {run.id}: {problem}")
+    if tested == 0:
+        raise UserError(
+            f"run {run.id}: no image of a task is held out; raise the search's held_out"
+        )
+    if run.method == "icarl" and run.buffer is not None and run.buffer < run.classes:
+        raise UserError(
+            f"run {run.id}: iCaRL keeps an image of each of {run.classes} classes: a larger buffer"
+        )
