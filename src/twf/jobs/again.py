@@ -1,6 +1,5 @@
 """A measured record, run again from itself: its parameters, its data, its network, today's code."""
 
-import operator
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,10 +63,7 @@ def planned(
             data = run.source_data if key.startswith("source") else run.data
             remedy = f"`twf data prepare {data}`, or `twf data import {data} FILE`"
             if key == "network_sha256":
-                remedy = (
-                    f"`twf pretrain {run.source}` takes one that git has; `weights` of "
-                    f"sources.{run.source} in params.yaml names another"
-                )
+                remedy = f"`weights` of sources.{run.source} in params.yaml names another"
             raise UserError(f"the record's {key} is {recorded[key]}, here {value}: {remedy}")
     needed = dict.fromkeys(filter(None, (run.data, run.source_data)))
     return run, {
@@ -79,29 +75,31 @@ def planned(
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """How a record made again differs from the first one, and what differed in the making."""
-    losses = ([(e["loss"], dict(e["terms"])) for e in row["history"]] for row in (old, new))
-    equal, same_losses = all(old[name] == new[name] for name in ACCURACIES), operator.eq(*losses)
-    if equal:
-        same = "every accuracy and every loss is the record's, to the last bit"
-        yield same if same_losses else "every accuracy is the record's; losses differ"
+    first, again = (
+        [
+            [row[name] for name in ACCURACIES],
+            [(e["loss"], dict(e["terms"])) for e in row["history"]],
+        ]
+        for row in (old, new)
+    )
+    if first == again:
+        yield "every accuracy and every loss is the record's, to the last bit"
     else:
         for title, name in (("Class-IL", "accuracy_class_il"), ("Task-IL", "accuracy_task_il")):
-            first, again = (
+            before, now = (
                 f"{final_average_accuracy(row[name]):.2f} %" if row[name] else "diverged"
                 for row in (old, new)
             )
-            yield f"{title}: {again} now, {first} in the record"
-    before, now = (
+            yield f"{title}: {now} now, {before} in the record"
+    made, remade = (
         {"seed": row["seed"], "processor": row["device"], **row["provenance"]["versions"]}
         | {name: row["provenance"][name] for name in COMPUTED}
         for row in (old, new)
     )
-    differences = products.changes(before, now)
+    differences = products.changes(made, remade)
     codes = [row["provenance"]["code"] for row in (old, new)]
     if len({code["method_hash"] for code in codes}) > 1:
         commits = " -> ".join(str(code["commit"])[:7] for code in codes)
         differences.insert(0, f"code of {new['method']}, commit {commits}")
     if differences:
         yield f"made differently: {'; '.join(differences)}"
-    elif not (equal and same_losses):
-        yield "code of the method, versions, precision and processor are the record's"

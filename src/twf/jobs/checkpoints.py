@@ -51,10 +51,7 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def digest(text: str, tensors: dict[str, Tensor]) -> str:
-    """SHA-256 of a text, and of tensors (on the CPU) by name: of a network where there is no text.
-
-    A network that is trained again with the same result is so the same network, whenever that was.
-    """
+    """SHA-256 of a text and of tensors (on the CPU) by name; of a network, the text is empty."""
     sha = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         sha.update(name.encode())
@@ -93,20 +90,16 @@ def load(path: Path, network: Network) -> Checkpoint:
 def read_network(file: Path, shape: Network, classes: int | None) -> tuple[ResNet, dict[str, Any]]:
     """The network whose weights are in `file`, a safetensors file or one of `torch.save`.
 
-    And what the file says of itself; empty where it is no checkpoint of ours.
-
-    It may have torchvision's names, those of the published code, or ours. `classes` is the number
-    of classes that it must have; none takes the file's. Raises `UserError` that names the tensors
-    which are missing, unexpected or of another shape, or hold values that no training gives.
+    And what the file says of itself, if it is a checkpoint of ours. It may have torchvision's
+    names, those of the published code, or ours. `classes` is the number of classes that it must
+    have; None takes the file's. Raises `UserError` that names the tensors which are missing,
+    unexpected or of another shape, or hold values that no training gives.
     """
-    if file.suffix == ".safetensors":
-        weights = read(file, remedy="put the weights there")
-    else:
-        weights = Checkpoint(_read_pickled(file), about={})
+    ours = file.suffix == ".safetensors"
+    weights = read(file, "put the weights there") if ours else Checkpoint(_read_pickled(file), {})
     named = {_our_name(name): tensor for name, tensor in weights.tensors.items()}
     tensors = {name: tensor for name, tensor in named.items() if not name.startswith(ALIAS)}
-    if classes is None:
-        classes = len(tensors["classifier.weight"]) if "classifier.weight" in tensors else 1
+    classes = classes or len(tensors.get("classifier.weight", [None]))
     network = ResNet(shape, classes)
     try:
         network.load_state_dict(tensors)
@@ -118,10 +111,8 @@ def read_network(file: Path, shape: Network, classes: int | None) -> tuple[ResNe
         ) from None
     for name, tensor in network.state_dict().items():
         if not tensor.isfinite().all() or (name.endswith(".running_var") and (tensor < 0).any()):
-            raise UserError(
-                f"{file} has values that no training gives: {name} has NaN, an infinity, or a "
-                "negative variance"
-            )
+            problem = f"{name} has NaN, an infinity, or a negative variance"
+            raise UserError(f"{file} has values that no training gives: {problem}")
     return network, weights.about
 
 
@@ -129,13 +120,10 @@ def _read_pickled(file: Path) -> dict[str, Tensor]:
     """The tensors by name that `torch.save` wrote; no code in the file is run."""
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)  # noqa: TID251
-    except FileNotFoundError:
-        raise UserError(f"no {file}; put the weights there") from None
     except Exception as error:  # a damaged file can raise anything
-        if asked := re.search(r"GLOBAL (\S+)", str(error)):
-            raise UserError(f"{file} asks for {asked[1]}, which could run code; {REMEDY}") from None
-        reason = str(error).partition("\n")[0]
-        raise UserError(f"{file} cannot be read as weights ({reason}); bring it again") from None
+        asked = re.search(r"GLOBAL (\S+)", str(error))
+        reason = f"{asked[1]} could run code" if asked else str(error).partition("\n")[0]
+        raise UserError(f"{file} cannot be read as weights ({reason}); {REMEDY}") from None
     entries = content.items() if isinstance(content, dict) else ()
     if not entries or not all(isinstance(n, str) and isinstance(t, Tensor) for n, t in entries):
         raise UserError(f"{file} holds other things than tensors by name; {REMEDY}")
