@@ -168,10 +168,13 @@ def test_archives_are_fetched_by_name_or_for_a_study(twf, tiny_project, monkeypa
     some, content = Path("some.npz").absolute(), b"some bytes"
     some.write_bytes(content)
     checksum = f"md5:{hashlib.md5(content).hexdigest()}"
-    file = {"size": 10, "checksum": checksum, "addresses": [some.as_uri()]}
-    entry = {"title": "Our target", "kind": "images", "format": "folders", "classes": 4, "size": 16}
-    entry |= {"homepage": "https://lab.example", "licence": "to be cited", "citation": "Us, 2022"}
-    entry |= {"files": {"some.npz": file}, "images": {"train": 44, "test": 16}}
+    entry = {
+        "title": "Our target",
+        "homepage": "",
+        "licence": "to be cited",
+        "citation": "Us, 2022",
+    }
+    entry |= {"files": {"some.npz": {"checksum": checksum, "addresses": [some.as_uri()]}}}
     Path("own.yaml").write_text(yaml.safe_dump({"target": entry}))
     monkeypatch.setenv("TWF_REGISTRY", "own.yaml")
 

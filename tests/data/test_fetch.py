@@ -51,7 +51,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def entry(*addresses: str) -> registry.Entry:
-    file = registry.File(size=len(CONTENT), checksum=f"md5:{MD5}", addresses=list(addresses))
+    file = registry.File(checksum=f"md5:{MD5}", addresses=list(addresses))
     return registry.entry("resnet50-imagenet").model_copy(update={"files": {"file.bin": file}})
 
 

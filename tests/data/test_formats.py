@@ -54,7 +54,7 @@ def bomb(file: Path) -> None:
 
 # What is named, and the changes to a good archive; or what else is written.
 WRONG: list[tuple[str, dict[str, Any] | Callable[[Path], object]]] = [
-    ("has no x_test", {"x_test": None}),
+    ("x_test is not a file", {"x_test": None}),
     (r"x_train as float32 \[9, 16, 16, 3\]", {"x_train": np.zeros((9, 16, 16, 3), np.float32)}),
     (r"x_test as uint8 \[3, 16, 16\]", {"x_test": np.zeros((3, 16, 16), np.uint8)}),
     (r"y_train as int64 \[8\]", {"y_train": np.arange(8) % 3}),

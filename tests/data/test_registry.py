@@ -1,4 +1,4 @@
-"""The registry of official archives, and a lab's own beside it."""
+"""The registry of official archives, and another one in its place."""
 
 import pytest
 import yaml
@@ -10,19 +10,13 @@ from twf.errors import UserError
 from twf.files import data_file
 from twf.study import reading
 
-PAGE = (PROJECT / "docs" / "data.md").read_text(encoding="utf-8")
-OWN = yaml.safe_load(PAGE.partition("```yaml\n")[2].partition("```")[0])  # its example: our-birds
 PARAMS = reading.load(PROJECT / "params.yaml")
 
 
-def test_the_packaged_archives_are_as_params_yaml_has_them_and_a_study_needs_those_it_uses(
-    tmp_path, monkeypatch
-):
+def test_a_study_needs_the_archives_of_its_data_and_weights(tmp_path, monkeypatch):
     for name, entry in registry.load().items():
-        assert all(file.size and file.addresses for file in entry.files.values())
-        if entry.kind == "images":
-            dataset = PARAMS.datasets[name]
-            assert (entry.classes, entry.size) == (dataset.classes, dataset.size)
+        assert all(file.addresses for file in entry.files.values())
+        assert entry.format is None or entry.size == PARAMS.datasets[name].size
     monkeypatch.chdir(tmp_path)
     assert registry.needed(PARAMS, study.expand(PARAMS, "paper")) == list(registry.load())
     assert registry.needed(PARAMS, study.expand(PARAMS, "demo")) == []
@@ -37,23 +31,24 @@ def test_the_packaged_archives_are_as_params_yaml_has_them_and_a_study_needs_tho
 @pytest.mark.parametrize(
     ("named", "changes"),
     [
-        ("our-birds.citation:", {"citation": None}),
-        ("our-birds: unknown key 'licens'", {"licens": "x"}),
-        ("our-birds.files.", {"files": {"birds.tar.gz": {"addresses": []}}}),
-        ("our-birds.files.", {"files": {"../x": {"checksum": "md5:"}}}),
+        ("cifar10.citation:", {"citation": None}),
+        ("cifar10: unknown key 'licens'", {"licens": "x"}),
+        ("cifar10.files.", {"files": {"../x": {"checksum": "md5:", "addresses": []}}}),
+        ("address", {"files": {"x": {"checksum": "md5:", "addresses": ["https://me:key@host/x"]}}}),
         ("", "- a"),
         ("", "a: ["),
     ],
 )
-def test_a_labs_own_archives_are_added_or_refused_by_key(tmp_path, monkeypatch, named, changes):
-    own, wrong, birds = tmp_path / "own.yaml", tmp_path / "wrong.yaml", OWN["our-birds"]
-    own.write_text(yaml.safe_dump(OWN | {"cifar10": birds}))
-    monkeypatch.setenv("TWF_REGISTRY", str(own))
-    assert registry.entry("our-birds").fingerprints_at(64) == {}
-    titles = [registry.entry(name).title for name in ("cifar10", "cifar100")]
-    assert titles == ["Our birds", "CIFAR-100"], "ours is replaced by name"
-    monkeypatch.setenv("TWF_REGISTRY", str(wrong))
-    whole = not isinstance(changes, str)
-    wrong.write_text(yaml.safe_dump({"our-birds": birds | changes}) if whole else changes)
-    with pytest.raises(UserError, match=f"{wrong}(.|\n)*{named}"):
+def test_a_labs_own_registry_is_taken_in_place_of_ours_or_refused_by_key(
+    tmp_path, monkeypatch, named, changes
+):
+    path, ours = tmp_path / "own.yaml", registry.entry("cifar10").model_dump()
+    monkeypatch.setenv("TWF_REGISTRY", str(path))
+    if not isinstance(changes, str):
+        path.write_text(yaml.safe_dump({"mine": ours}))
+        assert list(registry.load()) == ["mine"]
+    whole = yaml.safe_dump({"cifar10": ours | changes}) if isinstance(changes, dict) else changes
+    path.write_text(whole)
+    registry._read.cache_clear()
+    with pytest.raises(UserError, match=f"{path}(.|\n)*{named}"):
         registry.load()

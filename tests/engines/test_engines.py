@@ -332,7 +332,7 @@ def test_an_archive_is_fetched_once_kept_pushed_and_pulled(
     """Through both engines, from a server's folder to the prepared arrays, and to another clone."""
     arrays = official.some_arrays("cifar10")
     (archive,) = official.write_archives("cifar10", tmp_path, arrays)
-    entry = registry.images_entry("cifar10").model_dump()
+    entry = registry.entry("cifar10").model_dump()
     entry["images"] = {split: len(arrays[f"y_{split}"]) for split in ("train", "test")}
     checksum = f"md5:{hashlib.md5(archive.read_bytes()).hexdigest()}"
     entry["files"] = {archive.name: {"checksum": checksum, "addresses": [archive.as_uri()]}}

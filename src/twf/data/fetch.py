@@ -82,7 +82,7 @@ def _download(path: Path, file: File) -> None:
                 failures.append(f"{address}: {error}")
     raise UserError(
         f"cannot fetch {path}:\n  "
-        + ("\n  ".join(failures) or "the registry has no address of it")
+        + "\n  ".join(failures)
         + f"\n`twf data fetch {path.parent.name}` tries again; or put the file there yourself"
     )
 

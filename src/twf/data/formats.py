@@ -10,20 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from twf.data.images import (
-    BrokenFileError,
-    is_hidden,
-    read_classes,
-    read_split,
-    reading,
-    resize_images,
-)
+from twf.data.images import BrokenFileError, read_classes, read_split, reading, resize_images
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError, few
 
-KEYS = ("x_train", "y_train", "x_test", "y_test")  # of a user's arrays
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
@@ -124,21 +115,14 @@ def cub200(folder: Path, size: int) -> DataArrays:
 def folders(path: Path, size: int) -> DataArrays:
     """All images of `train/CLASS/*` and `test/CLASS/*` (or `val/CLASS/*`), squashed to `size`.
 
-    Grey ones become RGB; labels are the ranks of the sorted names. Where `path` has a single folder
-    of another name, as archives often do, they are looked for there. Raises `BrokenFileError`, also
+    Grey ones become RGB; labels are the ranks of the sorted names. Raises `BrokenFileError`, also
     for a folder that is missing or ambiguous.
     """
     splits = _inner(path)
-    if len(splits) == 1 and splits[0] not in ("train", "test", "val"):
-        path /= splits[0]
-        splits = _inner(path)
     tests = [name for name in splits if name in ("test", "val")]
     if "train" not in splits or len(tests) != 1:
-        raise BrokenFileError(
-            path,
-            f"needs train/CLASS/*, and either test/CLASS/* or val/CLASS/*; its folders are: "
-            f"{few(splits) or 'none'}",
-        )
+        needed = "train/CLASS/*, and either test/CLASS/* or val/CLASS/*"
+        raise BrokenFileError(path, f"needs {needed}; its folders are: {few(splits) or 'none'}")
     train, test = path / "train", path / tests[0]
     classes = _inner(train)
     if unequal := set(classes) ^ set(_inner(test)):
@@ -152,8 +136,7 @@ def folders(path: Path, size: int) -> DataArrays:
 
 
 def _inner(path: Path) -> list[str]:
-    inner = (folder.relative_to(path) for folder in path.iterdir() if folder.is_dir())
-    return sorted(str(folder) for folder in inner if not is_hidden(folder))
+    return sorted(p.name for p in path.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
 def read_npz(file: Path, classes: int) -> DataArrays:
@@ -164,9 +147,6 @@ def read_npz(file: Path, classes: int) -> DataArrays:
     """
     try:
         with reading(file, "plain arrays"), np.load(file, allow_pickle=False) as archive:  # noqa: TID251
-            if missing := [key for key in KEYS if key not in archive]:
-                problem = f"has no {', '.join(missing)}, but {few(list(archive)) or 'nothing'}"
-                raise BrokenFileError(file, problem)
             train, test = (_split(file, archive, split, classes) for split in ("train", "test"))
             names = archive["class_names"] if "class_names" in archive else np.arange(classes)
             if names.shape != (classes,):
@@ -174,29 +154,23 @@ def read_npz(file: Path, classes: int) -> DataArrays:
             return DataArrays(train, test, [str(name) for name in names])
     except BrokenFileError as error:
         raise UserError(
-            f"{error}; needed is a NumPy archive with {', '.join(KEYS)}: images uint8 [N, H, W, "
-            "3], labels from 0 (docs/add-a-data-set.md). Image files are imported as the folder "
-            "that they are in"
+            f"{error}; needed is a NumPy archive with x_train, y_train, x_test, y_test: images "
+            "uint8 [N, H, W, 3], labels from 0 (docs/add-a-data-set.md). Image files are imported "
+            "as the folder that they are in"
         ) from None
 
 
 def _split(file: Path, archive: Any, split: str, classes: int) -> Split:
     images, labels = archive[f"x_{split}"], archive[f"y_{split}"]
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
-        raise BrokenFileError(
-            file, f"has x_{split} as {_kind(images)}, expected uint8 [N, H, W, 3]"
-        )
+        raise BrokenFileError(file, f"has x_{split} as {images.dtype} {list(images.shape)}")
     if labels.dtype.kind not in "iu" or labels.size != len(images):
-        problem = f"has y_{split} as {_kind(labels)}, expected {len(images)} integers"
-        raise BrokenFileError(file, problem)
+        kind = f"{labels.dtype} {list(labels.shape)}"
+        raise BrokenFileError(file, f"has y_{split} as {kind}, expected {len(images)} integers")
     if outside := [label for label in np.unique(labels) if not 0 <= label < classes]:
         problem = f"has the label {outside[0]} in y_{split}, outside 0 to {classes - 1}"
         raise BrokenFileError(file, problem)
     return Split(images, labels.reshape(-1).astype(np.int64))
-
-
-def _kind(array: NDArray[Any]) -> str:
-    return f"{array.dtype} {list(array.shape)}"
 
 
 READERS = {  # by the registry's `format`
@@ -204,5 +178,4 @@ READERS = {  # by the registry's `format`
     "svhn": svhn,
     "tiny-imagenet": tiny_imagenet,
     "cub200": cub200,
-    "folders": folders,
 }

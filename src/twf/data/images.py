@@ -5,7 +5,7 @@ And what all readers share: how they open files of any content.
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -38,11 +38,6 @@ def reading(file: Path, kind: str) -> Iterator[None]:
         raise BrokenFileError(file, problem) from None
 
 
-def is_hidden(path: PurePath) -> bool:
-    """True if any part of a path is hidden, or is the folder that a Mac adds to archives."""
-    return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
-
-
 def read_split(labels: dict[Path, int], size: int) -> Split:
     """The labelled image files as uint8 [N, size, size, 3] and int64 [N]; grey ones become RGB.
 
@@ -67,7 +62,8 @@ def read_classes(folders: Sequence[Path], size: int) -> Split:
     labels: dict[Path, int] = {}
     for label, folder in enumerate(folders):
         files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-        images = [path for path in files if not is_hidden(path.relative_to(folder))]
+        parts = {path: path.relative_to(folder).parts for path in files}
+        images = [path for path in parts if not any(part[0] == "." for part in parts[path])]
         if not images:
             raise BrokenFileError(folder, "has no image")
         labels |= dict.fromkeys(images, label)

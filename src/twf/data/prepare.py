@@ -6,14 +6,19 @@ from twf import files
 from twf.data import fetch, formats, packaged, registry, store
 from twf.data.images import reading, resize_images
 from twf.data.store import DataArrays, Split
-from twf.errors import UserError
+from twf.errors import UserError, lookup
 from twf.study import params, products
 
 
 def prepare(name: str, dataset: params.Dataset, output: Path) -> None:
     """Read or draw the data set `name` of `params.yaml`, check it, and write it to `output`."""
     made_of = products.data_plan(dataset, known={})
-    arrays = _read(dataset)
+    if dataset.reader == "archive":
+        arrays = formats.read_npz(Path(dataset.file), dataset.classes)
+    elif dataset.reader == "official":
+        arrays = _read_archive(dataset)
+    else:
+        arrays = packaged.READERS[dataset.reader](dataset)
     _check_params(name, dataset, arrays)
     store.save(output, name, arrays, made_of)
 
@@ -26,26 +31,34 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
     read and checked.
     """
     if dataset.reader != "official":
-        raise UserError(
-            f"datasets.{name} is no published data set: `twf data prepare {name}` makes it"
-        )
+        raise UserError(f"{name} is no published data set: `twf data prepare {name}` makes it")
     size, classes = dataset.size, dataset.classes
     arrays = formats.folders(path, size) if path.is_dir() else formats.read_npz(path, classes)
     train, test = (Split(resize_images(s.images, size), s.labels) for s in arrays.splits.values())
     arrays = DataArrays(train, test, arrays.classes)
-    entry, output = registry.images_entry(dataset.archive), files.data_file(name)
-    check(arrays, entry, size, path)
+    entry, output = registry.entry(dataset.archive), files.data_file(name)
+    _check_official(arrays, entry, size, path)
     _check_params(name, dataset, arrays)
     store.save(output, name, arrays, dataset.made_of)
-    compared = " and ".join(entry.fingerprints_at(size)) or "none"
     print(
-        f"{output}: {len(train.labels):,} training and {len(test.labels):,} test images of "
-        f"{len(arrays.classes)} classes from {path}, as many as in {entry.title}; fingerprints "
-        f"that are the official ones at {size} pixels: {compared}. Next: `twf plan STUDY`"
+        f"{output}: {len(train.labels):,} training and {len(test.labels):,} test images from "
+        f"{path}, as many as in {entry.title}; fingerprints that are the official ones at {size} "
+        f"pixels: {' and '.join(entry.fingerprints_at(size)) or 'none'}"
     )
 
 
-def check(arrays: DataArrays, entry: registry.ImagesEntry, size: int, path: Path) -> None:
+def _read_archive(dataset: params.OfficialData) -> DataArrays:
+    """The images of an official archive, which `twf data fetch` has brought."""
+    name, entry = dataset.archive, registry.entry(dataset.archive)
+    reader = lookup("format", formats.READERS, str(entry.format), f"the registry's {name}")
+    folder, paths = files.archive_folder(name), fetch.verified(name, entry)
+    with fetch.extracted(paths) as content, reading(folder, f"the format {entry.format}"):
+        arrays = reader(content, dataset.size)
+    _check_official(arrays, entry, dataset.size, folder)
+    return arrays
+
+
+def _check_official(arrays: DataArrays, entry: registry.Entry, size: int, path: Path) -> None:
     """Raise `UserError` where `arrays`, read from `path`, are not the images of `entry`.
 
     Fingerprints are compared where the registry has them at this `size`.
@@ -65,26 +78,11 @@ def check(arrays: DataArrays, entry: registry.ImagesEntry, size: int, path: Path
             )
 
 
-def _read(dataset: params.Dataset) -> DataArrays:
-    """Call the data set's reader; an official archive is one that `twf data fetch` has brought."""
-    if dataset.reader == "archive":
-        return formats.read_npz(Path(dataset.file), dataset.classes)
-    if dataset.reader != "official":
-        return packaged.READERS[dataset.reader](dataset)
-    entry = registry.images_entry(dataset.archive)
-    folder, paths = files.archive_folder(dataset.archive), fetch.verified(dataset.archive, entry)
-    with fetch.extracted(paths) as content, reading(folder, f"the format {entry.format}"):
-        arrays = formats.READERS[entry.format](content, dataset.size)
-    check(arrays, entry, dataset.size, folder)
-    return arrays
-
-
 def _check_params(name: str, dataset: params.Dataset, arrays: DataArrays) -> None:
     """Raise `UserError` where `arrays` differ from the data set's entry in `params.yaml`."""
-    if len(arrays.classes) != dataset.classes:
+    if (classes := len(arrays.classes)) != dataset.classes:
         raise UserError(
-            f"datasets.{name}.classes is {dataset.classes}, but the data have "
-            f"{len(arrays.classes)} classes"
+            f"datasets.{name}.classes is {dataset.classes}, but the data have {classes}"
         )
     for split, data in arrays.splits.items():
         height, width = data.images.shape[1:3]
@@ -93,8 +91,8 @@ def _check_params(name: str, dataset: params.Dataset, arrays: DataArrays) -> Non
                 f"datasets.{name}.size is {dataset.size}, but {split} images have {height} x "
                 f"{width} pixels: change 'size' or the images"
             )
-        if absent := set(range(dataset.classes)) - set(data.labels.tolist()):
+        if absent := set(range(classes)) - set(data.labels.tolist()):
             raise UserError(
                 f"datasets.{name}: no {split} image of class {', '.join(map(str, sorted(absent)))};"
-                f" each of the {dataset.classes} classes needs one"
+                f" each of the {classes} classes needs one"
             )
