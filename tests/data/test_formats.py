@@ -14,7 +14,7 @@ from PIL import Image
 from support import Malicious
 
 from twf.data import formats
-from twf.data.images import BrokenFileError, read_split, resize_images
+from twf.data.images import read_split, resize_images
 from twf.errors import UserError
 
 # A user's NumPy archive
@@ -134,10 +134,10 @@ def test_a_photo_is_turned_as_a_viewer_shows_it(tmp_path, suffix):
 
 @pytest.mark.parametrize("mode", ["I;16", "I", "F"])
 def test_what_is_not_a_picture_of_8_bits_is_refused_by_name(tmp_path, monkeypatch, mode):
-    with pytest.raises(BrokenFileError, match=rf"odd\.tiff .*mode {mode}"):
+    with pytest.raises(UserError, match=rf"odd\.tiff .*mode {mode}"):
         read(save(picture(mode), tmp_path / "odd.tiff"))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", SIDE)  # of which Pillow refuses the double
-    with pytest.raises(BrokenFileError, match=r"bomb\.png .*decompression bomb"):
+    with pytest.raises(UserError, match=r"bomb\.png .*decompression bomb"):
         read(save(picture("RGB"), tmp_path / "bomb.png"))
 
 
@@ -189,7 +189,7 @@ def test_a_pickle_that_would_run_code_is_refused_and_runs_nothing(tmp_path, posi
     value = {"batch": value, "label": {"labels": [value]}, "key": {(value,): 0}}[position]
     content = pickle.dumps(value, protocol)
     (tmp_path / "cifar-10-batches-py" / "data_batch_3").write_bytes(content)
-    with pytest.raises(BrokenFileError, match=r"data_batch_3 .*io\.open"):
+    with pytest.raises(UserError, match=r"data_batch_3 .*io\.open"):
         formats.READERS["cifar"](tmp_path, 32)
     assert not trace.exists()
     pickle.loads(content)

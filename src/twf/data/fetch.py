@@ -16,7 +16,7 @@ from urllib.error import URLError
 from urllib.request import urlretrieve
 
 from twf import files
-from twf.data.images import BrokenFileError, reading
+from twf.data.images import reading
 from twf.data.registry import Entry, File
 from twf.errors import UserError
 
@@ -26,15 +26,15 @@ TIMEOUT = 30  # seconds without a byte
 def fetch(name: str, entry: Entry) -> None:
     """Bring every file of the registry's entry `name` to `archives/NAME/FILE`, checked.
 
-    A file that exists is checked and kept. Raises `UserError` where one has another checksum, where
-    no address gives the right one, or where the disk is full. `checked.json` is written last.
+    A file that exists is checked and kept. Raises `UserError` where one has another checksum, or
+    where no address gives the right one. `checked.json` is written last.
     """
     for file_name, file in entry.files.items():
         path = files.archive_folder(name) / file_name
         if not path.exists():
             _download(path, file)
     verified(name, entry)
-    checked = {key: {"checksum": file.checksum} for key, file in entry.files.items()}
+    checked = {name: file.checksum for name, file in entry.files.items()}
     with files.atomic(files.receipt_file(name)) as receipt:
         receipt.write_text(json.dumps(checked, indent=2) + "\n", encoding="utf-8")
 
@@ -96,8 +96,7 @@ def extracted(archives: list[Path]) -> Iterator[Path]:
     """Yield a folder with the content of some archives; it is removed in the end.
 
     `.tar.gz`, `.tgz` and `.zip` are unpacked; any other file is linked to, under its own name.
-    Raises `BrokenFileError` that names an archive which is damaged or holds a link, and `UserError`
-    where the disk is full.
+    Raises `UserError` that names an archive which is damaged or holds a link.
     """
     prefix = f".{archives[0].parent.name}."  # of the entry, for messages
     with tempfile.TemporaryDirectory(prefix=prefix, dir=files.ARCHIVES) as folder:
@@ -113,7 +112,7 @@ def _unpack(archive: Path, folder: Path) -> None:
             for member in members:
                 # no data set needs links, which could lead out of the folder
                 if not (member.isfile() or member.isdir()):
-                    raise BrokenFileError(archive, f"holds a link or a device: {member.name}")
+                    raise UserError(f"{archive} holds a link or a device: {member.name}")
                 members.extract(member, folder, filter="data")
     elif archive.name.endswith(".zip"):
         with zipfile.ZipFile(archive) as members:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from twf.data.images import BrokenFileError, read_classes, read_split, reading, resize_images
+from twf.data.images import read_classes, read_split, reading, resize_images
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError, few
 
@@ -115,19 +115,19 @@ def cub200(folder: Path, size: int) -> DataArrays:
 def folders(path: Path, size: int) -> DataArrays:
     """All images of `train/CLASS/*` and `test/CLASS/*` (or `val/CLASS/*`), squashed to `size`.
 
-    Grey ones become RGB; labels are the ranks of the sorted names. Raises `BrokenFileError`, also
+    Grey ones become RGB; labels are the ranks of the sorted names. Raises `UserError`, also
     for a folder that is missing or ambiguous.
     """
     splits = _inner(path)
     tests = [name for name in splits if name in ("test", "val")]
     if "train" not in splits or len(tests) != 1:
         needed = "train/CLASS/*, and either test/CLASS/* or val/CLASS/*"
-        raise BrokenFileError(path, f"needs {needed}; its folders are: {few(splits) or 'none'}")
+        raise UserError(f"{path} needs {needed}; its folders are: {few(splits) or 'none'}")
     train, test = path / "train", path / tests[0]
     classes = _inner(train)
     if unequal := set(classes) ^ set(_inner(test)):
-        problem = f"and {test} have not the same classes: {few(sorted(unequal))} in one only"
-        raise BrokenFileError(train, problem)
+        extra = few(sorted(unequal))
+        raise UserError(f"{train} and {test} have not the same classes: {extra} in one only")
     return DataArrays(
         read_classes([train / name for name in classes], size),
         read_classes([test / name for name in classes], size),
@@ -150,9 +150,9 @@ def read_npz(file: Path, classes: int) -> DataArrays:
             train, test = (_split(file, archive, split, classes) for split in ("train", "test"))
             names = archive["class_names"] if "class_names" in archive else np.arange(classes)
             if names.shape != (classes,):
-                raise BrokenFileError(file, f"has {names.size} class_names, expected {classes}")
+                raise UserError(f"{file} has {names.size} class_names, expected {classes}")
             return DataArrays(train, test, [str(name) for name in names])
-    except BrokenFileError as error:
+    except UserError as error:
         raise UserError(
             f"{error}; needed is a NumPy archive with x_train, y_train, x_test, y_test: images "
             "uint8 [N, H, W, 3], labels from 0 (docs/add-a-data-set.md). Image files are imported "
@@ -163,13 +163,13 @@ def read_npz(file: Path, classes: int) -> DataArrays:
 def _split(file: Path, archive: Any, split: str, classes: int) -> Split:
     images, labels = archive[f"x_{split}"], archive[f"y_{split}"]
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
-        raise BrokenFileError(file, f"has x_{split} as {images.dtype} {list(images.shape)}")
+        raise UserError(f"{file} has x_{split} as {images.dtype} {list(images.shape)}")
     if labels.dtype.kind not in "iu" or labels.size != len(images):
         kind = f"{labels.dtype} {list(labels.shape)}"
-        raise BrokenFileError(file, f"has y_{split} as {kind}, expected {len(images)} integers")
+        raise UserError(f"{file} has y_{split} as {kind}, expected {len(images)} integers")
     if outside := [label for label in np.unique(labels) if not 0 <= label < classes]:
-        problem = f"has the label {outside[0]} in y_{split}, outside 0 to {classes - 1}"
-        raise BrokenFileError(file, problem)
+        where = f"y_{split}, outside 0 to {classes - 1}"
+        raise UserError(f"{file} has the label {outside[0]} in {where}")
     return Split(images, labels.reshape(-1).astype(np.int64))
 
 

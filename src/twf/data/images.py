@@ -19,23 +19,16 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MODES = ("1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "LA", "PA", "RGBA")
 
 
-class BrokenFileError(UserError):
-    """A file of a data set is missing or damaged; who called the reader adds the remedy."""
-
-    def __init__(self, file: Path, problem: str) -> None:
-        super().__init__(f"{file} {problem}")
-
-
 @contextlib.contextmanager
 def reading(file: Path, kind: str) -> Iterator[None]:
-    """Turn any other error that is raised while a file is read into a `BrokenFileError`."""
+    """Turn any error that is raised while a file is read into a `UserError` that names it."""
     try:
         yield
     except UserError:
         raise
     except Exception as error:
         problem = f"cannot be read as {kind} ({type(error).__name__}: {error})"
-        raise BrokenFileError(file, problem) from None
+        raise UserError(f"{file} {problem}") from None
 
 
 def read_split(labels: dict[Path, int], size: int) -> Split:
@@ -44,14 +37,14 @@ def read_split(labels: dict[Path, int], size: int) -> Split:
     An image of another size is squashed by Pillow's bilinear filter, which is also what
     torchvision's `Resize((size, size))` does to a Pillow image. Its content, not its name, decides
     which of `FORMATS` a file is. Photos are turned as their EXIF orientation says. Raises
-    `BrokenFileError`, also for an image of more than 8 bits a channel.
+    `UserError`, also for an image of more than 8 bits a channel.
     """
     images = np.empty((len(labels), size, size, 3), dtype=np.uint8)
     for row, file in zip(images, labels, strict=True):
         with reading(file, "an image"), Image.open(file, formats=FORMATS) as image:
             if image.mode not in MODES:
-                problem = f"has Pillow's mode {image.mode}: save it as RGB with 8 bits a channel"
-                raise BrokenFileError(file, problem)
+                remedy = "save it as RGB with 8 bits a channel"
+                raise UserError(f"{file} has Pillow's mode {image.mode}: {remedy}")
             ImageOps.exif_transpose(image, in_place=True)
             row[...] = _resize(image.convert("RGB"), size)
     return Split(images, np.array(list(labels.values()), dtype=np.int64))
@@ -65,7 +58,7 @@ def read_classes(folders: Sequence[Path], size: int) -> Split:
         parts = {path: path.relative_to(folder).parts for path in files}
         images = [path for path in parts if not any(part[0] == "." for part in parts[path])]
         if not images:
-            raise BrokenFileError(folder, "has no image")
+            raise UserError(f"{folder} has no image")
         labels |= dict.fromkeys(images, label)
     return read_split(labels, size)
 
