@@ -44,7 +44,7 @@ def test_the_driver_makes_weights_and_records_of_what_was_packed(tiny_project, m
     values = yaml.safe_load(files.PARAMS.read_text())
     values["studies"]["tiny"]["experiments"]["main"]["methods"] = ["er", "twf"]
     for name in ("origin", "target"):
-        values["datasets"][name]["file"] = str(here / f"{name}.npz")  # where its shards are joined
+        values["datasets"][name]["file"] = str(here / f"{name}.npz")  # where its pieces are joined
     files.PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
     Path("driver.json").write_text(json.dumps(SETTINGS))
     monkeypatch.setattr(pack, "commit", lambda: COMMIT)
