@@ -134,18 +134,3 @@ def header(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, ValueError):
         return {}
     return values if isinstance(values, dict) else {}
-
-
-def tidy_safetensors(content: bytes) -> bytes:
-    """What safetensors made, with its header sorted.
-
-    safetensors writes metadata in an order that changes from process to process, so equal data
-    would have unequal checksums, and DVC would see a change where there is none.
-    """
-    end = 8 + int.from_bytes(content[:8], "little")
-    compact = (",", ":")
-    values = json.loads(content[8:end])
-    text = json.dumps(values, sort_keys=True, separators=compact, ensure_ascii=False)
-    ordered = text.encode().ljust(end - 8)  # trailing spaces are part of the format
-    assert len(ordered) == end - 8, f"a header grew to {len(ordered)} bytes"
-    return content[:8] + ordered + content[end:]

@@ -17,7 +17,7 @@ from safetensors.torch import save as serialized
 from torch import Tensor
 
 from twf.errors import UserError
-from twf.files import atomic, tidy_safetensors
+from twf.files import atomic
 from twf.learning.models.resnet import ResNet
 from twf.study.params import Network
 
@@ -44,10 +44,11 @@ def save(path: Path, network: ResNet, about: dict[str, Any]) -> None:
 
 def write(path: Path, checkpoint: Checkpoint) -> None:
     """Write a file with a digest of its tensors (on the CPU) and of what it says of them."""
-    text = json.dumps(checkpoint.about)
-    metadata = {"about": text, "sha256": digest(text, checkpoint.tensors)}
+    sha = digest(json.dumps(checkpoint.about), checkpoint.tensors)
+    # one entry, as safetensors writes several in an order that changes each time
+    metadata = {"about": json.dumps({"sha256": sha, **checkpoint.about})}
     with atomic(path) as partial:
-        partial.write_bytes(tidy_safetensors(serialized(checkpoint.tensors, metadata)))
+        partial.write_bytes(serialized(checkpoint.tensors, metadata))
 
 
 def digest(text: str, tensors: dict[str, Tensor]) -> str:
@@ -70,12 +71,13 @@ def read(path: Path, remedy: str) -> Checkpoint:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             metadata = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
+        about = dict(json.loads(metadata.get("about", "{}")))
+    except (SafetensorError, OSError, TypeError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it; {remedy}") from None
-    text = metadata.get("about", "{}")
-    if "about" in metadata and metadata.get("sha256") != digest(text, tensors):
+    sha = about.pop("sha256", metadata.get("sha256"))  # beside `about` in older files
+    if "about" in metadata and sha != digest(json.dumps(about), tensors):
         raise UserError(f"{path} is damaged, or of an older version of twf; delete it; {remedy}")
-    return Checkpoint(tensors, json.loads(text))
+    return Checkpoint(tensors, about)
 
 
 def load(path: Path, network: Network) -> Checkpoint:
