@@ -53,13 +53,13 @@ def main(
         if name not in params.datasets or not file:
             raise UserError(f"--data {entry}: write NAME=FILE.npz, NAME of params.yaml's datasets")
         formats.read_npz(Path(file), params.datasets[name].classes)  # here a mistake costs nothing
-        content, size = Path(file).read_bytes(), int(mib * 2**20)
-        starts = range(0, len(content), size)
+        content, most = Path(file).read_bytes(), int(mib * 2**20)
+        starts = range(0, len(content), most)
         for number, start in enumerate(starts, start=1):
             made.append(PACK / f"{name}-{number:03d}")
             (made[-1] / "pieces").mkdir(parents=True)
             piece = made[-1] / f"pieces/{name}.npz.{number:03d}-of-{len(starts)}"
-            piece.write_bytes(content[start : start + size])
+            piece.write_bytes(content[start : start + most])
     driver = "python3 benchmarks/gpu/driver.py"
     for folder in made:
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20

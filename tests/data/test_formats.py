@@ -14,7 +14,7 @@ from PIL import Image
 from support import Malicious
 
 from twf.data import formats
-from twf.data.images import read_split, resize_images
+from twf.data.formats import read_split, resize_images
 from twf.errors import UserError
 
 # A user's NumPy archive

@@ -76,12 +76,10 @@ def plan(
 ) -> None:
     """List the runs of a study, and what remains to be done; with `--forecast`, how long it takes.
 
-    `done`: a record by this plan is there; `made with other code`: the method's code was changed
-    since, and the study does not follow it; `diverged`: its loss was not finite. `stale`: it is of
-    another plan, and the difference is named, or cannot be read; it will be replaced. `to do`: no
-    record; `3/15 epochs saved`: it was begun, and goes on from there.
-
-    Next: `snakemake --cores all results/STUDY/report.html` does what remains.
+    `made with other code`: the method's code was changed since, and the study does not follow it;
+    `stale`: the record is of another plan, as named, or torn, and will be replaced; `3/15 epochs
+    saved`: the run was begun, and goes on from there. Next: `snakemake --cores all
+    results/STUDY/report.html` does what remains.
     """
     from twf import forecast as forecasting
     from twf.results import status

@@ -16,7 +16,7 @@ from urllib.error import URLError
 from urllib.request import urlretrieve
 
 from twf import files
-from twf.data.images import reading
+from twf.data.formats import reading
 from twf.data.registry import Entry, File
 from twf.errors import UserError
 
@@ -73,7 +73,8 @@ def _download(path: Path, file: File) -> None:
     failures = []
     for address in file.addresses:
         # pooch does not know the files of a lab's disk
-        downloader = _copied if address.startswith("file:") else http
+        on_disk = address.startswith("file:")
+        downloader = (lambda url, output, _: urlretrieve(url, output)) if on_disk else http
         with files.writing(path):
             try:
                 pooch.retrieve(address, file.checksum, path.name, path.parent, None, downloader)
@@ -85,10 +86,6 @@ def _download(path: Path, file: File) -> None:
         + "\n  ".join(failures)
         + f"\n`twf data fetch {path.parent.name}` tries again; or put the file there yourself"
     )
-
-
-def _copied(address: str, output: str, _: object) -> None:
-    urlretrieve(address, output)
 
 
 @contextlib.contextmanager

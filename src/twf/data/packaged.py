@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from twf.data.images import resize_images
+from twf.data.formats import resize_images
 from twf.data.store import DataArrays, Split
 from twf.study.params import DigitsData, DrawnData
 

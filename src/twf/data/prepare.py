@@ -4,7 +4,7 @@ from pathlib import Path
 
 from twf import files
 from twf.data import fetch, formats, packaged, registry, store
-from twf.data.images import reading, resize_images
+from twf.data.formats import reading, resize_images
 from twf.data.store import DataArrays, Split
 from twf.errors import UserError, lookup
 from twf.study import params, products

@@ -92,12 +92,9 @@ def save(
 ) -> None:
     """Write `arrays` as the data set `name`, each split in the order of its digests.
 
-    The header has `made_of` too, the plan that they were made by: see `twf.study.products`.
-
-    The format (https://github.com/huggingface/safetensors#format): the header's length in 8 bytes,
-    the header as JSON, and the tensors' bytes. safetensors' own writer wants all tensors at once,
-    and orders the metadata differently in each process. This one holds an image at a time besides
-    `arrays`, never a second copy of them.
+    The header has `made_of` too, the plan that they were made by. By the format's definition
+    (https://github.com/huggingface/safetensors#format), as safetensors' own writer would take
+    copies of all images and an order of the metadata that changes each time.
     """
     splits = arrays.splits
     tensors: dict[str, tuple[NDArray[np.generic], NDArray[np.int64]]] = {}  # with its rows' order
