@@ -123,11 +123,12 @@ def run(
     differ.
     """
     with _training(job):
-        from twf.jobs import again as records
         from twf.jobs.run import execute
 
         recorded, path = None, Path(study)
         if again is not None:
+            from twf.jobs import again as records
+
             _held = plans.write(reading.load(files.PARAMS))
             recorded = records.read_row(again, study)
             planned, plan = records.planned(recorded, seed, again.parent)
@@ -199,11 +200,7 @@ def data_fetch(
     names: Annotated[list[str] | None, typer.Argument(help="Such as cifar10.")] = None,
     study: Annotated[str | None, typer.Option(help="All that a study still needs.")] = None,
 ) -> None:
-    """Fetch official archives, and check them: archives/NAME. Next: `twf data prepare`.
-
-    Called again, it keeps what is complete. Where jobs run without network, call it on the login
-    node.
-    """
+    """Fetch official archives, and check them: archives/NAME. Next: `twf data prepare`."""
     from twf.data import registry
     from twf.data.fetch import fetch
 
@@ -212,8 +209,7 @@ def data_fetch(
         wanted += registry.needed(params, expand(params, study))
     elif not wanted:
         raise UserError(f"say which: {', '.join(registry.load())}; or --study STUDY")
-    entries = {name: registry.entry(name) for name in wanted}
-    for name, entry in entries.items():
+    for name, entry in [(name, registry.entry(name)) for name in wanted]:  # all, or none
         fetch(name, entry)
 
 

@@ -1,8 +1,4 @@
-"""Fetch and unpack the registry's archives: `archives/NAME/FILE`, each checked, each once.
-
-pooch downloads and compares checksums; Snakemake tries again. Unpacking writes nothing outside a
-folder of its own.
-"""
+"""Fetch and unpack the registry's archives: `archives/NAME/FILE`, each checked, each once."""
 
 import contextlib
 import json
@@ -19,8 +15,6 @@ from twf import files
 from twf.data.formats import reading
 from twf.data.registry import Entry, File
 from twf.errors import UserError
-
-TIMEOUT = 30  # seconds without a byte
 
 
 def fetch(name: str, entry: Entry) -> None:
@@ -67,7 +61,7 @@ def _download(path: Path, file: File) -> None:
 
     http = pooch.HTTPDownloader(
         progressbar=sys.stderr.isatty(),
-        timeout=TIMEOUT,
+        timeout=30,  # seconds without a byte
         headers={"Accept-Encoding": "identity"},  # some servers would have .tar.gz unpacked
     )
     failures = []

@@ -19,8 +19,7 @@ from twf.errors import UserError, few
 
 # What is decoded. Pillow would hand Encapsulated PostScript, a program, to Ghostscript to run.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-# Pillow's modes of 8 bits or fewer
-MODES = ("1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "LA", "PA", "RGBA")
+MODES = ("1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "LA", "PA", "RGBA")  # of 8 bits or fewer
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
@@ -84,9 +83,7 @@ def resize_images(images: Images, size: int) -> Images:
 
 
 def _resize(image: Image.Image, size: int) -> Images:
-    if image.size != (size, size):
-        image = image.resize((size, size), Image.Resampling.BILINEAR)
-    return np.asarray(image)
+    return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
 
 
 def cifar(folder: Path, size: int) -> DataArrays:

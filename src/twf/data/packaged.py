@@ -31,11 +31,8 @@ def digits(dataset: DigitsData) -> DataArrays:
     for label in np.unique(labels):
         members = generator.permutation(np.flatnonzero(labels == label))
         test[members[: round(dataset.test_share * len(members))]] = True
-    return DataArrays(
-        train=Split(images[~test], labels[~test]),
-        test=Split(images[test], labels[test]),
-        classes=[str(name) for name in content.target_names],
-    )
+    train, held_out = (Split(images[part], labels[part]) for part in (~test, test))
+    return DataArrays(train, held_out, [str(name) for name in content.target_names])
 
 
 # Capital letters, light on black as the digits are, from the fonts that matplotlib ships.
@@ -111,12 +108,7 @@ def _draw_letters(
 
 
 def _place(
-    glyph: Image.Image,
-    side: int,
-    height: float,
-    width: float,
-    angle: float,
-    shift: Floats,
+    glyph: Image.Image, side: int, height: float, width: float, angle: float, shift: Floats
 ) -> Image.Image:
     """The glyph scaled, turned by `angle` radians and shifted by `shift` [2], on a black canvas."""
     scale_y = height * side / glyph.height

@@ -65,10 +65,8 @@ def _check_official(arrays: DataArrays, entry: registry.Entry, size: int, path: 
     """
     for split, count in entry.images.items():
         if (actual := len(arrays.splits[split].labels)) != count:
-            raise UserError(
-                f"{path} has {actual:,} {split} images, expected {count:,}: bring the whole "
-                "official split"
-            )
+            problem = f"{actual:,} {split} images, expected {count:,}"
+            raise UserError(f"{path} has {problem}: bring the whole official split")
     for name, expected in entry.fingerprints_at(size).items():
         if (fingerprint := arrays.splits[name].fingerprint) != expected:
             raise UserError(
@@ -81,9 +79,7 @@ def _check_official(arrays: DataArrays, entry: registry.Entry, size: int, path: 
 def _check_params(name: str, dataset: params.Dataset, arrays: DataArrays) -> None:
     """Raise `UserError` where `arrays` differ from the data set's entry in `params.yaml`."""
     if (classes := len(arrays.classes)) != dataset.classes:
-        raise UserError(
-            f"datasets.{name}.classes is {dataset.classes}, but the data have {classes}"
-        )
+        raise UserError(f"datasets.{name}.classes is {dataset.classes}, the data have {classes}")
     for split, data in arrays.splits.items():
         height, width = data.images.shape[1:3]
         if (height, width) != (dataset.size, dataset.size):

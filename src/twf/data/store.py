@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 VERSION = "2"  # of the file's format; raised by each change of it
+SPLITS, KINDS = ("train", "test"), ("images", "labels")  # of a `Dataset`, in its order
 TYPES = {np.dtype("<i8"): "I64", np.dtype("u1"): "U8"}  # the names that safetensors has for them
 
 Images = NDArray[np.uint8]  # [N, H, W, 3]
@@ -137,18 +138,14 @@ def load(path: Path) -> Dataset:
                     f"{path} has data version {version}, this code reads {VERSION}; {remedy}"
                 )
             dataset = Dataset(
-                classes=json.loads(metadata["classes"]),
-                train_images=file.get_tensor("train_images"),
-                train_labels=file.get_tensor("train_labels"),
-                test_images=file.get_tensor("test_images"),
-                test_labels=file.get_tensor("test_labels"),
-                train_fingerprint=metadata["train_fingerprint"],
-                test_fingerprint=metadata["test_fingerprint"],
+                json.loads(metadata["classes"]),
+                *(file.get_tensor(f"{name}_{key}") for name in SPLITS for key in KINDS),
+                *(metadata[f"{name}_fingerprint"] for name in SPLITS),
             )
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); {remedy}") from None
-    for name in ("train", "test"):
-        images, labels = (getattr(dataset, f"{name}_{key}").numpy() for key in ("images", "labels"))
+    for name in SPLITS:
+        images, labels = (getattr(dataset, f"{name}_{key}").numpy() for key in KINDS)
         if Split(images, labels).fingerprint != getattr(dataset, f"{name}_fingerprint"):
             raise UserError(f"{path} is damaged: its {name} images are not those written; {remedy}")
     return dataset

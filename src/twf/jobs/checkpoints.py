@@ -1,7 +1,4 @@
-"""Networks, and the states of unfinished runs, as safetensors files that say what made them.
-
-And weights that were trained elsewhere: read without running code, renamed, and checked.
-"""
+"""Networks and states of unfinished runs as safetensors files; and weights from elsewhere."""
 
 import hashlib
 import json

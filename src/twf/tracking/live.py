@@ -94,8 +94,7 @@ def _settings() -> dict[str, str]:
 class LiveTracker:
     """Reports a run to W&B's run until something fails; without one, to nobody.
 
-    A run is never resumed there: it starts with row 0, which replaces what was under its
-    identifier.
+    A run that is resumed here starts there with row 0, which replaces what was under its name.
     """
 
     def __init__(self, wandb_run: Any = None, columns_before: Row | None = None):
@@ -181,14 +180,14 @@ def about(row: Row, settings: Tracking) -> dict[str, Any]:
     """
     provenance = record.provenance(dict(row))
     columns = {name: row[name] for name in ("study", "digest", "device", "host")}
-    started = {"started": row["started"].isoformat()}
+    columns["started"] = row["started"].isoformat()
     return {
         "project": f"{settings.project}-{row['study']}",
         "entity": settings.entity,
         "id": f"{row['study']}.{row['run']}.{row['digest'][:8]}",
         "name": row["run"],
         "group": row["run"].removesuffix(f".s{row['seed']}"),
-        "config": provenance.pop("parameters") | columns | provenance | started,
+        "config": provenance.pop("parameters") | columns | provenance,
     }
 
 
