@@ -1,13 +1,10 @@
-"""`params.yaml` as types: what may stand in it.
-
-With `plan`, which expands it to runs, this is the one definition of everything that is run.
-"""
+"""`params.yaml` as types: with `expansion`, the one definition of everything that is run."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, create_model, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, create_model, model_validator
 
-from twf.errors import UserError, lookup
+from twf.errors import UserError, lookup, near_miss
 from twf.study.methods import METHODS, SWITCHES
 from twf.study.types import Count, Fidelity, Hyperparameters, NonNegative, Positive, Strict
 
@@ -27,6 +24,24 @@ Execution = Literal["plain", "captured"]
 PROTOCOLS: tuple[Protocol, Protocol] = ("class-il", "task-il")
 
 
+def _named(kind: str) -> AfterValidator:
+    """Of a name: `params.yaml`, the context in which it is checked, has that under `kind`."""
+
+    def check(name: str, info: ValidationInfo) -> str:
+        names = info.context.get(kind) if isinstance(info.context, dict) else None
+        if isinstance(names, dict) and name not in names:
+            near = near_miss(name, map(str, names))
+            raise ValueError(f"not one of {', '.join(map(str, names))}{near}")
+        return name
+
+    return AfterValidator(check)
+
+
+DataName = Annotated[Name, _named("datasets")]
+SourceName = Annotated[Name, _named("sources")]
+BenchmarkName = Annotated[Name, _named("benchmarks")]
+
+
 class Augmentation(Strict):
     """What an image passes before the network: crop after zero padding, flip, normalisation."""
 
@@ -38,7 +53,7 @@ class Augmentation(Strict):
 
 class _Dataset(Strict):
     title: str
-    classes: Annotated[int, Field(gt=0, le=100_000)]  # numbers of tasks are its divisors
+    classes: Count
     size: Annotated[int, Field(ge=16)]  # pixels along a side
     augmentation: Augmentation
 
@@ -104,20 +119,16 @@ class Pretraining(Hyperparameters):
 
 
 class Source(Strict):
-    """Where a pretrained network comes from: trained on `data`, or read from `weights`.
-
-    With both, `weights` are those that this training gave, and are read in place of it.
-    """
+    """A pretrained network: trained on `data`, or read from `weights`, which that training gave."""
 
     network: Network
-    data: Name | None = None
+    data: DataName | None = None
     pretraining: Pretraining | None = None
     weights: str | None = None
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
-        trained = self.data is not None
-        if trained != (self.pretraining is not None) or not (trained or self.weights):
+        if (self.data is None) != (self.pretraining is None) or not (self.data or self.weights):
             raise ValueError("give 'data' and 'pretraining' together, or 'weights', or all three")
         return self
 
@@ -131,19 +142,17 @@ class LrDecay(Strict):
 
 def _settings(name: str, hyperparameters: type[Hyperparameters]) -> Any:
     """The type of a method's entry: its hyperparameters, and `overrides` of them for some cells."""
-    fields: dict[str, Any] = {
+    optional: dict[str, Any] = {
         key: (Annotated[(field.annotation, *field.metadata)] | None, None)
         for key, field in hyperparameters.model_fields.items()
     }
-    fields |= {"buffer": (Count | None, None), "protocol": (Protocol | None, None)}
-    override: Any = create_model(f"{name}-override", __base__=Strict, **fields)
+    optional |= {"buffer": (Count | None, None), "protocol": (Protocol | None, None)}
+    override: Any = create_model(f"{name}-override", __base__=Strict, **optional)
     overrides: Any = (list[override], Field(default_factory=list))
     return create_model(f"{name}-settings", __base__=hyperparameters, overrides=overrides)
 
 
-_entries: dict[str, Any] = {
-    name: (_settings(name, method.hyperparameters) | None, None) for name, method in METHODS.items()
-}
+_entries: Any = {n: (_settings(n, m.hyperparameters) | None, None) for n, m in METHODS.items()}
 Methods: type[Strict] = create_model("Methods", __base__=Strict, **_entries)
 
 
@@ -151,14 +160,24 @@ class Benchmark(Strict):
     """A stream of tasks, and the hyperparameters of each method on it."""
 
     title: str
-    data: Name
+    data: DataName
     tasks: Annotated[int, Field(ge=2)]  # of equally many classes, in order
-    source: Name
+    source: SourceName
     epochs: Count  # per task
     batch_size: Count  # of the stream, and of replay
     lr_decay: LrDecay | None = None
     buffers: Annotated[list[Count], Field(min_length=1)]
     methods: Methods
+
+    @model_validator(mode="after")
+    def _overrides_have_cells(self) -> Self:
+        entries = [(name, entry) for name, entry in self.methods if entry is not None]
+        for name, size in (
+            (name, each.buffer) for name, entry in entries for each in entry.overrides
+        ):
+            if size not in (None, *self.buffers):
+                raise ValueError(f"methods.{name}.overrides: {size} is none of its buffers")
+        return self
 
     def hyperparameters(
         self, method: str, buffer: int | None, protocol: Protocol
@@ -184,7 +203,7 @@ class Scale(Strict):
     """What a study changes of a benchmark, to take less time."""
 
     epochs: Count
-    source: Name
+    source: SourceName
     lr_decay: LrDecay | None = None
     buffers: Annotated[list[Count], Field(min_length=1)] | None = None  # not the benchmark's own
 
@@ -209,19 +228,16 @@ class Search(Strict):
 
 
 class Experiment(Strict):
-    """One question: methods, or variants of them, on benchmarks; one table per benchmark.
-
-    With `search` it asks for hyperparameters, and gives no table but of the best hyperparameters.
-    """
+    """One question: methods, or variants of them, on benchmarks; a table, or a search, for each."""
 
     title: str
-    benchmarks: Annotated[list[Name], Field(min_length=1)]
+    benchmarks: Annotated[list[BenchmarkName], Field(min_length=1)]
     methods: Annotated[list[MethodName], Field(min_length=1)]
     protocols: list[Protocol] = Field(default=list(PROTOCOLS), min_length=1)
     buffers: Annotated[list[Count], Field(min_length=1)] | None = None  # not the benchmarks' own
     probes: bool = False  # follow how the initialization is forgotten: CKA and k-NN accuracy
     variants: dict[Name, Variant] = Field(default_factory=dict)
-    source: Name | None = None  # in place of the benchmarks' own
+    source: SourceName | None = None  # in place of the benchmarks' own
     seeds: Annotated[list[Seed], Field(min_length=1)] | None = None  # not the study's own
     search: Search | None = None
 
@@ -241,7 +257,7 @@ class Study(Strict):
     precision: Precision = "tf32"
     follow_code: bool = False  # whether a change of a method's code makes its runs again
     fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)  # in place of the params' own
-    scale: dict[Name, Scale] = Field(default_factory=dict)  # by benchmark
+    scale: dict[BenchmarkName, Scale] = Field(default_factory=dict)  # by benchmark
     # the file of a search, in place of the benchmarks' values
     best_hyperparameters: str | None = None
     experiments: Annotated[dict[Name, Experiment], Field(min_length=1)]
@@ -258,7 +274,7 @@ class Tracking(Strict):
 class Params(Strict):
     """The whole of `params.yaml`."""
 
-    study: Name
+    study: Annotated[Name, _named("studies")]
     gpu_slots: Count = 1  # jobs that share a GPU
     tracking: Tracking = Tracking()
     fidelity: dict[Switch, Fidelity]
@@ -267,12 +283,21 @@ class Params(Strict):
     benchmarks: dict[Name, Benchmark]
     studies: dict[Name, Study]
 
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for switch in SWITCHES.keys() - self.fidelity.keys():
+            raise ValueError(f"fidelity: say 'paper' or 'published' for {switch}")
+        for name, benchmark in self.benchmarks.items():
+            if (classes := self.datasets[benchmark.data].classes) % benchmark.tasks:
+                raise ValueError(f"benchmarks.{name}.tasks: {classes} classes do not divide by it")
+        return self
+
     def named_study(self, name: str) -> Study:
-        """The study called `name`, or an error that says which there are."""
+        """The study called `name`, or a `UserError` that says which there are."""
         return lookup("study", self.studies, name, "params.yaml")
 
     def switches(self, study: str) -> dict[str, Fidelity]:
-        """Which of paper and published code each switch follows, as a study has it."""
+        """Whether each switch follows paper or published code, as a study has it."""
         return self.fidelity | self.named_study(study).fidelity
 
     def benchmark(self, name: str, study: str) -> Benchmark:

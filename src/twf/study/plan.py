@@ -1,7 +1,4 @@
-"""What a study stands for: its runs, its tables and its searches. `twf.study.expansion` makes them.
-
-No torch here: planning starts at once.
-"""
+"""What a study stands for: its runs, tables and searches, which `twf.study.expansion` makes."""
 
 import hashlib
 import json
@@ -82,12 +79,6 @@ class Position(Strict):
     variant: str | None = None
     buffer: int | None
     protocol: Protocol
-
-    @property
-    def name(self) -> str:
-        """What tells it from the others on its benchmark, in a word."""
-        parts = self.method, self.variant, self.buffer, self.protocol
-        return ".".join(str(part) for part in parts if part is not None)
 
 
 class Cell(Position):
