@@ -151,7 +151,7 @@ class _Grid:
         as_set, run = self._run(at, AS_SET), self._run(at, variant)
         unchanged = run.parameters == as_set.parameters
         runs = self.expansion.by_seed(run, self.experiment.seeds)
-        what = ".".join(filter(None, [at.method, at.variant])) + f" on {self.benchmark_name}"
+        what = f"{at.name} on {self.benchmark_name}"
         for seed, name in runs.items():
             for called in {at.variant, None} if unchanged else {at.variant}:
                 place = at.model_copy(update={"variant": called})
@@ -168,7 +168,7 @@ class _Grid:
     def searched_cells(self, search: Search) -> Iterator[SearchCell]:
         for at, variant in self._positions():
             run, where = self._run(at, variant), f"{self.path}.search.grids.{at.method}"
-            what = f"a search for {at.method} on {self.benchmark_name}"
+            what = f"a search for {at.name} on {self.benchmark_name}"
             self.expansion.require_one((self.benchmark_name, at), self.name, self.name, what)
             trials = []
             for values in points(search, at.method, run.hyperparameters, where):
@@ -283,5 +283,6 @@ def load_best_hyperparameters(path: str | None, study: str) -> Best:
     except FileNotFoundError:
         raise UserError(f"{where} is not there: snakemake --cores all {path}") from None
     except ValidationError as error:
-        raise UserError(f"{where} is not what `twf search` writes: {error}") from None
+        what = "is not what `twf search` writes, or all trials of its search diverged"
+        raise UserError(f"{where} {what}: {error}") from None
     return {(e.benchmark, e.method, e.buffer, e.protocol): e.hyperparameters for e in entries}

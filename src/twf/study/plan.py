@@ -80,6 +80,12 @@ class Position(Strict):
     buffer: int | None
     protocol: Protocol
 
+    @property
+    def name(self) -> str:
+        """What tells it from the others on its benchmark, in a word."""
+        parts = self.method, self.variant, self.buffer, self.protocol
+        return ".".join(str(part) for part in parts if part is not None)
+
 
 class Cell(Position):
     """A cell of a table, and its runs by seed."""

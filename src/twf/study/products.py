@@ -1,14 +1,13 @@
 """What decides each product that takes hours, a data set, a network or a run's record: its plan.
 
 A plan is plain values, as JSON has them. A product carries the plan that it was made by, and is as
-planned where the two are equal: times, notes and whoever put it there say nothing. No torch here.
+planned where the two are equal: times, notes and whoever put it there say nothing.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
-from functools import cache, reduce
-from operator import getitem
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,17 +45,16 @@ class Product(NamedTuple):
     @property
     def why(self) -> str:
         """Why it is stale, as `lr: 0.05 -> 0.03`; empty where it is not."""
-        if self.state != "stale":
-            return ""
-        return few(changes(self.made, self.plan)) if self.made else "it does not say what made it"
+        if self.made == {}:
+            return "it does not say what made it"
+        return few(changes(self.made, self.plan)) if self.made else ""
 
 
 class Products:
     """The data sets and networks of `params.yaml`, and the plans of runs; each file is read once.
 
-    What a user's own file holds is part of a plan by its hash. Where that file is not there, it
-    counts as the one that the product was made from, or where that is not there either, as the one
-    that is `recorded` in what was made from the product.
+    A user's own file is part of a plan by its hash. One that is not there counts as the one that
+    the product was made from; without a product, as the one `recorded` in what was made from that.
     """
 
     def __init__(self, params: Params) -> None:
@@ -84,7 +82,7 @@ class Products:
         if source.weights is not None:
             plan["weights"] = source.weights
             if Path(source.weights).parent.parent != files.ARCHIVES:  # whose checksums are fixed
-                plan[WEIGHTS_SHA256] = _content(Path(source.weights), known.get(WEIGHTS_SHA256))
+                plan[WEIGHTS_SHA256] = _content(source.weights, known.get(WEIGHTS_SHA256))
         return Product(files.checkpoint_file(name), files.checkpoint_plan(name), plan, made)
 
     def run_plan(self, run: Run, recorded: Mapping[str, Any]) -> Values:
@@ -105,23 +103,19 @@ def data_plan(dataset: Dataset, known: Mapping[str, Any]) -> Values:
     """What decides the images of a data set; `known` is what a product says of it."""
     plan = dataset.made_of
     if dataset.reader == "archive":
-        plan[FILE_SHA256] = _content(Path(dataset.file), known.get(FILE_SHA256))
+        plan[FILE_SHA256] = _content(dataset.file, known.get(FILE_SHA256))
     return plan
 
 
 def study_values(params: Params, plan: Plan) -> Values:
-    """What `params.yaml` says of a study: itself a `params.yaml`, without all that is of others.
-
-    What is made of a study's records reads this in place of the file that a user may be editing.
-    """
+    """What `params.yaml` says of a study: itself a `params.yaml`, without all that is of others."""
     study = params.studies[plan.study]
     experiments = study.experiments.values()
     named = {name for each in experiments for name in each.benchmarks} | study.scale.keys()
     benchmarks = [params.benchmarks[name] for name in named]
     users: list[Any] = [*benchmarks, *experiments, *study.scale.values()]
-    sources = {each.source for each in users}
-    datasets = {each.data for each in benchmarks}
-    datasets |= {params.sources[name].data or "" for name in sources if name}
+    sources = {each.source for each in users} - {None}
+    datasets = {each.data for each in benchmarks} | {params.sources[s].data for s in sources}
     values = params.model_dump(mode="json", exclude_unset=True, exclude={"gpu_slots", "tracking"})
     values["study"] = plan.study
     kinds = {"benchmarks": named, "sources": sources, "datasets": datasets, "studies": {plan.study}}
@@ -138,8 +132,8 @@ def study_digest(params: Params, plan: Plan, records: Mapping[str, str | None]) 
     if None in records.values():
         return None
     best = params.studies[plan.study].best_hyperparameters
-    read = [_content(Path(path), None) for path in (files.PRINTED, best) if path]
-    in_order = json.dumps(study_values(params, plan))  # that of experiments decides too
+    read = [_content(path, None) for path in (files.PRINTED, best) if path]
+    in_order = json.dumps(study_values(params, plan))  # of its experiments, which decides too
     return digest([in_order, dict(records), files.TABLES_VERSION, *read])
 
 
@@ -180,19 +174,19 @@ def planned_dataset(plan: Values) -> Dataset:
 
 def made_data(name: str) -> Values | None:
     """The plan that a prepared data set carries; None without one, empty where it does not say."""
-    return _carried(files.data_file(name), MADE_OF)
+    return _carried(files.data_file(name), lambda metadata: json.loads(metadata[MADE_OF]))
 
 
 def made_network(name: str) -> Values | None:
     """The plan that a checkpoint carries; None without one, empty where it does not say."""
-    return _carried(files.checkpoint_file(name), "about", "plan")
+    return _carried(files.checkpoint_file(name), lambda held: json.loads(held["about"])["plan"])
 
 
-def _carried(path: Path, key: str, *inner: str) -> Values | None:
+def _carried(path: Path, plan_in: Callable[[Any], Values]) -> Values | None:
     if not path.exists():
         return None
     try:
-        return dict(reduce(getitem, inner, json.loads(files.header(path)["__metadata__"][key])))
+        return dict(plan_in(files.header(path)["__metadata__"]))
     except (KeyError, TypeError, ValueError):
         return {}
 
@@ -213,11 +207,7 @@ def named(kind: str, plan_file: Path) -> Path:
     return lookup(kind, plans, plan_file.stem, str(plan_file.parent), listed)
 
 
-_GROUPS = ("parameters", "hyperparameters", "pretraining")  # where a key's own name is enough
-_HASHES = {
-    FILE_SHA256: "another file of the data",
-    WEIGHTS_SHA256: "another file of the weights",
-}
+_GROUPS = {"parameters", "hyperparameters", "pretraining"}  # where a key's own name is enough
 
 
 def changes(
@@ -227,17 +217,18 @@ def changes(
     old, new = _flat(made), _flat(plan)
     differences = []
     for key in [key for key in new if key in old] if common_only else old | new:
-        before, now = (values.get(key) for values in (old, new))
+        before, now = ("none" if values.get(key) is None else values[key] for values in (old, new))
+        *groups, last = key.split(".")
         if before == now:
             continue
-        *groups, last = key.split(".")
         if key == "code":
             differences.append(f"code of {plan['parameters']['method']}")
-        elif last in _HASHES:
-            differences.append(_HASHES[last])
+        elif last in (FILE_SHA256, WEIGHTS_SHA256):
+            differences.append(
+                f"another file of the {'data' if last == FILE_SHA256 else 'weights'}"
+            )
         else:
             where = ".".join([*(group for group in groups if group not in _GROUPS), last])
-            before, now = ("none" if value is None else value for value in (before, now))
             differences.append(f"{where}: {before} -> {now}")
     return differences
 
@@ -251,6 +242,6 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Values:
     return flat
 
 
-def _content(file: Path, known: str | None) -> str | None:
+def _content(file: str | Path, known: str | None) -> str | None:
     """The SHA-256 of a file; the known one where it is not there."""
-    return files.sha256(file) if file.is_file() else known
+    return files.sha256(Path(file)) if Path(file).is_file() else known
