@@ -8,11 +8,13 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
+
 from twf.errors import UserError
 
 
 def put_own_command_on_path() -> None:
-    """Let `twf` mean the one beside this Python, also where its environment is not activated."""
+    """Let `twf` mean the one beside this Python, also where no environment is activated."""
     os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
 
 
@@ -34,9 +36,8 @@ def stop_with_parent() -> None:
 def pass_on_sigterm() -> None:
     """In a step of a Slurm job, pass SIGTERM on to this process's children.
 
-    With control groups, Slurm sends it to the first process of a step alone. That is Snakemake,
-    which waits for its commands and tells them nothing: they would be killed before they save their
-    state. Snakemake's own handler stays as it is.
+    With control groups, Slurm sends it to a step's first process alone: Snakemake, which waits for
+    its commands, so that they would be killed before they save. Snakemake's own handler stays.
     """
     if "SLURM_STEP_ID" not in os.environ:
         return
@@ -45,11 +46,10 @@ def pass_on_sigterm() -> None:
     signal.set_wakeup_fd(writing)  # gets the number of each signal that has a handler
 
     def follow() -> None:
-        while True:
-            if signal.SIGTERM in os.read(reading, 64):
-                for children in Path("/proc/self/task").glob("*/children"):
-                    for child in children.read_text(encoding="utf-8").split():
-                        os.kill(int(child), signal.SIGTERM)
+        while signal.SIGTERM not in os.read(reading, 64):
+            pass
+        for child in psutil.Process().children():
+            child.terminate()
 
     threading.Thread(target=follow, daemon=True).start()
 
