@@ -24,22 +24,18 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 def new(name: str, like: str, title: str | None = None) -> list[Path]:
     """Make the method `name` as a copy of `like`, which tables call `title`, in this folder.
 
-    Returns the files that it wrote. Raises `UserError` that says what is wrong with a name or
-    title, or what is in the way; nothing is written then.
+    Returns the files that it wrote. Raises `UserError` that says what is wrong with a name, or what
+    is in the way; nothing is written then.
     """
     reading.load(files.PARAMS)  # a mistake that is there already is reported as such
     lookup("method", METHODS, like, str(DESCRIPTIONS))
     title, loss_file = title or name, LOSSES / f"{name.replace('-', '_')}.py"
-    own = "".join(part.capitalize() for part in name.split("-"))
-    source = (LOSSES / f"{like.replace('-', '_')}.py").read_text(encoding="utf-8")
     if not NAME.fullmatch(name):
         raise UserError(f"{name!r} cannot be a method's name: small letters, digits and hyphens")
     if loss_file.exists():
         raise UserError(f"{loss_file} is there already: choose another name, or remove it")
-    if own in re.findall(r"\w+", source):
-        raise UserError(f"the code of {like} uses the name {own}: choose another name")
-    if not title.isprintable() or set(title) & set('|"\\'):
-        raise UserError(f"{title!r} cannot be a title: printable, without |, quotes and \\")
+    own = "".join(part.capitalize() for part in name.split("-"))
+    source = (LOSSES / f"{like.replace('-', '_')}.py").read_text(encoding="utf-8")
     texts = {
         loss_file: _loss(source, own, like, title),
         DESCRIPTIONS: _described(DESCRIPTIONS.read_text(encoding="utf-8"), name, own, like, title),
@@ -57,8 +53,7 @@ def _loss(source: str, own: str, like: str, title: str) -> str:
     model = METHODS[like].hyperparameters.__name__
     first = f'"""{title}, which began as a copy of {METHODS[like].title}."""'
     text = re.sub(r'\A""".*?"""', lambda _: first, source, count=1, flags=re.S)
-    its_own = f"from twf.study.methods import {own}Hyperparameters"
-    text = re.sub(rf"^from twf\.study\.\w+ import {model}$", its_own, text, flags=re.M)
+    text = text.replace(f"twf.study.types import {model}", f"twf.study.methods import {model}")
     return re.sub(rf"\b{method}\b", own, re.sub(rf"\b{model}\b", f"{own}Hyperparameters", text))
 
 
@@ -83,15 +78,14 @@ def _with_values(text: str, name: str, like: str, title: str) -> str:
     And with an experiment of the demo that compares the two, where the demo has experiments.
     """
     values, positions = reading.plain_values(text, files.PARAMS), YAML().load(text)
-    entries: list[tuple[Any, str, Any]] = []  # a mapping, a key of it, what is to stand above
+    added: list[tuple[Any, str, Any]] = []  # a mapping, a key of it, what is to stand above
     for key, benchmark in values["benchmarks"].items():
-        if like in benchmark["methods"]:
-            benchmark["methods"][name] = benchmark["methods"][like]
-            mapping = positions["benchmarks"][key]["methods"]
-            entries.append((mapping, like, {name: benchmark["methods"][like]}))
+        if like in (methods := benchmark["methods"]):
+            methods[name] = methods[like]
+            added.append((positions["benchmarks"][key]["methods"], like, {name: methods[like]}))
     experiments = values["studies"].get("demo", {}).get("experiments", {})
     if len(experiments) > 1:  # the first stays the main one of report and metrics
-        mapping, second = positions["studies"]["demo"]["experiments"], list(experiments)[1]
+        second = list(experiments)[1]
         experiments[name] = {
             "title": f"{title} beside {METHODS[like].title}",
             "benchmarks": ["split-digits"],
@@ -100,16 +94,14 @@ def _with_values(text: str, name: str, like: str, title: str) -> str:
             "buffers": [50],
             "seeds": [0, 1, 2, 3, 4],
         }
-        entries.append((mapping, second, {name: experiments[name]}))
+        mapping = positions["studies"]["demo"]["experiments"]
+        added.append((mapping, second, {name: experiments[name]}))
     lines = text.splitlines(keepends=True)
-    for mapping, key, entry in entries[::-1]:
+    for mapping, key, entry in added[::-1]:
         line, column = (mapping.lc.data or {}).get(key, (0, 0))[:2]
         block = yaml.safe_dump(entry, default_flow_style=None, sort_keys=False, allow_unicode=True)
         lines.insert(line, textwrap.indent(block, " " * column))
     with contextlib.suppress(UserError):
         if reading.plain_values("".join(lines), files.PARAMS) == values:
             return "".join(lines)
-    raise UserError(
-        f"{files.PARAMS} has no room above {like}'s entries under benchmarks.*.methods; give each "
-        "method lines of its own, without merged keys"
-    )
+    raise UserError(f"{files.PARAMS}: give {like} lines of its own under benchmarks.*.methods")
