@@ -1,7 +1,6 @@
 """The paths of all outputs, and how a file is written completely or not at all."""
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -86,10 +85,8 @@ def writing(what: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        remedy = "free some space there" if full else "make that possible"
         raise UserError(
-            f"cannot write {what} ({error.strerror or error}): {remedy}, then call again"
+            f"cannot write {what} ({error.strerror or error}): make that possible, then call again"
         ) from None
 
 
@@ -102,21 +99,18 @@ def locked(path: Path, work: str) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout  # most commands lock nothing
 
-    lock = FileLock(path, blocking=False, fallback_to_soft=False)  # a soft one outlives a kill
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise UserError(
-                f"{work} is being done by another process, which holds {path}: wait for it, or "
-                "stop it"
-            ) from None
     try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        lock.release()
+        with FileLock(path, blocking=False, fallback_to_soft=False):  # a soft one outlives a kill
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+    except Timeout:
+        raise UserError(
+            f"{work} is being done by another process, which holds {path}: wait for it, or stop it"
+        ) from None
 
 
 def sha256(path: Path) -> str:
