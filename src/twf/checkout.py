@@ -23,9 +23,9 @@ def refuse_other_code(*folders: Path) -> None:
     for folder in (Path.cwd(), *folders):
         own = folder / "src/twf"
         if (own / "__init__.py").exists() and not own.samefile(used):
+            remedy = "`deactivate`, and there `rm -rf .venv; make setup; . .venv/bin/activate`"
             raise UserError(
-                f"{folder} has code of its own, and this is {used}: unset PYTHONPATH; `deactivate`; "
-                "there `rm -rf .venv; make setup` and `. .venv/bin/activate`"
+                f"{folder} has code of its own, and this is {used}: unset PYTHONPATH, {remedy}"
             )
 
 

@@ -56,7 +56,7 @@ WRONG: list[tuple[str, Any, list[str]]] = [
     (f"{SPLIT}.methods.twf.lambda_pf", 1, [f"{SPLIT}.methods.twf: ", "did you mean 'lambda_fp'"]),
     (f"{SPLIT}.methods.er.alpha", 1, [f"{SPLIT}.methods.er: ", "'alpha'", "lr, overrides"]),
     (f"{SPLIT}.methods.twf.overrides", [{"bufer": 16}], ["overrides.0: ", "'buffer'"]),
-    ("fidelity.F18", "paper", ["fidelity.F18", "'F1', 'F2'"]),
+    ("fidelity.F18", "paper", ["fidelity.F18", "F1, F2"]),
     # wrong types, and numbers that mean nothing
     *((f"{SPLIT}.epochs", value, [f"{SPLIT}.epochs: "]) for value in ("five", 2.5, True, REMOVE)),
     *((f"{SPLIT}.methods.er.lr", v, ["er.lr: "]) for v in ("0.1", 0, float("inf"), float("nan"))),
@@ -65,7 +65,7 @@ WRONG: list[tuple[str, Any, list[str]]] = [
     (f"{IMAGES}.mean", [0.5, 0.5], [f"{IMAGES}.mean: "]),
     *(("studies.tiny.seeds.0", seed, ["studies.tiny.seeds.0: "]) for seed in (-1, 2**63)),
     # words that are not among those allowed
-    (f"{MAIN}.methods", ["er", "dreams"], [f"{MAIN}.methods.1", "'dreams'", *map(repr, METHODS)]),
+    (f"{MAIN}.methods", ["er", "dreams"], [f"{MAIN}.methods.1", "'dreams'", *METHODS]),
     ("datasets.target.reader", "csv", ["datasets.target", "'csv'", "'archive'", "'digits'"]),
     # what only several keys together can tell
     (f"{SPLIT}.tasks", 3, [f"{SPLIT}.tasks: 4 classes"]),

@@ -186,7 +186,7 @@ class _Grid:
                 **at.model_dump(),
                 benchmark=self.benchmark_name,
                 as_set=run.hyperparameters,
-                named=list(search.grids[at.method]),
+                named=list(search.grids.get(at.method, {})),
                 trials=trials,
             )
 
@@ -255,7 +255,7 @@ def points(search: Search, method: str, base: Hyperparameters, where: str) -> li
     search; Bergstra and Bengio, JMLR 2012). Raises `UserError`, with the grid's path `where`, for
     values that the method cannot have.
     """
-    grid = search.grids[method]
+    grid = search.grids.get(method, {})
     combinations = product(*grid.values())
     every = [base.changed(dict(zip(grid, values, strict=True)), where) for values in combinations]
     tried = list({values.model_dump_json(): values for values in every}.values())  # each once

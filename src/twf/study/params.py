@@ -1,6 +1,7 @@
 """`params.yaml` as types: with `expansion`, the one definition of everything that is run."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from collections.abc import Collection
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationInfo, create_model, model_validator
 
@@ -13,22 +14,15 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]  # as records hold it
 Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
 Protocol = Literal["class-il", "task-il"]
 Precision = Literal["fp32", "tf32", "bf16", "auto"]  # of products of matrices and convolutions
-if TYPE_CHECKING:
-    MethodName = str
-    Switch = str
-else:
-    MethodName = Literal[tuple(METHODS)]
-    Switch = Literal[tuple(SWITCHES)]
-# How a training step is executed: see `twf.learning.step`.
-Execution = Literal["plain", "captured"]
+Execution = Literal["plain", "captured"]  # of a training step: see `twf.learning.step`
 PROTOCOLS: tuple[Protocol, Protocol] = ("class-il", "task-il")
 
 
-def _named(kind: str) -> AfterValidator:
-    """Of a name: `params.yaml`, the context in which it is checked, has that under `kind`."""
+def _among(allowed: str | Collection[str]) -> AfterValidator:
+    """One of these, or of what `params.yaml`, the context of the check, has under this key."""
 
     def check(name: str, info: ValidationInfo) -> str:
-        names = info.context.get(kind) if isinstance(info.context, dict) else None
+        names = (info.context or {}).get(allowed) if isinstance(allowed, str) else allowed
         if isinstance(names, dict) and name not in names:
             near = near_miss(name, map(str, names))
             raise ValueError(f"not one of {', '.join(map(str, names))}{near}")
@@ -37,9 +31,11 @@ def _named(kind: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-DataName = Annotated[Name, _named("datasets")]
-SourceName = Annotated[Name, _named("sources")]
-BenchmarkName = Annotated[Name, _named("benchmarks")]
+MethodName = Annotated[str, _among(METHODS)]
+Switch = Annotated[str, _among(SWITCHES)]
+DataName = Annotated[Name, _among("datasets")]
+SourceName = Annotated[Name, _among("sources")]
+BenchmarkName = Annotated[Name, _among("benchmarks")]
 
 
 class Augmentation(Strict):
@@ -220,7 +216,7 @@ class Variant(Strict):
 
 
 class Search(Strict):
-    """A search for hyperparameters: a run for each combination of a method's values."""
+    """A search for hyperparameters: a run for each combination of a method's values, if any."""
 
     held_out: Annotated[float, Field(gt=0, lt=1)]  # share of the training set that decides
     points: Count | None = None  # at most so many combinations, at random; all of them
@@ -240,12 +236,6 @@ class Experiment(Strict):
     source: SourceName | None = None  # in place of the benchmarks' own
     seeds: Annotated[list[Seed], Field(min_length=1)] | None = None  # not the study's own
     search: Search | None = None
-
-    @model_validator(mode="after")
-    def _all_searched(self) -> Self:
-        if self.search is not None and (left := set(self.methods) - self.search.grids.keys()):
-            raise ValueError(f"search.grids: say which values of {min(left)} to try")
-        return self
 
 
 class Study(Strict):
@@ -274,7 +264,7 @@ class Tracking(Strict):
 class Params(Strict):
     """The whole of `params.yaml`."""
 
-    study: Annotated[Name, _named("studies")]
+    study: Annotated[Name, _among("studies")]
     gpu_slots: Count = 1  # jobs that share a GPU
     tracking: Tracking = Tracking()
     fidelity: dict[Switch, Fidelity]

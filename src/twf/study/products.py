@@ -44,7 +44,7 @@ class Product(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Why it is stale, as `lr: 0.05 -> 0.03`; empty where it is not."""
+        """Why it is stale, as `lr: 0.05 -> 0.03`; empty where it is not stale."""
         if self.made == {}:
             return "it does not say what made it"
         return few(changes(self.made, self.plan)) if self.made else ""
@@ -146,10 +146,8 @@ def read_plan(path: Path) -> Values:
     """A plan from its file. Raises `UserError` where there is none."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise UserError(f"no {path}: `twf plan STUDY --write` writes it") from None
-    except ValueError as error:
-        raise UserError(f"{path} is no plan ({error}): `twf plan STUDY --write`") from None
+    except (FileNotFoundError, ValueError) as error:
+        raise UserError(f"no plan in {path} ({error}): `twf plan STUDY --write`") from None
 
 
 def planned_run(path: Path) -> tuple[Run, Values]:
@@ -195,8 +193,7 @@ def require_as_planned(file: Path, made: Values | None, plan: Values, remedy: st
     """Raise `UserError` where what a job needs is not there, or not as its plan has it."""
     if made is None:
         raise UserError(f"no {file}: {remedy} makes it")
-    if made != plan:
-        why = Product(file, file, plan, made).why
+    if why := Product(file, file, plan, made).why:
         raise UserError(f"{file} is not as planned ({why}): {remedy} makes it anew")
 
 
