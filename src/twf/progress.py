@@ -39,7 +39,7 @@ class Progress:
         share = min(self.parts_done / self.parts, 1.0)
         done = self.steps + share
         began, before = self.first = self.first or (now, done)  # what comes before it comes once
-        if now - max(began, self.shown) > LINE_EVERY:
+        if done > before and now - max(began, self.shown) >= LINE_EVERY:
             self.first = math.inf, 0.0  # no other
             left = duration((now - began) / (done - before) * (self.total - done))
             so_far = f"{self.steps}/{self.total} after {now - self.start:.0f} s"
