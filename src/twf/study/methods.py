@@ -3,7 +3,7 @@
 The loss of a method is in `twf.learning.methods`, in the file of the same name.
 """
 
-from dataclasses import dataclass
+import dataclasses
 from typing import Annotated
 
 from pydantic import Field
@@ -11,7 +11,7 @@ from pydantic import Field
 from twf.study.types import Count, Hyperparameters, NonNegative, Positive
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class MethodInfo:
     """What planning and tables need to know of a method."""
 

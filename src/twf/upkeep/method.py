@@ -1,7 +1,6 @@
 """`twf new method`: a method that starts as a copy of another, in the three files it touches."""
 
 import contextlib
-import dataclasses
 import json
 import re
 import textwrap
@@ -58,18 +57,20 @@ def _loss(source: str, own: str, like: str, title: str) -> str:
 
 
 def _described(source: str, name: str, own: str, like: str, title: str) -> str:
-    """`methods.py` with hyperparameters and an entry, the last one, for the new method."""
+    """`methods.py`, at whose end are hyperparameters and a description of the new method."""
     info = METHODS[like]
-    arguments = [json.dumps(title, ensure_ascii=False), f"{own}Hyperparameters"]
-    for field in dataclasses.fields(info)[2:]:
-        if (value := getattr(info, field.name)) != field.default:
-            arguments.append(f"{field.name}={value!r}".replace("'", '"'))
-    entry = f'    "{name}": MethodInfo(\n' + "".join(f"        {a},\n" for a in arguments)
-    doc = f'"""{title}: those of {info.title}."""'
-    model = f"class {own}Hyperparameters({info.hyperparameters.__name__}):\n    {doc}\n\n\n"
-    start = source.index("METHODS: dict")
-    end = source.index("\n}\n", start) + 1
-    return "".join([source[:start], model, source[start:end], entry, "    ),\n", source[end:]])
+    return f'''{source}
+
+class {own}Hyperparameters({info.hyperparameters.__name__}):
+    """{title}: those of {info.title}."""
+
+
+METHODS["{name}"] = dataclasses.replace(
+    METHODS["{like}"],
+    title={json.dumps(title, ensure_ascii=False)},
+    hyperparameters={own}Hyperparameters,
+)
+'''
 
 
 def _with_values(text: str, name: str, like: str, title: str) -> str:
