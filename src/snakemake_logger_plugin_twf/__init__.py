@@ -1,8 +1,7 @@
 """What a terminal shows of the workflow: what is to do, each job that ended, the time that is left.
 
-Snakemake finds this package by its name, and `workflow/profiles/default` asks for it. Errors and
-warnings are shown whole; Snakemake's own log goes to its file in `.snakemake/log`, and to the
-terminal too with `--dry-run`, `--verbose` or `--printshellcmds`.
+Snakemake finds this package by its name; `workflow/profiles/default` asks for it. Errors are shown
+whole, and all that Snakemake says with `--dry-run`, `--verbose` or `--printshellcmds`.
 """
 
 import contextlib

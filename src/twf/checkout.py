@@ -16,8 +16,7 @@ COMMIT = "TWF_COMMIT"  # names the commit of a copy that went without its git
 def refuse_other_code(*folders: Path) -> None:
     """Raise `UserError` where the code of this process is not that of the folder it works in.
 
-    So in a second checkout or a copy while the first one's environment is active, or PYTHONPATH
-    names it. Records would be made by code that they do not name.
+    Records would be made by code that they do not name.
     """
     used = Path(twf.__file__).parent
     for folder in (Path.cwd(), *folders):
@@ -30,10 +29,7 @@ def refuse_other_code(*folders: Path) -> None:
 
 
 def commit() -> str | None:
-    """The commit of the checkout this code lies in, with `+` where what decides differs from it.
-
-    Where git knows nothing of this code, what `TWF_COMMIT` says, or None.
-    """
+    """The commit of this code, with `+` where what decides was changed; else `TWF_COMMIT`'s."""
     # a hook's or another repository's GIT_DIR is not about this folder
     own = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
 
@@ -48,4 +44,4 @@ def commit() -> str | None:
         changed = git("status", "--porcelain", "--", *(f":/{name}" for name in DECIDE))
         return git("rev-parse", "HEAD") + ("+" if changed else "")
     except (subprocess.CalledProcessError, FileNotFoundError):
-        return os.environ.get(COMMIT)  # without one, version and hash remain
+        return os.environ.get(COMMIT)

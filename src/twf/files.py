@@ -25,10 +25,7 @@ PLANS = Path("plans")
 
 
 def _path(pattern: str) -> Callable[..., Path]:
-    """A function of the values of the wildcards in `pattern`, in their order, to the path.
-
-    Rules of the Snakefile give it the wildcards themselves: `record_file("{study}", "{run}")`.
-    """
+    """A function from wildcards' values in order, in rules `"{study}"` and so on, to the path."""
     wildcards = re.findall(r"{(\w+)}", pattern)
     return lambda *values: Path(pattern.format(**dict(zip(wildcards, values, strict=True))))
 
@@ -66,8 +63,7 @@ def search_files(study: str) -> tuple[Path, Path]:
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` when the block ends without error.
 
-    The temporary name ends in `.partial`, which `.dvcignore` keeps out of tracked folders. Raises
-    what `writing` raises.
+    Its name ends in `.partial`, which git and DVC pass over. Raises what `writing` raises.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with writing(path):
@@ -92,10 +88,9 @@ def writing(what: Path | str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path, work: str) -> Iterator[None]:
-    """Hold the lock file `path` while doing some `work`.
+    """Hold the lock file `path`, at most to the process's end, while doing some `work`.
 
-    Raises `UserError` where another process holds it. The lock of a process ends with the process,
-    however it ends.
+    Raises `UserError` where another process holds it.
     """
     from filelock import FileLock, Timeout  # most commands lock nothing
 
@@ -131,10 +126,9 @@ def header(path: Path) -> dict[str, Any]:
 
 
 def tidy_safetensors(content: bytes) -> bytes:
-    """What safetensors made, with its header sorted.
+    """What safetensors made, with its header sorted, whose order changes from process to process.
 
-    safetensors writes metadata in an order that changes from process to process, so equal data
-    would have unequal checksums, and DVC would see a change where there is none.
+    Else equal data would have unequal checksums, and DVC would see a change where there is none.
     """
     end = 8 + int.from_bytes(content[:8], "little")
     compact = (",", ":")

@@ -9,10 +9,9 @@ LINE_EVERY = 10.0  # seconds between two lines, and until a first estimate
 
 
 class Progress:
-    """Prints what is done of some work of `total` steps: called with steps and a note.
+    """Prints what is done of some work of `total` steps, of about so many parts each.
 
-    A step may have parts, about so many; `part` tells of one, cheaply for thousands in a second.
-    `begins` is said before the first of them.
+    `begins` is said before the first. `part` is cheap enough for thousands in a second.
     """
 
     def __init__(self, title: str, total: int, begins: str = "", parts: int = 1) -> None:

@@ -231,7 +231,7 @@ def test_cells_name_exactly_the_runs_with_their_own_parameters(data):
         assert (run.method, run.buffer, run.seed) == (cell.method, cell.buffer, 0)
         used.add(run.id)
     assert used == set(planned.runs)
-    assert len({run.parameters for run in planned.runs.values()}) == len(planned.runs)
+    assert len({run.digest for run in planned.runs.values()}) == len(planned.runs)
 
 
 # The project's own studies

@@ -36,7 +36,7 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
     entry, output = registry.images_entry(dataset.archive), files.data_file(name)
     check(arrays, entry, size, path)
     _check_params(name, dataset, arrays)
-    store.save(output, name, arrays, dataset.made_of)
+    store.save(output, name, arrays, products.data_plan(dataset, known={}))
     compared = " and ".join(entry.fingerprints_at(size)) or "none"
     print(
         f"{output}: {len(train.labels):,} training and {len(test.labels):,} test images of "

@@ -19,10 +19,7 @@ def put_own_command_on_path() -> None:
 
 
 def stop_with_parent() -> None:
-    """Have this process sent SIGTERM when its parent ends, so that a run saves its state.
-
-    Snakemake does not use what a job writes after Snakemake's own end.
-    """
+    """Have this process sent SIGTERM when its parent ends, so that a run saves its state."""
     parent, main = os.getppid(), threading.get_ident()
 
     def look() -> None:
@@ -55,10 +52,7 @@ def pass_on_sigterm() -> None:
 
 
 def refuse_links() -> None:
-    """Raise `UserError` in a stage of DVC where a folder of outputs is a link to another place.
-
-    DVC would make them and then end: it looks for git's `.gitignore` where they really lie.
-    """
+    """Raise `UserError` in a stage of DVC where a folder of outputs is a link to another place."""
     if "DVC_STAGE" not in os.environ:
         return
     folders = [Path("data"), Path("checkpoints"), Path("archives"), *Path("results").glob("*")]

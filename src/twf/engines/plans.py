@@ -1,9 +1,8 @@
 """Plan files: what each product is to be made by, for both engines.
 
-Snakemake is told to look at times alone, and DVC looks at contents. A plan file is older than its
-product exactly where the product carries that plan, so both see the same, after git, DVC, `cp`,
-`--touch`, clocks or an edit alike. Plan files are replaced, never changed in place, so that a link
-to one stays whole.
+Snakemake looks at times, and DVC at contents. A plan file is older than its product exactly where
+the product carries that plan, so both see the same, whatever git, DVC, `cp`, `--touch` or a clock
+did. Plan files are replaced, never changed in place, so that a link to one stays whole.
 """
 
 import contextlib
@@ -39,8 +38,8 @@ class Written:
 def write(params: Params, *studies: str) -> Written:
     """Write the plans of all data sets and networks, and of some studies, and hold them.
 
-    Raises `UserError` for an unknown study, one that needs what another study has still to find, a
-    folder that cannot be written to, and where another process works by other plans.
+    Raises `UserError` for an unknown study, one that waits for another's search, a folder that
+    cannot be written to, and where another process works by other plans.
     """
     written, products = Written(), Products(params)
     with _group(INPUTS, written) as free:
@@ -71,18 +70,15 @@ def settings() -> tuple[int, Tracking]:
 
 
 def is_made(product: Path, plan: Path) -> bool:
-    """Whether a product is there as planned: then Snakemake is to ask for nothing but its plan.
-
-    So records in git need no data, and a network that is missing has no runs made again.
-    """
+    """Whether a product is there as planned: then its plan is all that it needs, and no data."""
     return product.exists() and product.stat().st_mtime > plan.stat().st_mtime
 
 
 @contextlib.contextmanager
 def _group(name: str, written: Written) -> Iterator[bool]:
-    """Hold the lock of a group of plans; whether no other process has it, so that they are ours.
+    """Hold the lock of a group of plans, and yield whether no other process does.
 
-    It is exclusive while plans are written, then shared, to the end of the process.
+    It is exclusive while plans are written, then shared, as long as `written` is kept.
     """
     path = files.PLANS / f".{name}.lock"
     with files.writing(path):
@@ -113,11 +109,7 @@ def _write(products: list[Product], written: Written, free: bool) -> None:
 
 
 def _order_report(study: str, carried: str) -> None:
-    """Give a report a time before the collected table, unless it is of that, which `carried` says.
-
-    Then the table is given a time before all that is made of it, whatever order git or DVC has
-    brought them in.
-    """
+    """Make a report older than the collected table, or if it carries the same plan, not older."""
     collected, report = files.runs_file(study), files.report_file(study)
     reported, at = record.report_plan(study), collected.stat().st_mtime
     if reported == carried:
@@ -129,10 +121,7 @@ def _order_report(study: str, carried: str) -> None:
 
 
 def _set(path: Path, text: str, made: Path | None, agree: bool, free: bool) -> None:
-    """Write a plan file with its time: before what was `made` by it, if anything, if they `agree`.
-
-    After it, if they do not.
-    """
+    """Write a plan file, older than what is `made` by it where they `agree`, newer where not."""
     same = path.exists() and path.read_text(encoding="utf-8") == text
     if not free:
         if not same:

@@ -1,10 +1,5 @@
-"""From `params.yaml` to the runs, tables and searches of a study.
+"""From `params.yaml` to the runs, tables and searches of a study; nothing else lists cells."""
 
-All else asks `expand`; nothing else lists methods or cells.
-"""
-
-import hashlib
-import json
 import random
 from collections.abc import Hashable, Iterator
 from itertools import product
@@ -17,6 +12,7 @@ from twf.errors import UserError
 from twf.study.methods import METHODS
 from twf.study.params import MethodName, Name, Params, Protocol, Search, Variant
 from twf.study.plan import Cell, Plan, Position, Run, SearchCell, Table, Trial
+from twf.study.products import digest
 from twf.study.reading import plain_values
 from twf.study.types import Count, Hyperparameters, Strict
 
@@ -38,9 +34,9 @@ def expand(params: Params, study_name: str) -> Plan:
 
     A run serves each cell that needs exactly its parameters, under both protocols and in any
     experiment; it is probed where one of them asks for it. Its identifier says benchmark, method,
-    buffer (0 where a rehearsal method has none), source where it is not the benchmark's own,
-    variant where that changes something, `trial-` and a hash of the hyperparameters in a search,
-    `task-il` where no earlier cell has the same run under Class-IL, and seed.
+    buffer (0 where a rehearsal method has none), source if not the benchmark's own, variant if that
+    changes something, `trial-` and a hash of a trial's hyperparameters, `task-il` if no earlier
+    cell has the same run under Class-IL, and seed.
     """
     expansion = _Expansion(params, study_name)
     runs, study = expansion.runs, expansion.study
@@ -84,8 +80,8 @@ class _Expansion:
         named = {}
         for seed in seeds or self.study.seeds:
             seeded = run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
-            named[seed] = name = self._names.setdefault(seeded.parameters, seeded.id)
-            if self.runs.setdefault(name, seeded).parameters != seeded.parameters:
+            named[seed] = name = self._names.setdefault(seeded.digest, seeded.id)
+            if self.runs.setdefault(name, seeded).digest != seeded.digest:
                 raise UserError(
                     f"studies.{self.study_name}: two different runs are both called {name}; name "
                     "their variants differently, or put one experiment into another study"
@@ -149,7 +145,7 @@ class _Grid:
 
     def _cell(self, at: Position, variant: Variant) -> Cell:
         as_set, run = self._run(at, AS_SET), self._run(at, variant)
-        unchanged = run.parameters == as_set.parameters
+        unchanged = run.digest == as_set.digest
         runs = self.expansion.by_seed(run, self.experiment.seeds)
         what = f"{at.name} on {self.benchmark_name}"
         for seed, name in runs.items():
@@ -172,8 +168,7 @@ class _Grid:
             self.expansion.require_one((self.benchmark_name, at), self.name, self.name, what)
             trials = []
             for values in points(search, at.method, run.hyperparameters, where):
-                text = json.dumps(values.model_dump(), sort_keys=True)
-                trial = f"trial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+                trial = f"trial-{digest(values.model_dump())[:8]}"
                 changes = {
                     "id": f"{run.id.removesuffix('.task-il')}.{trial}",
                     "hyperparameters": values,
@@ -250,10 +245,9 @@ def _source_data(params: Params, source: str, user: str) -> dict[str, Any]:
 def points(search: Search, method: str, base: Hyperparameters, where: str) -> list[Hyperparameters]:
     """The hyperparameters to try for one cell, of which `base` are those that params.yaml has.
 
-    Every combination of the grid's values; what it does not name stays as in `base`. Where these
-    are more than `search.points`, `base` and a random choice of the others, always the same (random
-    search; Bergstra and Bengio, JMLR 2012). Raises `UserError`, with the grid's path `where`, for
-    values that the method cannot have.
+    Every combination of the grid's values; if more than `search.points`, `base` and a random choice
+    of the others, always the same (random search; Bergstra and Bengio, JMLR 2012). Raises
+    `UserError`, with the grid's path `where`, for values that the method cannot have.
     """
     grid = search.grids.get(method, {})
     combinations = product(*grid.values())
@@ -272,8 +266,7 @@ _entries = TypeAdapter(Annotated[list[BestHyperparameters], Field(min_length=1)]
 def load_best_hyperparameters(path: str | None, study: str) -> Best:
     """What a search found; nothing where the study names no file.
 
-    Raises `UserError` where the file is missing, is not what `twf search` writes, or has nothing,
-    as all trials diverged.
+    Raises `UserError` where the file is missing, or has nothing that `twf search` writes.
     """
     if path is None:
         return {}

@@ -53,11 +53,6 @@ class _Dataset(Strict):
     size: Annotated[int, Field(ge=16)]  # pixels along a side
     augmentation: Augmentation
 
-    @property
-    def made_of(self) -> dict[str, Any]:
-        """What decides its images, as plain values; augmentation is for training."""
-        return self.model_dump(mode="json", exclude={"title", "augmentation"})
-
 
 class DigitsData(_Dataset):
     """UCI handwritten digits, as scikit-learn carries them (8 x 8 pixels, enlarged)."""

@@ -57,19 +57,15 @@ class Run(Strict):
         return int(getattr(self.hyperparameters, "batch_size", self.batch_size))
 
     @property
-    def values(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """All but its names, as plain values: two runs alike in them are one run."""
         return self.model_dump(mode="json", exclude={"id", "study"})
 
     @property
-    def parameters(self) -> str:
-        """Canonical JSON of `values`."""
-        return json.dumps(self.values, sort_keys=True, separators=(",", ":"))
-
-    @property
     def digest(self) -> str:
-        """SHA-256 of `parameters`, in hex."""
-        return hashlib.sha256(self.parameters.encode()).hexdigest()
+        """SHA-256 of the canonical JSON of `parameters`, in hex."""
+        text = json.dumps(self.parameters, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Position(Strict):

@@ -1,7 +1,6 @@
 """What decides each product that takes hours, a data set, a network or a run's record: its plan.
 
-A plan is plain values, as JSON has them. A product carries the plan that it was made by, and is as
-planned where the two are equal: times, notes and whoever put it there say nothing.
+A plan is plain values. A product carries the plan that it was made by; its time says nothing.
 """
 
 import hashlib
@@ -90,7 +89,7 @@ class Products:
         data = recorded.get("data", {})
         needed = dict.fromkeys(filter(None, (run.data, run.source_data)))
         plan: Values = {
-            "parameters": run.values,
+            "parameters": run.parameters,
             "data": {name: self.data(name, data.get(name)).plan for name in needed},
             "network": self.network(run.source, recorded.get("network")).plan,
         }
@@ -101,7 +100,7 @@ class Products:
 
 def data_plan(dataset: Dataset, known: Mapping[str, Any]) -> Values:
     """What decides the images of a data set; `known` is what a product says of it."""
-    plan = dataset.made_of
+    plan = dataset.model_dump(mode="json", exclude={"title", "augmentation"})
     if dataset.reader == "archive":
         plan[FILE_SHA256] = _content(dataset.file, known.get(FILE_SHA256))
     return plan
@@ -125,9 +124,9 @@ def study_values(params: Params, plan: Plan) -> Values:
 
 
 def study_digest(params: Params, plan: Plan, records: Mapping[str, str | None]) -> str | None:
-    """What a study's collected table and report carry; None where a record is to be made.
+    """What a study's collected table and report carry, by its records' SHA-256.
 
-    `records` has the SHA-256 of the record of each run that is as planned.
+    None where a record is to be made.
     """
     if None in records.values():
         return None

@@ -17,10 +17,7 @@ DRIVER = Path("/proc/driver/nvidia")  # where Linux shows that NVIDIA's driver i
 
 
 def examine(params: Params) -> Iterator[tuple[str, str, str]]:
-    """For each check, one after the other: its name; ok, warning or wrong; and what, with a remedy.
-
-    `UserError` of a check is what is wrong.
-    """
+    """For each check, in order: its name; ok, warning or wrong; and what, with a remedy."""
     for check in (_code, _packages, _gpus, _inputs, _tracking):
         name = check.__name__.removeprefix("_")
         try:

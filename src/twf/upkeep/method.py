@@ -21,10 +21,9 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def new(name: str, like: str, title: str | None = None) -> list[Path]:
-    """Make the method `name` as a copy of `like`, which tables call `title`, in this folder.
+    """Make the method `name`, which tables call `title`, as a copy of `like`; the files written.
 
-    Returns the files that it wrote. Raises `UserError` that says what is wrong with a name, or what
-    is in the way; nothing is written then.
+    Raises `UserError` for a name that is wrong or taken; nothing is written then.
     """
     reading.load(files.PARAMS)  # a mistake that is there already is reported as such
     lookup("method", METHODS, like, str(DESCRIPTIONS))
@@ -74,10 +73,7 @@ METHODS["{name}"] = dataclasses.replace(
 
 
 def _with_values(text: str, name: str, like: str, title: str) -> str:
-    """`params.yaml` with the values of `like` for `name` too, above them; all else stays.
-
-    And with an experiment of the demo that compares the two, where the demo has experiments.
-    """
+    """`params.yaml` with the values of `like` for `name` too, and with a demo of the two."""
     values, positions = reading.plain_values(text, files.PARAMS), YAML().load(text)
     added: list[tuple[Any, str, Any]] = []  # a mapping, a key of it, what is to stand above
     for key, benchmark in values["benchmarks"].items():
