@@ -79,7 +79,7 @@ def two_variants(values: Values) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (two_shares, "both called .*trial"),
+        (two_shares, "one and two both have .*trial"),
         (two_variants, "one and two both have er.high.* on split-target"),
     ],
 )

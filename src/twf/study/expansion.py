@@ -72,30 +72,8 @@ class _Expansion:
         self.params, self.study, self.study_name = params, params.named_study(study), study
         self.best = load_best_hyperparameters(self.study.best_hyperparameters, study)
         self.runs: dict[str, Run] = {}
-        self._names: dict[str, str] = {}  # by parameters
-        self._taken: dict[Hashable, tuple[str, str]] = {}  # an experiment and its run
-
-    def by_seed(self, run: Run, seeds: list[int] | None) -> dict[int, str]:
-        """The identifier of a run with each seed: that of the first cell that needs it."""
-        named = {}
-        for seed in seeds or self.study.seeds:
-            seeded = run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
-            named[seed] = name = self._names.setdefault(seeded.digest, seeded.id)
-            if self.runs.setdefault(name, seeded).digest != seeded.digest:
-                raise UserError(
-                    f"studies.{self.study_name}: two different runs are both called {name}; name "
-                    "their variants differently, or put one experiment into another study"
-                )
-        return named
-
-    def require_one(self, number: Hashable, experiment: str, run: str, what: str) -> None:
-        """Raise `UserError` where a number has another run already: a mean would mix the two."""
-        first, other = self._taken.setdefault(number, (experiment, run))
-        if other != run:
-            raise UserError(
-                f"studies.{self.study_name}.experiments: {first} and {experiment} both have {what} "
-                "by different runs: name a variant for what differs, or make another study of one"
-            )
+        self.names: dict[str, str] = {}  # by digest
+        self.claims: dict[Hashable, tuple[str, str]] = {}  # an experiment, and its run
 
 
 class _Grid:
@@ -108,7 +86,26 @@ class _Grid:
         self.benchmark = self.params.benchmark(benchmark, expansion.study_name)  # maybe scaled down
         self.source = self.experiment.source or self.benchmark.source
         self.paper_source = self.experiment.source or self.own.source
-        self.path = f"studies.{expansion.study_name}.experiments.{name}"
+        self.path = f"studies.{expansion.study_name}.experiments"
+
+    def _claim(self, thing: Hashable, run: str, what: str) -> None:
+        """Raise `UserError` where something has another run already: a mean would mix the two."""
+        first, other = self.expansion.claims.setdefault(thing, (self.name, run))
+        if other != run:
+            raise UserError(
+                f"{self.path}: {first} and {self.name} both have {what}, by different runs: name a "
+                "variant for what differs, or make another study of one"
+            )
+
+    def _by_seed(self, run: Run) -> dict[int, str]:
+        """The identifier of a run with each seed: that of the first cell that needs it."""
+        named = {}
+        for seed in self.experiment.seeds or self.study.seeds:
+            seeded = run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
+            named[seed] = name = self.expansion.names.setdefault(seeded.digest, seeded.id)
+            self._claim(name, seeded.digest, name)
+            self.expansion.runs.setdefault(name, seeded)
+        return named
 
     def table(self) -> Table:
         return Table(
@@ -146,13 +143,12 @@ class _Grid:
     def _cell(self, at: Position, variant: Variant) -> Cell:
         as_set, run = self._run(at, AS_SET), self._run(at, variant)
         unchanged = run.digest == as_set.digest
-        runs = self.expansion.by_seed(run, self.experiment.seeds)
+        runs = self._by_seed(run)
         what = f"{at.name} on {self.benchmark_name}"
         for seed, name in runs.items():
             for called in {at.variant, None} if unchanged else {at.variant}:
                 place = at.model_copy(update={"variant": called})
-                number = self.benchmark_name, self.paper_source, place, seed
-                self.expansion.require_one(number, self.name, name, what)
+                self._claim((self.benchmark_name, self.paper_source, place, seed), name, what)
         return Cell(
             **at.model_dump(),
             unchanged=unchanged,
@@ -163,9 +159,9 @@ class _Grid:
 
     def searched_cells(self, search: Search) -> Iterator[SearchCell]:
         for at, variant in self._positions():
-            run, where = self._run(at, variant), f"{self.path}.search.grids.{at.method}"
+            run, where = self._run(at, variant), f"{self.path}.{self.name}.search.grids.{at.method}"
             what = f"a search for {at.name} on {self.benchmark_name}"
-            self.expansion.require_one((self.benchmark_name, at), self.name, self.name, what)
+            self._claim((self.benchmark_name, at), self.name, what)
             trials = []
             for values in points(search, at.method, run.hyperparameters, where):
                 trial = f"trial-{digest(values.model_dump())[:8]}"
@@ -174,8 +170,7 @@ class _Grid:
                     "hyperparameters": values,
                     "held_out": search.held_out,
                 }
-                tried = run.model_copy(update=changes)
-                runs = self.expansion.by_seed(tried, self.experiment.seeds)
+                runs = self._by_seed(run.model_copy(update=changes))
                 trials.append(Trial(hyperparameters=values, runs=runs))
             yield SearchCell(
                 **at.model_dump(),
@@ -200,9 +195,6 @@ class _Grid:
             # where no earlier cell has this run: see `expand`
             at.protocol if at.protocol == "task-il" else None,
         ]
-        source_data: dict[str, Any] = {"source_data": None, "source_augmentation": None}
-        if method.source_data:
-            source_data = _source_data(params, source, at.method)
         return Run(
             id=".".join(filter(None, parts)),
             study=self.expansion.study_name,
@@ -216,17 +208,15 @@ class _Grid:
             method=at.method,
             buffer=at.buffer,
             pretrained=variant.pretrained,
-            probes=False,
-            **source_data,
+            **(_source_data(params, source, at.method) if method.source_data else {}),
             fidelity={switch: fidelity[switch] for switch in method.switches},
             hyperparameters=benchmark.hyperparameters(at.method, at.buffer, at.protocol)
             .changed(self._best(at), str(self.study.best_hyperparameters))
-            .changed(variant.hyperparameters, f"{self.path}.variants.{at.variant}"),
+            .changed(variant.hyperparameters, f"{self.path}.{self.name}.variants.{at.variant}"),
             epochs=benchmark.epochs,
             batch_size=benchmark.batch_size,
             lr_decay=benchmark.lr_decay,
             precision=self.study.precision,
-            held_out=None,
             seed=0,
         )
 

@@ -27,16 +27,16 @@ class Run(Strict):
     method: str
     buffer: int | None
     pretrained: bool
-    probes: bool
-    source_data: str | None  # where the run needs the source's images too
-    source_augmentation: Augmentation | None
+    probes: bool = False
+    source_data: str | None = None  # where the run needs the source's images too
+    source_augmentation: Augmentation | None = None
     fidelity: dict[str, Fidelity]  # of the switches that the method's code asks for
     hyperparameters: SerializeAsAny[Hyperparameters]
     epochs: int
     batch_size: int
     lr_decay: LrDecay | None
     precision: Precision
-    held_out: float | None  # share of the training set to evaluate on, in place of the test set
+    held_out: float | None = None  # share of the training set to evaluate on, not the test set
     seed: int
 
     @field_validator("hyperparameters", mode="before")

@@ -192,7 +192,8 @@ def require_as_planned(file: Path, made: Values | None, plan: Values, remedy: st
     """Raise `UserError` where what a job needs is not there, or not as its plan has it."""
     if made is None:
         raise UserError(f"no {file}: {remedy} makes it")
-    if why := Product(file, file, plan, made).why:
+    if made != plan:
+        why = Product(file, file, plan, made).why
         raise UserError(f"{file} is not as planned ({why}): {remedy} makes it anew")
 
 
