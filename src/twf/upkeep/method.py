@@ -5,10 +5,8 @@ import json
 import re
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import yaml
-from ruamel.yaml import YAML
 
 from twf import files
 from twf.errors import UserError, lookup
@@ -74,12 +72,12 @@ METHODS["{name}"] = dataclasses.replace(
 
 def _with_values(text: str, name: str, like: str, title: str) -> str:
     """`params.yaml` with the values of `like` for `name` too, and with a demo of the two."""
-    values, positions = reading.plain_values(text, files.PARAMS), YAML().load(text)
-    added: list[tuple[Any, str, Any]] = []  # a mapping, a key of it, what is to stand above
-    for key, benchmark in values["benchmarks"].items():
-        if like in (methods := benchmark["methods"]):
-            methods[name] = methods[like]
-            added.append((positions["benchmarks"][key]["methods"], like, {name: methods[like]}))
+    values = reading.plain_values(text, files.PARAMS)
+    head, studies, tail = text.partition("\nstudies:\n")
+    for methods in (benchmark["methods"] for benchmark in values["benchmarks"].values()):
+        methods |= {name: methods[like]} if like in methods else {}
+    entry = rf"^      {like}:.*\n(       .*\n)*"
+    head = re.sub(entry, lambda m: m[0].replace(like, name, 1) + m[0], head, flags=re.M)
     experiments = values["studies"].get("demo", {}).get("experiments", {})
     if len(experiments) > 1:  # the first stays the main one of report and metrics
         second = list(experiments)[1]
@@ -91,14 +89,11 @@ def _with_values(text: str, name: str, like: str, title: str) -> str:
             "buffers": [50],
             "seeds": [0, 1, 2, 3, 4],
         }
-        mapping = positions["studies"]["demo"]["experiments"]
-        added.append((mapping, second, {name: experiments[name]}))
-    lines = text.splitlines(keepends=True)
-    for mapping, key, entry in added[::-1]:
-        line, column = (mapping.lc.data or {}).get(key, (0, 0))[:2]
-        block = yaml.safe_dump(entry, default_flow_style=None, sort_keys=False, allow_unicode=True)
-        lines.insert(line, textwrap.indent(block, " " * column))
+        options = {"default_flow_style": None, "sort_keys": False, "allow_unicode": True}
+        block = textwrap.indent(yaml.safe_dump({name: experiments[name]}, **options), " " * 6)
+        above = rf"^  demo:\n(    .*\n)*?(?=      {second}:)"
+        tail = re.sub(above, lambda m: m[0] + block, tail, count=1, flags=re.M)
     with contextlib.suppress(UserError):
-        if reading.plain_values("".join(lines), files.PARAMS) == values:
-            return "".join(lines)
+        if reading.plain_values(changed := f"{head}{studies}{tail}", files.PARAMS) == values:
+            return changed
     raise UserError(f"{files.PARAMS}: give {like} lines of its own under benchmarks.*.methods")
