@@ -77,7 +77,7 @@ WRONG: list[tuple[str, Any, list[str]]] = [
     ("fidelity.F6", REMOVE, ["fidelity", "F6"]),
     (f"{MAIN}.benchmarks", ["split"], [f"{MAIN}.benchmarks", "'split'", "split-target"]),
     (f"{MAIN}.source", "svhn", [f"{MAIN}.source", "'svhn'", "origin"]),
-    (f"{SPLIT}.methods.er.overrides", [{"buffer": 8, "lr": 0.1}], ["er.overrides: 8"]),
+    (f"{SPLIT}.methods.er.overrides", [{"buffer": 8, "lr": 0.1}], ["overrides for buffer 8"]),
     ("studies.tiny.scale", {"x": {"epochs": 1, "source": "x"}}, ["studies.tiny.scale.x: "]),
     (f"{SPLIT}.methods.er-ace", REMOVE, ["'er-ace' has no hyperparameters on Split Target"]),
     (f"{MAIN}.variants.a.hyperparameters", {"alpha": 1}, [f"{MAIN}.variants.a", "'alpha'", "lr"]),

@@ -101,9 +101,8 @@ def _write(products: list[Product], written: Written, free: bool) -> None:
     for folder in {path.parent for path in kept} if free else ():
         for path in set(folder.glob("*.json")) - kept:
             path.unlink()
+    written.why |= {str(one.file): one.why for one in products if one.state == "stale"}
     for product in products:
-        if product.state == "stale":
-            written.why[str(product.file)] = product.why
         made = None if product.made is None else product.file
         _set(product.plan_file, _text(product.plan), made, product.state == "done", free)
 

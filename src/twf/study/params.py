@@ -162,21 +162,15 @@ class Benchmark(Strict):
 
     @model_validator(mode="after")
     def _overrides_have_cells(self) -> Self:
-        entries = [(name, entry) for name, entry in self.methods if entry is not None]
-        for name, size in (
-            (name, each.buffer) for name, entry in entries for each in entry.overrides
-        ):
-            if size not in (None, *self.buffers):
-                raise ValueError(f"methods.{name}.overrides: {size} is none of its buffers")
+        sizes = {each.buffer for _, entry in self.methods if entry for each in entry.overrides}
+        if others := sizes - {None, *self.buffers}:
+            raise ValueError(f"methods: overrides for buffer {min(others)}, which it has not")
         return self
 
     def hyperparameters(
         self, method: str, buffer: int | None, protocol: Protocol
     ) -> Hyperparameters:
-        """The hyperparameters of one cell: the method's, changed by each override that matches.
-
-        Raises `UserError` where the benchmark has none for the method.
-        """
+        """The method's, changed by each override that matches. Raises `UserError` if none stand."""
         settings = getattr(self.methods, method)
         if settings is None:
             raise UserError(

@@ -221,9 +221,8 @@ def changes(
         if key == "code":
             differences.append(f"code of {plan['parameters']['method']}")
         elif last in (FILE_SHA256, WEIGHTS_SHA256):
-            differences.append(
-                f"another file of the {'data' if last == FILE_SHA256 else 'weights'}"
-            )
+            kind = "data" if last == FILE_SHA256 else "weights"
+            differences.append(f"another file of the {kind}")
         else:
             where = ".".join([*(group for group in groups if group not in _GROUPS), last])
             differences.append(f"{where}: {before} -> {now}")

@@ -89,10 +89,10 @@ def _with_values(text: str, name: str, like: str, title: str) -> str:
             "buffers": [50],
             "seeds": [0, 1, 2, 3, 4],
         }
-        options = {"default_flow_style": None, "sort_keys": False, "allow_unicode": True}
-        block = textwrap.indent(yaml.safe_dump({name: experiments[name]}, **options), " " * 6)
+        block = yaml.safe_dump({name: experiments[name]}, default_flow_style=None, sort_keys=False)
         above = rf"^  demo:\n(    .*\n)*?(?=      {second}:)"
-        tail = re.sub(above, lambda m: m[0] + block, tail, count=1, flags=re.M)
+        lines = textwrap.indent(block, " " * 6)
+        tail = re.sub(above, lambda m: m[0] + lines, tail, count=1, flags=re.M)
     with contextlib.suppress(UserError):
         if reading.plain_values(changed := f"{head}{studies}{tail}", files.PARAMS) == values:
             return changed
