@@ -1,15 +1,13 @@
 """What a terminal shows of the workflow: what is to do, each job that ended, the time that is left.
 
-Snakemake finds this package by its name, and `workflow/profiles/default` asks for it. Errors and
-warnings are shown whole; Snakemake's own log goes to its file in `.snakemake/log`, and to the
-terminal too with `--dry-run`, `--verbose` or `--printshellcmds`.
+Snakemake finds this package by its name; `workflow/profiles/default` asks for it. Errors are shown
+whole, and all that Snakemake says with `--dry-run`, `--verbose` or `--printshellcmds`.
 """
 
 import contextlib
 import logging
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +33,8 @@ STOPPED = "stopping: what trains saves its state, and the same command goes on f
 class LogHandler(LogHandlerBase):
     """Prints a line for each job that ended, and Snakemake's own text for what goes wrong."""
 
-    writes_to_stream = True
-    writes_to_file = False
-    has_filter = False
-    has_formatter = True
-    needs_rulegraph = False
+    writes_to_stream = has_formatter = True
+    writes_to_file = has_filter = needs_rulegraph = False
 
     def __post_init__(self) -> None:
         settings = self.common_settings
@@ -47,16 +42,16 @@ class LogHandler(LogHandlerBase):
         self.stream = sys.stdout if settings.stdout or settings.dryrun else sys.stderr
         formatter = DefaultFormatter(settings.quiet, settings.show_failed_logs)
         self.plain = ColorizingTextHandler(settings.nocolor, self.stream, formatter=formatter)
-        self.jobs: dict[int, tuple[float, dict[str, Any]]] = {}  # when each began, and its fields
+        self.jobs: dict[int, tuple[float, Any]] = {}  # when each began, and its fields
         self.runs = self.runs_done = 0
         self.first_run = 0.0  # when it began
         self.interrupted = False
 
-    def emit(self, record: logging.LogRecord) -> None:
-        event, fields = getattr(record, "event", None), vars(record)
+    def emit(self, record: Any) -> None:
+        event, message = getattr(record, "event", None), record.getMessage()
         if self.interrupted:  # what Snakemake says of jobs that were told to stop
             return
-        if record.getMessage().startswith(INTERRUPTED):
+        if message.startswith(INTERRUPTED):
             self.interrupted = True
             # SIGINT may have come to Snakemake alone, which waits for its jobs
             for process in psutil.Process().children(recursive=True):
@@ -66,54 +61,51 @@ class LogHandler(LogHandlerBase):
         elif self.whole or record.levelno >= logging.WARNING:
             self.plain.emit(record)
         elif event == LogEvent.RUN_INFO:
-            counts = Counter(fields["stats"])
-            self.runs, self.runs_done = counts[RUN], 0
-            jobs = (f"{count} {rule}" for rule, count in counts.items() if rule != "total")
+            self.runs, self.runs_done = record.stats.get(RUN, 0), 0
+            jobs = (f"{count} {rule}" for rule, count in record.stats.items() if rule != "total")
             self._say(f"to do: {', '.join(jobs)}")
         elif event == LogEvent.JOB_INFO:
-            self._begin(fields)
-        elif event == LogEvent.JOB_FINISHED and fields["job_id"] in self.jobs:
-            self._end(*self.jobs.pop(fields["job_id"]))
-        elif event not in HIDDEN and not record.getMessage().startswith(NOISE):
+            self._begin(record)
+        elif event == LogEvent.JOB_FINISHED and record.job_id in self.jobs:
+            self._end(*self.jobs.pop(record.job_id))
+        elif event not in HIDDEN and not message.startswith(NOISE):
             self.plain.emit(record)
 
     def _say(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
 
-    def _begin(self, job: dict[str, Any]) -> None:
+    def _begin(self, job: Any) -> None:
         now = time.monotonic()
-        self.jobs[job["jobid"]] = now, job
-        first = job["rule_name"] == RUN and not self.first_run
-        if first:
-            self.first_run = now
-        if WHY in (text := job["rule_msg"] or ""):
+        self.jobs[job.jobid] = now, job
+        first = job.rule_name == RUN and not self.first_run
+        self.first_run = now if first else self.first_run
+        if WHY in (text := job.rule_msg or ""):
             self._say(f"begun: {text}")  # what is made again, and why
-        elif first or job["rule_name"] == PRETRAIN:
-            self._say(f"begun: {_name(job)}; its log: {' '.join(job['log'] or [])}")
+        elif first or job.rule_name == PRETRAIN:
+            self._say(f"begun: {_name(job)}; its log: {' '.join(job.log)}")
 
-    def _end(self, began: float, job: dict[str, Any]) -> None:
+    def _end(self, began: float, job: Any) -> None:
         now = time.monotonic()
         text, took = _name(job), duration(now - began)
-        if job["rule_name"] == RUN:
+        if job.rule_name == RUN:
             self.runs_done += 1
             done, total = self.runs_done, self.runs
-            text = f"[{done}/{total}] {text}{_result(job['log'])}"
+            text = f"[{done}/{total}] {text}{_result(job.log[0])}"
             left = duration((now - self.first_run) / done * (total - done))
             took += f"; about {left} left" if done < total else ""
         self._say(f"{text} ({took})")
 
 
-def _name(job: dict[str, Any]) -> str:
+def _name(job: Any) -> str:
     """What a job is, without why it is done."""
-    text: str = (job["rule_msg"] or "").partition(WHY)[0]
-    return text or " ".join([job["rule_name"], *map(str, job["wildcards"].values())])
+    text: str = (job.rule_msg or "").partition(WHY)[0]
+    return text or " ".join([job.rule_name, *map(str, job.wildcards.values())])
 
 
-def _result(logs: list[str] | None) -> str:
+def _result(log: str) -> str:
     """The accuracies that a run's log ends with."""
-    try:
-        text = Path((logs or [])[0]).read_text(encoding="utf-8")
-    except (OSError, IndexError):  # on another machine
-        return ""
-    _, marked, accuracies = text.rpartition("final average accuracy ")
-    return f": {accuracies.strip()}" if marked else ""
+    with contextlib.suppress(OSError):  # it may be on another machine
+        text = Path(log).read_text(encoding="utf-8")
+        _, marked, accuracies = text.rpartition("final average accuracy ")
+        return f": {accuracies.strip()}" if marked else ""
+    return ""

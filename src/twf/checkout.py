@@ -7,38 +7,29 @@ from pathlib import Path
 import twf
 from twf.errors import UserError
 
-OWN_ENVIRONMENT = (
-    "`rm -rf .venv; make setup` there makes its own environment; leave the active one "
-    "(`deactivate`) and take that: . .venv/bin/activate. With conda: `conda env create --name NAME "
-    "--file workflow/envs/environment.yml` there, and `conda activate NAME`"
-)
 # what can change a number, in a checkout: code, parameters, and the packages it runs with
 DECIDE = ("src", "params.yaml", "pyproject.toml", "constraints.txt")
 ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"}
-COMMIT = "TWF_COMMIT"  # the variable that names the commit of a copy that went without its git
+COMMIT = "TWF_COMMIT"  # names the commit of a copy that went without its git
 
 
 def refuse_other_code(*folders: Path) -> None:
     """Raise `UserError` where the code of this process is not that of the folder it works in.
 
-    That is so in a second checkout while the first one's environment is active, and in a copy of a
-    checkout whose environment was copied too. Records would be made by code that they do not name.
+    Records would be made by code that they do not name.
     """
     used = Path(twf.__file__).parent
     for folder in (Path.cwd(), *folders):
         own = folder / "src/twf"
         if (own / "__init__.py").exists() and not own.samefile(used):
-            named = map(Path, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-            by_path = any(path.resolve() == used.parent.resolve() for path in named)
-            remedy = "unset PYTHONPATH, which names it" if by_path else OWN_ENVIRONMENT
-            raise UserError(f"{folder} has code of its own, and this is {used}: {remedy}")
+            remedy = "`deactivate`, and there `rm -rf .venv; make setup; . .venv/bin/activate`"
+            raise UserError(
+                f"{folder} has code of its own, and this is {used}: unset PYTHONPATH, {remedy}"
+            )
 
 
 def commit() -> str | None:
-    """The commit of the checkout this code lies in, with `+` where what decides differs from it.
-
-    Where git knows nothing of this code, what `TWF_COMMIT` says, or None.
-    """
+    """The commit of this code, with `+` where what decides was changed; else `TWF_COMMIT`'s."""
     # a hook's or another repository's GIT_DIR is not about this folder
     own = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
 
@@ -53,4 +44,4 @@ def commit() -> str | None:
         changed = git("status", "--porcelain", "--", *(f":/{name}" for name in DECIDE))
         return git("rev-parse", "HEAD") + ("+" if changed else "")
     except (subprocess.CalledProcessError, FileNotFoundError):
-        return os.environ.get(COMMIT)  # without one, version and hash remain
+        return os.environ.get(COMMIT)

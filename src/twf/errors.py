@@ -3,22 +3,18 @@
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from pydantic import ValidationError  # half the start-up of a command that a server does
+from pydantic import ValidationError
 
 T = TypeVar("T")
-
-SHOWN = 4  # names of a kind in a message
 
 
 class UserError(Exception):
     """A mistake or a missing input that the user can mend.
 
-    Its message names the file, key or run, and the remedy. The command line prints it without a
-    stack trace and exits with status 2; the Snakefile turns it into a `WorkflowError`. It may quote
-    names from files, so characters that would steer a terminal or turn text round are escaped.
+    Its message names the file, key or run, and the remedy; commands print it and exit with status
+    2. It may quote names from files, so characters that would steer a terminal are escaped.
     """
 
     def __init__(self, message: str) -> None:
@@ -44,15 +40,15 @@ def invalid_file(path: object, problems: list[str]) -> UserError:
     return UserError(f"{path} is invalid:\n  " + "\n  ".join(dict.fromkeys(problems)))
 
 
-def explain(error: "ValidationError", tag: int = -1, under: str | None = None) -> list[str]:
+def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> list[str]:
     """The mistakes that pydantic lists, each as `key.path: what is wrong (is: value)`.
 
-    What is allowed is part of pydantic's message. `tag` is the place in the path where pydantic
-    puts in which of several kinds it checked against, there where the path begins with `under`.
+    `tag` is the position in a path, if that begins with `under`, of the kind that pydantic checked
+    against, which is no key.
     """
     problems = []
     for mistake in error.errors(include_url=False):
-        # none where the whole is wrong; pydantic puts [key] behind a key that is wrong itself
+        # pydantic puts [key] behind a key that is wrong itself
         parts = [str(part) for part in mistake["loc"] if part != "[key]"]
         if 0 <= tag < len(parts) and under in (None, parts[0]):
             del parts[tag]
@@ -70,8 +66,7 @@ def note(text: str) -> None:
 
 def few(names: Collection[str]) -> str:
     """The first of some names, and how many more there are."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(list(names)[:SHOWN]) + more
+    return ", ".join(list(names)[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _printable(text: str) -> str:

@@ -1,7 +1,6 @@
 """The paths of all outputs, and how a file is written completely or not at all."""
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -26,10 +25,7 @@ PLANS = Path("plans")
 
 
 def _path(pattern: str) -> Callable[..., Path]:
-    """A function of the values of the wildcards in `pattern`, in their order, to the path.
-
-    Rules of the Snakefile give it the wildcards themselves: `record_file("{study}", "{run}")`.
-    """
+    """A function from wildcards' values in order, in rules `"{study}"` and so on, to the path."""
     wildcards = re.findall(r"{(\w+)}", pattern)
     return lambda *values: Path(pattern.format(**dict(zip(wildcards, values, strict=True))))
 
@@ -67,8 +63,7 @@ def search_files(study: str) -> tuple[Path, Path]:
 def atomic(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` when the block ends without error.
 
-    The temporary name ends in `.partial`, which `.dvcignore` keeps out of tracked folders. Raises
-    what `writing` raises.
+    Its name ends in `.partial`, which git and DVC pass over. Raises what `writing` raises.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with writing(path):
@@ -86,37 +81,31 @@ def writing(what: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        remedy = "free some space there" if full else "make that possible"
         raise UserError(
-            f"cannot write {what} ({error.strerror or error}): {remedy}, then call again"
+            f"cannot write {what} ({error.strerror or error}): make that possible, then call again"
         ) from None
 
 
 @contextlib.contextmanager
 def locked(path: Path, work: str) -> Iterator[None]:
-    """Hold the lock file `path` while doing some `work`.
+    """Hold the lock file `path`, at most to the process's end, while doing some `work`.
 
-    Raises `UserError` where another process holds it. The lock of a process ends with the process,
-    however it ends.
+    Raises `UserError` where another process holds it.
     """
     from filelock import FileLock, Timeout  # most commands lock nothing
 
-    lock = FileLock(path, blocking=False, fallback_to_soft=False)  # a soft one outlives a kill
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise UserError(
-                f"{work} is being done by another process, which holds {path}: wait for it, or "
-                "stop it"
-            ) from None
     try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        lock.release()
+        with FileLock(path, blocking=False, fallback_to_soft=False):  # a soft one outlives a kill
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+    except Timeout:
+        raise UserError(
+            f"{work} is being done by another process, which holds {path}: wait for it, or stop it"
+        ) from None
 
 
 def sha256(path: Path) -> str:

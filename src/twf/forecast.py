@@ -16,9 +16,8 @@ KEY = ["benchmark", "method", "width"]  # runs that are alike in these are taken
 def costs(records: "pd.DataFrame") -> "pd.DataFrame":
     """A row for each kind of run and device: `KEY`, `device`, `runs`, `seconds`.
 
-    `records` have the columns of `twf.results.record.SCHEMA`. `seconds` is the median over runs of
-    the time of one epoch of all tasks, evaluation included. Trials with held-out images are left
-    out.
+    `records` have the columns of `twf.results.record.SCHEMA`. `seconds` is the median over runs,
+    but for trials of a search, of the time of one epoch of all tasks, evaluation included.
     """
     parameters = records["provenance"].map(lambda text: json.loads(text)["parameters"])
     epochs = parameters.map(lambda values: values["epochs"])
@@ -32,11 +31,7 @@ def costs(records: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def lines(runs: Iterable[Run]) -> Iterator[str]:
-    """The hours of runs one after the other, by device of `results/costs.csv`; and what is missing.
-
-    A device has the hours of those runs whose kind was recorded there; methods of which no device
-    has a record are named.
-    """
+    """The hours of runs, as far as `results/costs.csv` knows their kind, and methods it lacks."""
     import pandas as pd
 
     kinds = [(run.benchmark, run.method, run.network.width, run.epochs) for run in runs]

@@ -9,28 +9,24 @@ LINE_EVERY = 10.0  # seconds between two lines, and until a first estimate
 
 
 class Progress:
-    """Prints what is done of some work of `total` steps: called with steps and a note.
+    """Prints what is done of some work of `total` steps, of about so many parts each.
 
-    A step may have parts, about so many; `part` tells of one, cheaply for thousands in a second.
-    `begins` is said before the first of them.
+    `begins` is said before the first. `part` is cheap enough for thousands in a second.
     """
 
     def __init__(self, title: str, total: int, begins: str = "", parts: int = 1) -> None:
-        self.title = title
-        self.total = total
-        self.parts = parts
+        self.title, self.total, self.parts = title, total, parts
         self.steps = self.parts_done = 0  # the latter of the step that goes on
         self.start, self.shown = time.monotonic(), -math.inf
         self.first: tuple[float, float] | None = None  # when, and after what, parts began here
-        self.estimated = False
         if begins:
             self._print(begins)
 
     def __call__(self, steps: int, note: str, parts: int = 0) -> None:
         """So many more steps are done; and `parts` of the next one, by an earlier process."""
+        now = time.monotonic()
         self.steps += steps
         self.parts_done = parts
-        now = time.monotonic()
         if now - self.shown >= LINE_EVERY or self.steps == self.total:
             self.shown = now
             self._print(f"{self.steps}/{self.total} after {now - self.start:.0f} s  {note}")
@@ -40,13 +36,10 @@ class Progress:
         now = time.monotonic()
         self.parts_done += 1
         share = min(self.parts_done / self.parts, 1.0)
-        if self.first is None:  # what comes before it comes once
-            self.first = now, self.steps + share
-            return
-        began, before = self.first
-        if not self.estimated and now - max(began, self.shown) >= LINE_EVERY:
-            self.estimated = True
-            done = self.steps + share
+        done = self.steps + share
+        began, before = self.first = self.first or (now, done)  # what comes before it comes once
+        if done > before and now - max(began, self.shown) >= LINE_EVERY:
+            self.first = math.inf, 0.0  # no other
             left = duration((now - began) / (done - before) * (self.total - done))
             so_far = f"{self.steps}/{self.total} after {now - self.start:.0f} s"
             self._print(f"{so_far}, and {share:.0%} of the next: about {left} left")

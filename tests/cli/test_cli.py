@@ -112,7 +112,7 @@ def test_what_is_there_of_a_study_makes_its_tables_and_report(twf, tiny_inputs):
 @pytest.mark.parametrize(
     ("words", "key", "value", "named"),
     [
-        ("plan", "study", "large", ["study: 'large'", "tiny"]),
+        ("plan", "study", "large", ["study: ", "'large'", "tiny"]),
         (
             f"run tiny {RUN}",
             "sources.origin.network.width",

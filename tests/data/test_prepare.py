@@ -117,7 +117,7 @@ def test_an_import_needs_no_archive_and_other_data_are_refused(describe, capsys)
     message = capsys.readouterr().out
     for part in ("mine.npz", "18 training", "6 test", "Small cub200", "32 pixels: test and train"):
         assert part in message
-    assert products.made_data("cub200") == dataset.made_of
+    assert products.made_data("cub200") == products.data_plan(dataset, {})
     content = CUB.read_bytes()
     for named, changes in {
         "16 train images, expected 18": {k: arrays[k][2:] for k in ("x_train", "y_train")},

@@ -1,7 +1,6 @@
 """A whole run from its files to its record."""
 
 import dataclasses
-import json
 from statistics import fmean
 from typing import Any
 
@@ -56,7 +55,7 @@ def test_a_run_writes_a_record_that_reads_back(tiny_inputs, tiny_run, method):
     parts = ("parameters", "plan", "code", "inputs", "versions", "gpu", "execution", "precision")
     assert provenance.keys() == {*parts, "deterministic"}
     assert provenance["gpu"] is None  # it is a CPU's
-    assert provenance["parameters"] == json.loads(run.parameters)
+    assert provenance["parameters"] == run.parameters
     assert record.brief(path)["plan"] == plan_of(tiny_inputs, run)
     assert provenance["code"].keys() == {"version", "commit", "method_hash"}
     assert len(provenance["code"]["method_hash"]) == 64

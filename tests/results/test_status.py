@@ -55,7 +55,7 @@ def made_with(plan, run, recorded):
 
     def write(**said):
         rest = {key: value for key, value in of(plan, run).items() if key != "parameters"}
-        values = {"parameters": run.values, "plan": rest} | said
+        values = {"parameters": run.parameters, "plan": rest} | said
         recorded(plan, {run.id: {"provenance": json.dumps(values)}})
 
     return write
@@ -110,7 +110,7 @@ def test_a_stale_run_says_what_its_record_was_made_by(plan, run, made_with):
     many = other.model_copy(update={"network": network, "buffer": None})
     _, why = state(plan, many)
     assert "buffer: 500 -> none, " in why and why.endswith(" and 1 more")
-    made_with(parameters={key: value for key, value in run.values.items() if key != "epochs"})
+    made_with(parameters={key: value for key, value in run.parameters.items() if key != "epochs"})
     assert state(plan, run) == ("stale", "epochs: none -> 50")
     record_file(run.study, run.id).write_bytes(b"torn")
     said, why = state(plan, run)

@@ -98,7 +98,6 @@ BOTH = {"er": {"lr": [0.1]}, "derpp": {"beta": [1.0]}}
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"grids": {"er": {"lr": [0.1]}}}, "search: search.grids: .*derpp"),
         ({"grids": BOTH | {"er": {"lr": [0.0]}}}, r"search.search.grids.er: lr: .*\(is: 0.0\)"),
         ({"grids": BOTH | {"er": {"alpha": [1.0]}}}, "search.search.grids.er: .*'alpha'.* lr"),
     ],

@@ -68,7 +68,7 @@ def row(run: Run, **columns: Any) -> Row:
         "device": "a CPU",
         "host": "here",
         "started": datetime(2026, 1, 1, tzinfo=UTC),
-        "provenance": json.dumps({"parameters": run.values, "code": {"commit": "abc1234"}}),
+        "provenance": json.dumps({"parameters": run.parameters, "code": {"commit": "abc1234"}}),
         "status": "finished",
         "reason": None,
         "accuracy_class_il": [[90.0, 30.0], [70.0, 80.0]][:phases],
@@ -156,7 +156,7 @@ def test_a_run_has_its_studys_project_its_cells_group_and_an_identifier_by_its_p
     assert described["id"] == f"tiny.cell.s10.{run.digest[:8]}"
     assert about(row(run, seconds=1.0), Tracking())["id"] == described["id"]
     config = described["config"]
-    assert config.items() >= run.values.items()
+    assert config.items() >= run.parameters.items()
     assert config["code"]["commit"] == "abc1234" and config["study"] == "tiny"
     assert not any("." in key for key in config), "Weights & Biases reads a dot as nesting"
 

@@ -49,4 +49,6 @@ def test_data_and_networks_that_are_not_as_asked_are_told(tiny_inputs, tiny_valu
     assert [state for state, _ in checked(tiny_inputs, "inputs")] == ["ok"]
     tiny_values["sources"]["origin"]["pretraining"]["epochs"] = 3
     _, (state, message) = checked(reading.check(tiny_values), "inputs")
-    assert state == "warning" and "epochs: 1 -> 3: twf pretrain origin" in message
+    assert (
+        state == "warning" and "epochs: 1 -> 3: snakemake --cores all checkpoints/origin" in message
+    )

@@ -39,7 +39,7 @@ def import_data(name: str, dataset: params.Dataset, path: Path) -> None:
     entry, output = registry.entry(dataset.archive), files.data_file(name)
     _check_official(arrays, entry, size, path)
     _check_params(name, dataset, arrays)
-    store.save(output, name, arrays, dataset.made_of)
+    store.save(output, name, arrays, products.data_plan(dataset, known={}))
     print(
         f"{output}: {len(train.labels):,} training and {len(test.labels):,} test images from "
         f"{path}, as many as in {entry.title}; fingerprints that are the official ones at {size} "

@@ -8,19 +8,18 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
+
 from twf.errors import UserError
 
 
 def put_own_command_on_path() -> None:
-    """Let `twf` mean the one beside this Python, also where its environment is not activated."""
+    """Let `twf` mean the one beside this Python, also where no environment is activated."""
     os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
 
 
 def stop_with_parent() -> None:
-    """Have this process sent SIGTERM when its parent ends, so that a run saves its state.
-
-    Snakemake does not use what a job writes after Snakemake's own end.
-    """
+    """Have this process sent SIGTERM when its parent ends, so that a run saves its state."""
     parent, main = os.getppid(), threading.get_ident()
 
     def look() -> None:
@@ -34,9 +33,8 @@ def stop_with_parent() -> None:
 def pass_on_sigterm() -> None:
     """In a step of a Slurm job, pass SIGTERM on to this process's children.
 
-    With control groups, Slurm sends it to the first process of a step alone. That is Snakemake,
-    which waits for its commands and tells them nothing: they would be killed before they save their
-    state. Snakemake's own handler stays as it is.
+    With control groups, Slurm sends it to a step's first process alone: Snakemake, which waits for
+    its commands, so that they would be killed before they save. Snakemake's own handler stays.
     """
     if "SLURM_STEP_ID" not in os.environ:
         return
@@ -45,20 +43,16 @@ def pass_on_sigterm() -> None:
     signal.set_wakeup_fd(writing)  # gets the number of each signal that has a handler
 
     def follow() -> None:
-        while True:
-            if signal.SIGTERM in os.read(reading, 64):
-                for children in Path("/proc/self/task").glob("*/children"):
-                    for child in children.read_text(encoding="utf-8").split():
-                        os.kill(int(child), signal.SIGTERM)
+        while signal.SIGTERM not in os.read(reading, 64):
+            pass
+        for child in psutil.Process().children():
+            child.terminate()
 
     threading.Thread(target=follow, daemon=True).start()
 
 
 def refuse_links() -> None:
-    """Raise `UserError` in a stage of DVC where a folder of outputs is a link to another place.
-
-    DVC would make them and then end: it looks for git's `.gitignore` where they really lie.
-    """
+    """Raise `UserError` in a stage of DVC where a folder of outputs is a link to another place."""
     if "DVC_STAGE" not in os.environ:
         return
     folders = [Path("data"), Path("checkpoints"), Path("archives"), *Path("results").glob("*")]

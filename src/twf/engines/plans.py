@@ -1,14 +1,14 @@
 """Plan files: what each product is to be made by, for both engines.
 
-Snakemake is told to look at times alone, and DVC looks at contents. A plan file is older than its
-product exactly where the product carries that plan, so both see the same, after git, DVC, `cp`,
-`--touch`, clocks or an edit alike. Plan files are replaced, never changed in place, so that a link
-to one stays whole.
+Snakemake looks at times, and DVC at contents. A plan file is older than its product exactly where
+the product carries that plan, so both see the same, whatever git, DVC, `cp`, `--touch` or a clock
+did. Plan files are replaced, never changed in place, so that a link to one stays whole.
 """
 
 import contextlib
 import fcntl
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -38,15 +38,13 @@ class Written:
 def write(params: Params, *studies: str) -> Written:
     """Write the plans of all data sets and networks, and of some studies, and hold them.
 
-    Raises `UserError` for an unknown study, one that needs what another study has still to find, a
-    folder that cannot be written to, and where another process works by other plans.
+    Raises `UserError` for an unknown study, one that waits for another's search, a folder that
+    cannot be written to, and where another process works by other plans.
     """
     written, products = Written(), Products(params)
     with _group(INPUTS, written) as free:
-        data = [products.data(name) for name in params.datasets]
-        networks = [products.network(name) for name in params.sources]
-        _write(data, written, free)
-        _write(networks, written, free)
+        inputs = [*map(products.data, params.datasets), *map(products.network, params.sources)]
+        _write(inputs, written, free)
         settings = {"gpu_slots": params.gpu_slots, "tracking": params.tracking.model_dump()}
         if free:
             _replace(SETTINGS, _text(settings), time.time())
@@ -54,9 +52,14 @@ def write(params: Params, *studies: str) -> Written:
         plan = expand(params, study)
         runs = {name: held.product for name, held in status.of_runs(plan).items()}
         with _group(study, written) as free:
-            _write(list(runs.values()), written, free)
-            wanted = status.wanted(plan, runs)
-            _write_study(study, study_values(params, plan), wanted, free)
+            _write([*runs.values()], written, free)
+            wanted, carried = status.wanted(plan, runs), record.collected_plan(study)
+            # unsorted: the first experiment is the main one, and names the runs that others share
+            text = json.dumps(study_values(params, plan), indent=1) + "\n"
+            made = None if carried is None else files.runs_file(study)
+            _set(files.study_plan(study), text, made, carried == wanted, free)
+            if carried is not None and free:
+                _order_report(study, carried)
     return written
 
 
@@ -67,18 +70,15 @@ def settings() -> tuple[int, Tracking]:
 
 
 def is_made(product: Path, plan: Path) -> bool:
-    """Whether a product is there as planned: then Snakemake is to ask for nothing but its plan.
-
-    So records in git need no data, and a network that is missing has no runs made again.
-    """
+    """Whether a product is there as planned: then its plan is all that it needs, and no data."""
     return product.exists() and product.stat().st_mtime > plan.stat().st_mtime
 
 
 @contextlib.contextmanager
 def _group(name: str, written: Written) -> Iterator[bool]:
-    """Hold the lock of a group of plans; whether no other process has it, so that they are ours.
+    """Hold the lock of a group of plans, and yield whether no other process does.
 
-    It is exclusive while plans are written, then shared, to the end of the process.
+    It is exclusive while plans are written, then shared, as long as `written` is kept.
     """
     path = files.PLANS / f".{name}.lock"
     with files.writing(path):
@@ -96,47 +96,31 @@ def _group(name: str, written: Written) -> Iterator[bool]:
 
 
 def _write(products: list[Product], written: Written, free: bool) -> None:
-    """Write the plans of products of one kind, and remove what else is in the plans' folder."""
+    """Write the plans of products, and remove those of what is no longer planned."""
     kept = {product.plan_file for product in products}
     for folder in {path.parent for path in kept} if free else ():
         for path in set(folder.glob("*.json")) - kept:
-            path.unlink()  # of what is no longer planned
+            path.unlink()
+    written.why |= {str(one.file): one.why for one in products if one.state == "stale"}
     for product in products:
-        if product.state == "stale":
-            written.why[str(product.file)] = product.why
-        made = [] if product.made is None else [product.file]
-        _set(product.plan_file, _text(product.plan), made, product.state != "stale", free)
+        made = None if product.made is None else product.file
+        _set(product.plan_file, _text(product.plan), made, product.state == "done", free)
 
 
-def _write_study(study: str, plan: Values, wanted: str | None, free: bool) -> None:
-    """Write the plan of what is made of a study's records: the collected table, then the report.
-
-    A report that is not of the collected table is given a time before it; one that is of it a time
-    after it, with all that is made with it, whatever time git or DVC has brought them with.
-    """
+def _order_report(study: str, carried: str) -> None:
+    """Make a report older than the collected table, or if it carries the same plan, not older."""
     collected, report = files.runs_file(study), files.report_file(study)
-    carried, reported = record.collected_plan(study), record.report_plan(study)
-    made = [collected] if carried is not None else []
-    # unsorted: the first experiment is the main one, and names the runs that others share
-    text = json.dumps(plan, indent=1) + "\n"
-    _set(files.study_plan(study), text, made, carried == wanted, free)
-    if carried is None or reported is None or not free:
-        return
-    made = [files.metrics_file(study), files.runs_page(study), report]
-    made += [files.estimates_file(study, ending) for ending in files.ESTIMATE_FORMATS]
-    folder = files.figures_folder(study)
-    stamp = folder / ".snakemake_timestamp"  # of a folder, where Snakemake made it
-    made += [stamp if stamp.exists() else folder, *files.tables_folder(study).glob("*")]
-    first = min(path.stat().st_mtime for path in made if path.exists())
-    at = collected.stat().st_mtime
-    if reported != carried:
-        _set_time(report, min(first, at - 1))
-    elif at > first:
-        _set_time(collected, first)
+    reported, at = record.report_plan(study), collected.stat().st_mtime
+    if reported == carried:
+        folders = collected.parent, files.tables_folder(study), files.figures_folder(study)
+        first = min(path.stat().st_mtime for folder in folders for path in folder.glob("*"))
+        os.utime(collected, (first, first))
+    elif reported is not None:
+        os.utime(report, (at - 1, at - 1))
 
 
-def _set(path: Path, text: str, made: list[Path], agree: bool, free: bool) -> None:
-    """Write a plan file with its time: before the files `made` where they `agree` with it."""
+def _set(path: Path, text: str, made: Path | None, agree: bool, free: bool) -> None:
+    """Write a plan file, older than what is `made` by it where they `agree`, newer where not."""
     same = path.exists() and path.read_text(encoding="utf-8") == text
     if not free:
         if not same:
@@ -145,17 +129,16 @@ def _set(path: Path, text: str, made: list[Path], agree: bool, free: bool) -> No
                 f"{path}: wait for it, or undo the change"
             )
         return
-    times = [file.stat().st_mtime for file in made]
-    if agree:
+    made_at = math.inf if made is None else made.stat().st_mtime
+    if made is None or agree:
         # before all; of its own, as DVC takes files of one size and time for the same
-        at = min([1.0 + int(digest(text)[:6], 16), *(each - 1 for each in times)])
-    elif same and path.stat().st_mtime > max(times, default=0.0):
+        at = min(1.0 + int(digest(text)[:6], 16), made_at - 1)
+    elif same and path.stat().st_mtime > made_at:
         return
     else:
         at = time.time()
-        for file, each in zip(made, times, strict=True):
-            if each > at - 1:  # just made, or by a clock that is ahead
-                _set_time(file, at - 1)
+        if made_at > at - 1:  # just made, or by a clock that is ahead
+            os.utime(made, (at - 1, at - 1))
     if not same or path.stat().st_mtime != at:
         _replace(path, text, at)
 
@@ -164,11 +147,6 @@ def _replace(path: Path, text: str, at: float) -> None:
     with files.atomic(path) as partial:
         partial.write_text(text, encoding="utf-8")
         os.utime(partial, (at, at))
-
-
-def _set_time(path: Path, at: float) -> None:
-    with files.writing(f"the time of {path}"):
-        os.utime(path, (at, at))
 
 
 def _text(values: Any) -> str:

@@ -66,7 +66,7 @@ def planned(
             raise UserError(f"the record's {key} is {recorded[key]}, here {value}: {remedy}")
     needed = dict.fromkeys(filter(None, (run.data, run.source_data)))
     return run, {
-        "parameters": run.values,  # noqa: PD011
+        "parameters": run.parameters,
         "data": {data: products.made_data(data) for data in needed},
         "network": products.made_network(run.source),
     }

@@ -270,7 +270,7 @@ def _main_figure(plan: Plan, drawn: Sequence[Drawn]) -> Drawn | None:
 
 def _run(plan: Plan, run: str, row: Any, scores: Mapping[Any, Any]) -> TextRow:
     """A planned run as a row, which opens to show what it was made from."""
-    about = {"parameters": json.loads(plan.runs[run].parameters)} | row["provenance"]
+    about = {"parameters": plan.runs[run].parameters} | row["provenance"]
     about |= {"started": row["started"], "peak memory in MiB": row["peak_memory_mib"]}
     about |= {"command": f"twf run {plan.study} {run}"}
     about |= {"log": files.log_file(plan.study, run)}

@@ -1,34 +1,22 @@
-"""From `params.yaml` to the runs, tables and searches of a study.
+"""From `params.yaml` to the runs, tables and searches of a study; nothing else lists cells."""
 
-Snakemake, DVC's stages, the command line, the tables and the tests all ask `expand`; nothing else
-lists methods or cells.
-"""
-
-import hashlib
-import itertools
-import json
 import random
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from twf.errors import UserError
 from twf.study.methods import METHODS
-from twf.study.params import (
-    Benchmark,
-    Experiment,
-    MethodName,
-    Name,
-    Params,
-    Protocol,
-    Search,
-    Variant,
-)
+from twf.study.params import MethodName, Name, Params, Protocol, Search, Variant
 from twf.study.plan import Cell, Plan, Position, Run, SearchCell, Table, Trial
+from twf.study.products import digest
 from twf.study.reading import plain_values
 from twf.study.types import Count, Hyperparameters, Strict
+
+AS_SET = Variant(title="")  # changes nothing
 
 
 class BestHyperparameters(Strict):
@@ -46,12 +34,12 @@ def expand(params: Params, study_name: str) -> Plan:
 
     A run serves each cell that needs exactly its parameters, under both protocols and in any
     experiment; it is probed where one of them asks for it. Its identifier says benchmark, method,
-    buffer (0 where a rehearsal method has none), source where it is not the benchmark's own,
-    variant where that changes something, `trial-` and a hash of the hyperparameters in a search,
-    `task-il` where no earlier cell has the same run under Class-IL, and seed.
+    buffer (0 where a rehearsal method has none), source if not the benchmark's own, variant if that
+    changes something, `trial-` and a hash of a trial's hyperparameters, `task-il` if no earlier
+    cell has the same run under Class-IL, and seed.
     """
-    study = params.named_study(study_name)
     expansion = _Expansion(params, study_name)
+    runs, study = expansion.runs, expansion.study
     tables, search, probed = dict[str, Table](), list[SearchCell](), set[str]()
     for experiment_name, experiment in study.experiments.items():
         for benchmark in experiment.benchmarks:
@@ -63,7 +51,6 @@ def expand(params: Params, study_name: str) -> Plan:
             tables[table.name] = table
             if experiment.probes:
                 probed.update(run for cell in table.cells for run in cell.runs.values())
-    runs = expansion.runs
     for name in probed:
         changes = {"probes": True} | _source_data(params, runs[name].source, "a probe")
         runs[name] = runs[name].model_copy(update=changes)
@@ -82,49 +69,43 @@ class _Expansion:
     """The runs of a study so far, each once, and what stands for what."""
 
     def __init__(self, params: Params, study: str) -> None:
-        self.params, self.study = params, study
-        self.best = load_best_hyperparameters(params.studies[study].best_hyperparameters, study)
+        self.params, self.study, self.study_name = params, params.named_study(study), study
+        self.best = load_best_hyperparameters(self.study.best_hyperparameters, study)
         self.runs: dict[str, Run] = {}
-        self._names: dict[str, str] = {}  # by parameters
-        self._numbers: dict[tuple[Any, ...], tuple[str, str]] = {}  # an experiment and its run
-
-    def name_of(self, run: Run) -> str:
-        """The identifier of the run with these parameters: that of the first cell that needs it."""
-        name = self._names.setdefault(run.parameters, run.id)
-        other = self.runs.setdefault(name, run)
-        if other.parameters != run.parameters:
-            old, new = other.values, run.values
-            raise UserError(
-                f"studies.{self.study}: two different runs are both called {name}, and differ in "
-                f"{', '.join(key for key in new if new[key] != old[key])}; give variants of "
-                "different experiments different names, or put one experiment into another study"
-            )
-        return name
-
-    def require_one(self, experiment: str, run: str, what: str, *number: Any) -> None:
-        """Raise `UserError` where a number has another run already: a mean would mix the two."""
-        first, other = self._numbers.setdefault(number, (experiment, run))
-        if other != run:
-            raise UserError(
-                f"studies.{self.study}.experiments: {first} and {experiment} both have {what}, by "
-                "different runs: name a variant for what differs, leave it to one, or make another "
-                "study of one"
-            )
+        self.names: dict[str, str] = {}  # by digest
+        self.claims: dict[Hashable, tuple[str, str]] = {}  # an experiment, and its run
 
 
 class _Grid:
     """An experiment on one of its benchmarks."""
 
     def __init__(self, expansion: _Expansion, name: str, benchmark: str) -> None:
-        self.expansion, self.params = expansion, expansion.params
-        self.study = self.params.studies[expansion.study]
-        self.name, self.benchmark_name = name, benchmark
-        self.experiment: Experiment = self.study.experiments[name]
-        self.benchmark: Benchmark = self.params.benchmark(benchmark, expansion.study)
+        self.expansion, self.params, self.study = expansion, expansion.params, expansion.study
+        self.name, self.experiment = name, self.study.experiments[name]
+        self.benchmark_name, self.own = benchmark, self.params.benchmarks[benchmark]
+        self.benchmark = self.params.benchmark(benchmark, expansion.study_name)  # maybe scaled down
         self.source = self.experiment.source or self.benchmark.source
-        self.own = self.params.benchmarks[benchmark]  # where the study scales it down
         self.paper_source = self.experiment.source or self.own.source
-        self.path = f"studies.{expansion.study}.experiments.{name}"
+        self.path = f"studies.{expansion.study_name}.experiments"
+
+    def _claim(self, thing: Hashable, run: str, what: str) -> None:
+        """Raise `UserError` where something has another run already: a mean would mix the two."""
+        first, other = self.expansion.claims.setdefault(thing, (self.name, run))
+        if other != run:
+            raise UserError(
+                f"{self.path}: {first} and {self.name} both have {what}, by different runs: name a "
+                "variant for what differs, or make another study of one"
+            )
+
+    def _by_seed(self, run: Run) -> dict[int, str]:
+        """The identifier of a run with each seed: that of the first cell that needs it."""
+        named = {}
+        for seed in self.experiment.seeds or self.study.seeds:
+            seeded = run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
+            named[seed] = name = self.expansion.names.setdefault(seeded.digest, seeded.id)
+            self._claim(name, seeded.digest, name)
+            self.expansion.runs.setdefault(name, seeded)
+        return named
 
     def table(self) -> Table:
         return Table(
@@ -135,60 +116,55 @@ class _Grid:
             source=self.source,
             paper_source=self.paper_source,
             reduced=self.benchmark_name in self.study.scale,
-            cells=[self._cell(position) for position in self._positions()],
+            cells=[self._cell(*position) for position in self._positions()],
             variants={key: variant.title for key, variant in self.experiment.variants.items()},
-            forgetting=self.params.switches(self.expansion.study)["F8"],
+            forgetting=self.params.switches(self.expansion.study_name)["F8"],
         )
 
-    def _positions(self) -> Iterator[Position]:
-        sizes = self.experiment.buffers or self.benchmark.buffers
-        names = self.experiment.variants or [None]
-        for method, name in itertools.product(self.experiment.methods, names):
-            info, variant = METHODS[method], self._variant(name)
+    def _positions(self) -> Iterator[tuple[Position, Variant]]:
+        variants: dict[Any, Variant] = self.experiment.variants or {None: AS_SET}
+        for method, (name, variant) in product(self.experiment.methods, variants.items()):
             if method not in (variant.methods or self.experiment.methods):
                 continue
-            buffers: list[int | None] = [*sizes] if info.rehearsal else []
+            info = METHODS[method]
+            buffers: list[int | None] = []
             if not info.rehearsal or (variant.without_buffer and info.without_buffer):
-                buffers.insert(0, None)
-            for buffer, protocol in itertools.product(buffers, self.experiment.protocols):
-                yield Position(method=method, variant=name, buffer=buffer, protocol=protocol)
+                buffers += [None]
+            if info.rehearsal:
+                buffers += self.experiment.buffers or self.benchmark.buffers
+            for buffer, protocol in product(buffers, self.experiment.protocols):
+                at = Position(method=method, variant=name, buffer=buffer, protocol=protocol)
+                yield at, variant
 
-    def _variant(self, name: str | None) -> Variant:
-        return Variant(title="") if name is None else self.experiment.variants[name]
-
-    def _best(self, cell: Position) -> dict[str, int | float]:
-        key = self.benchmark_name, cell.method, cell.buffer, cell.protocol
+    def _best(self, at: Position) -> dict[str, int | float]:
+        key = self.benchmark_name, at.method, at.buffer, at.protocol
         return self.expansion.best.get(key, {})
 
-    def _cell(self, position: Position) -> Cell:
-        as_set = self._run(position.model_copy(update={"variant": None}))
-        run = self._run(position)
-        unchanged = run.parameters == as_set.parameters
+    def _cell(self, at: Position, variant: Variant) -> Cell:
+        as_set, run = self._run(at, AS_SET), self._run(at, variant)
+        unchanged = run.digest == as_set.digest
         runs = self._by_seed(run)
+        what = f"{at.name} on {self.benchmark_name}"
         for seed, name in runs.items():
-            for variant in {position.variant, None} if unchanged else {position.variant}:
-                at = position.model_copy(update={"variant": variant})
-                number = self.benchmark_name, self.paper_source, at.name, seed
-                what = f"{position.name} on {self.benchmark_name}"
-                self.expansion.require_one(self.name, name, what, *number)
-        own = self._variant(position.variant).hyperparameters
+            for called in {at.variant, None} if unchanged else {at.variant}:
+                place = at.model_copy(update={"variant": called})
+                self._claim((self.benchmark_name, self.paper_source, place, seed), name, what)
         return Cell(
-            **position.model_dump(),
+            **at.model_dump(),
             unchanged=unchanged,
             retuned=run.hyperparameters != as_set.hyperparameters,
-            searched=sorted(self._best(position).keys() - own.keys()),
+            searched=sorted(self._best(at).keys() - variant.hyperparameters.keys()),
             runs=runs,
         )
 
     def searched_cells(self, search: Search) -> Iterator[SearchCell]:
-        for position in self._positions():
-            run, where = self._run(position), f"{self.path}.search.grids.{position.method}"
-            what = f"a search for {position.name} on {self.benchmark_name}"
-            self.expansion.require_one(self.name, self.name, what, what)
+        for at, variant in self._positions():
+            run, where = self._run(at, variant), f"{self.path}.{self.name}.search.grids.{at.method}"
+            what = f"a search for {at.name} on {self.benchmark_name}"
+            self._claim((self.benchmark_name, at), self.name, what)
             trials = []
-            for values in points(search, position.method, run.hyperparameters, where):
-                text = json.dumps(values.model_dump(), sort_keys=True)
-                trial = f"trial-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+            for values in points(search, at.method, run.hyperparameters, where):
+                trial = f"trial-{digest(values.model_dump())[:8]}"
                 changes = {
                     "id": f"{run.id.removesuffix('.task-il')}.{trial}",
                     "hyperparameters": values,
@@ -197,44 +173,31 @@ class _Grid:
                 runs = self._by_seed(run.model_copy(update=changes))
                 trials.append(Trial(hyperparameters=values, runs=runs))
             yield SearchCell(
-                **position.model_dump(),
+                **at.model_dump(),
                 benchmark=self.benchmark_name,
                 as_set=run.hyperparameters,
-                named=list(search.grids[position.method]),
+                named=list(search.grids.get(at.method, {})),
                 trials=trials,
             )
 
-    def _by_seed(self, run: Run) -> dict[int, str]:
-        """The identifier of a run with each of the experiment's seeds."""
-        return {
-            seed: self.expansion.name_of(
-                run.model_copy(update={"id": f"{run.id}.s{seed}", "seed": seed})
-            )
-            for seed in self.experiment.seeds or self.study.seeds
-        }
-
-    def _run(self, cell: Position) -> Run:
+    def _run(self, at: Position, variant: Variant) -> Run:
         """The run that one cell needs, its seed still to be set."""
         params, benchmark, source = self.params, self.benchmark, self.source
-        variant, method = self._variant(cell.variant), METHODS[cell.method]
-        data = params.datasets[benchmark.data]
-        fidelity = params.switches(self.expansion.study) | variant.fidelity
+        method, data = METHODS[at.method], params.datasets[benchmark.data]
+        fidelity = params.switches(self.expansion.study_name) | variant.fidelity
         changed = variant.fidelity or variant.hyperparameters or not variant.pretrained
         parts = [
             self.benchmark_name,
-            cell.method,
-            str(cell.buffer or 0) if method.rehearsal else None,
+            at.method,
+            str(at.buffer or 0) if method.rehearsal else None,
             f"from-{source}" if source != benchmark.source else None,
-            cell.variant if changed else None,
+            at.variant if changed else None,
             # where no earlier cell has this run: see `expand`
-            cell.protocol if cell.protocol == "task-il" else None,
+            at.protocol if at.protocol == "task-il" else None,
         ]
-        source_data: dict[str, Any] = {"source_data": None, "source_augmentation": None}
-        if method.source_data:
-            source_data = _source_data(params, source, cell.method)
         return Run(
             id=".".join(filter(None, parts)),
-            study=self.expansion.study,
+            study=self.expansion.study_name,
             benchmark=self.benchmark_name,
             data=benchmark.data,
             classes=data.classes,
@@ -242,20 +205,18 @@ class _Grid:
             source=source,
             network=params.sources[source].network,
             augmentation=data.augmentation,
-            method=cell.method,
-            buffer=cell.buffer,
+            method=at.method,
+            buffer=at.buffer,
             pretrained=variant.pretrained,
-            probes=False,
-            **source_data,
+            **(_source_data(params, source, at.method) if method.source_data else {}),
             fidelity={switch: fidelity[switch] for switch in method.switches},
-            hyperparameters=benchmark.hyperparameters(cell.method, cell.buffer, cell.protocol)
-            .changed(self._best(cell), str(self.study.best_hyperparameters))
-            .changed(variant.hyperparameters, f"{self.path}.variants.{cell.variant}"),
+            hyperparameters=benchmark.hyperparameters(at.method, at.buffer, at.protocol)
+            .changed(self._best(at), str(self.study.best_hyperparameters))
+            .changed(variant.hyperparameters, f"{self.path}.{self.name}.variants.{at.variant}"),
             epochs=benchmark.epochs,
             batch_size=benchmark.batch_size,
             lr_decay=benchmark.lr_decay,
             precision=self.study.precision,
-            held_out=None,
             seed=0,
         )
 
@@ -274,13 +235,12 @@ def _source_data(params: Params, source: str, user: str) -> dict[str, Any]:
 def points(search: Search, method: str, base: Hyperparameters, where: str) -> list[Hyperparameters]:
     """The hyperparameters to try for one cell, of which `base` are those that params.yaml has.
 
-    Every combination of the grid's values; what it does not name stays as in `base`. Where these
-    are more than `search.points`, `base` and a random choice of the others, always the same (random
-    search; Bergstra and Bengio, JMLR 2012). Raises `UserError`, with the grid's path `where`, for
-    values that the method cannot have.
+    Every combination of the grid's values; if more than `search.points`, `base` and a random choice
+    of the others, always the same (random search; Bergstra and Bengio, JMLR 2012). Raises
+    `UserError`, with the grid's path `where`, for values that the method cannot have.
     """
-    grid = search.grids[method]
-    combinations = itertools.product(*grid.values())
+    grid = search.grids.get(method, {})
+    combinations = product(*grid.values())
     every = [base.changed(dict(zip(grid, values, strict=True)), where) for values in combinations]
     tried = list({values.model_dump_json(): values for values in every}.values())  # each once
     if search.points is None or len(tried) <= search.points:
@@ -290,23 +250,22 @@ def points(search: Search, method: str, base: Hyperparameters, where: str) -> li
 
 
 Best = dict[tuple[str, str, int | None, Protocol], dict[str, int | float]]  # by a cell's position
+_entries = TypeAdapter(Annotated[list[BestHyperparameters], Field(min_length=1)])
 
 
 def load_best_hyperparameters(path: str | None, study: str) -> Best:
     """What a search found; nothing where the study names no file.
 
-    Raises `UserError` where the file is missing, is not what `twf search` writes, or has nothing.
+    Raises `UserError` where the file is missing, or has nothing that `twf search` writes.
     """
     if path is None:
         return {}
     where = f"studies.{study}.best_hyperparameters: {path}"
     try:
-        values = plain_values(Path(path).read_text(encoding="utf-8"), Path(path))
-        entries = TypeAdapter(list[BestHyperparameters]).validate_python(values)
+        entries = _entries.validate_python(plain_values(Path(path).read_bytes(), Path(path)))
     except FileNotFoundError:
         raise UserError(f"{where} is not there: snakemake --cores all {path}") from None
-    except (OSError, UnicodeDecodeError, ValidationError) as error:
-        raise UserError(f"{where} is not what `twf search` writes: {error}") from None
-    if not entries:
-        raise UserError(f"{where} has no hyperparameters: all trials of its search diverged")
+    except ValidationError as error:
+        what = "is not what `twf search` writes, or all trials of its search diverged"
+        raise UserError(f"{where} {what}: {error}") from None
     return {(e.benchmark, e.method, e.buffer, e.protocol): e.hyperparameters for e in entries}

@@ -3,7 +3,7 @@
 The loss of a method is in `twf.learning.methods`, in the file of the same name.
 """
 
-from dataclasses import dataclass
+import dataclasses
 from typing import Annotated
 
 from pydantic import Field
@@ -11,7 +11,7 @@ from pydantic import Field
 from twf.study.types import Count, Hyperparameters, NonNegative, Positive
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class MethodInfo:
     """What planning and tables need to know of a method."""
 
@@ -41,20 +41,16 @@ class LwfHyperparameters(Hyperparameters):
 
 
 class Co2lHyperparameters(Hyperparameters):
-    """CO2L: a batch of its own, temperatures, and the linear classifier's rate.
-
-    `lambda_ird` is the weight of the relation distillation; `chunks` cuts a batch into parts that
-    are contrasted apart.
-    """
+    """CO2L: a batch of its own, temperatures, and the linear classifier's rate."""
 
     batch_size: Count
     tau: Positive
     kappa: Positive
     kappa_star: Positive
-    lambda_ird: NonNegative
+    lambda_ird: NonNegative  # of the relation distillation
     lr_linear: Positive
     lr_linear_decay: Positive
-    chunks: Count = 1
+    chunks: Count = 1  # of a batch, which are contrasted apart
 
 
 class IcarlHyperparameters(Hyperparameters):
@@ -78,24 +74,17 @@ class DerppEwcHyperparameters(DerppHyperparameters):
 
 
 class DerppPretrainingHyperparameters(DerppHyperparameters):
-    """DER++ that keeps a `share` of its buffer for images of the source.
+    """DER++ that keeps a `share` of its buffer for images of the source."""
 
-    With 0 it is the control: the source's classes in the classifier, none of its images.
-    """
-
-    share: Annotated[float, Field(ge=0, lt=1)]
+    share: Annotated[float, Field(ge=0, lt=1)]  # 0: its classes in the classifier, and no images
 
 
 class TwfHyperparameters(DerppHyperparameters):
-    """TwF: DER++'s, and the weights of feature propagation.
+    """TwF: DER++'s, and the weights of feature propagation."""
 
-    `lambda_diversity` is the paper's lambda, `lambda_fp` its lambda_FP and `lambda_fp_replay` its
-    lambda_FP^repl.
-    """
-
-    lambda_diversity: NonNegative
-    lambda_fp: NonNegative
-    lambda_fp_replay: NonNegative
+    lambda_diversity: NonNegative  # the paper's lambda
+    lambda_fp: NonNegative  # lambda_FP
+    lambda_fp_replay: NonNegative  # lambda_FP^repl
 
 
 METHODS: dict[str, MethodInfo] = {

@@ -1,13 +1,11 @@
-"""`params.yaml` as types: what may stand in it.
+"""`params.yaml` as types: with `expansion`, the one definition of everything that is run."""
 
-With `plan`, which expands it to runs, this is the one definition of everything that is run.
-"""
+from collections.abc import Collection
+from typing import Annotated, Any, Literal, Self
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from pydantic import AfterValidator, Field, ValidationInfo, create_model, model_validator
 
-from pydantic import Field, create_model, model_validator
-
-from twf.errors import UserError, lookup
+from twf.errors import UserError, lookup, near_miss
 from twf.study.methods import METHODS, SWITCHES
 from twf.study.types import Count, Fidelity, Hyperparameters, NonNegative, Positive, Strict
 
@@ -16,15 +14,28 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]  # as records hold it
 Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
 Protocol = Literal["class-il", "task-il"]
 Precision = Literal["fp32", "tf32", "bf16", "auto"]  # of products of matrices and convolutions
-if TYPE_CHECKING:
-    MethodName = str
-    Switch = str
-else:
-    MethodName = Literal[tuple(METHODS)]
-    Switch = Literal[tuple(SWITCHES)]
-# How a training step is executed: see `twf.learning.step`.
-Execution = Literal["plain", "captured"]
+Execution = Literal["plain", "captured"]  # of a training step: see `twf.learning.step`
 PROTOCOLS: tuple[Protocol, Protocol] = ("class-il", "task-il")
+
+
+def _among(allowed: str | Collection[str]) -> AfterValidator:
+    """One of these, or of what `params.yaml`, the context of the check, has under this key."""
+
+    def check(name: str, info: ValidationInfo) -> str:
+        names = (info.context or {}).get(allowed) if isinstance(allowed, str) else allowed
+        if isinstance(names, dict) and name not in names:
+            near = near_miss(name, map(str, names))
+            raise ValueError(f"not one of {', '.join(map(str, names))}{near}")
+        return name
+
+    return AfterValidator(check)
+
+
+MethodName = Annotated[str, _among(METHODS)]
+Switch = Annotated[str, _among(SWITCHES)]
+DataName = Annotated[Name, _among("datasets")]
+SourceName = Annotated[Name, _among("sources")]
+BenchmarkName = Annotated[Name, _among("benchmarks")]
 
 
 class Augmentation(Strict):
@@ -38,14 +49,9 @@ class Augmentation(Strict):
 
 class _Dataset(Strict):
     title: str
-    classes: Annotated[int, Field(gt=0, le=100_000)]  # numbers of tasks are its divisors
+    classes: Count
     size: Annotated[int, Field(ge=16)]  # pixels along a side
     augmentation: Augmentation
-
-    @property
-    def made_of(self) -> dict[str, Any]:
-        """What decides its images, as plain values; augmentation is for training."""
-        return self.model_dump(mode="json", exclude={"title", "augmentation"})
 
 
 class DigitsData(_Dataset):
@@ -104,20 +110,16 @@ class Pretraining(Hyperparameters):
 
 
 class Source(Strict):
-    """Where a pretrained network comes from: trained on `data`, or read from `weights`.
-
-    With both, `weights` are those that this training gave, and are read in place of it.
-    """
+    """A pretrained network: trained on `data`, or read from `weights`, which that training gave."""
 
     network: Network
-    data: Name | None = None
+    data: DataName | None = None
     pretraining: Pretraining | None = None
     weights: str | None = None
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
-        trained = self.data is not None
-        if trained != (self.pretraining is not None) or not (trained or self.weights):
+        if (self.data is None) != (self.pretraining is None) or not (self.data or self.weights):
             raise ValueError("give 'data' and 'pretraining' together, or 'weights', or all three")
         return self
 
@@ -131,19 +133,17 @@ class LrDecay(Strict):
 
 def _settings(name: str, hyperparameters: type[Hyperparameters]) -> Any:
     """The type of a method's entry: its hyperparameters, and `overrides` of them for some cells."""
-    fields: dict[str, Any] = {
+    optional: dict[str, Any] = {
         key: (Annotated[(field.annotation, *field.metadata)] | None, None)
         for key, field in hyperparameters.model_fields.items()
     }
-    fields |= {"buffer": (Count | None, None), "protocol": (Protocol | None, None)}
-    override: Any = create_model(f"{name}-override", __base__=Strict, **fields)
+    optional |= {"buffer": (Count | None, None), "protocol": (Protocol | None, None)}
+    override: Any = create_model(f"{name}-override", __base__=Strict, **optional)
     overrides: Any = (list[override], Field(default_factory=list))
     return create_model(f"{name}-settings", __base__=hyperparameters, overrides=overrides)
 
 
-_entries: dict[str, Any] = {
-    name: (_settings(name, method.hyperparameters) | None, None) for name, method in METHODS.items()
-}
+_entries: Any = {n: (_settings(n, m.hyperparameters) | None, None) for n, m in METHODS.items()}
 Methods: type[Strict] = create_model("Methods", __base__=Strict, **_entries)
 
 
@@ -151,22 +151,26 @@ class Benchmark(Strict):
     """A stream of tasks, and the hyperparameters of each method on it."""
 
     title: str
-    data: Name
+    data: DataName
     tasks: Annotated[int, Field(ge=2)]  # of equally many classes, in order
-    source: Name
+    source: SourceName
     epochs: Count  # per task
     batch_size: Count  # of the stream, and of replay
     lr_decay: LrDecay | None = None
     buffers: Annotated[list[Count], Field(min_length=1)]
     methods: Methods
 
+    @model_validator(mode="after")
+    def _overrides_have_cells(self) -> Self:
+        sizes = {each.buffer for _, entry in self.methods if entry for each in entry.overrides}
+        if others := sizes - {None, *self.buffers}:
+            raise ValueError(f"methods: overrides for buffer {min(others)}, which it has not")
+        return self
+
     def hyperparameters(
         self, method: str, buffer: int | None, protocol: Protocol
     ) -> Hyperparameters:
-        """The hyperparameters of one cell: the method's, changed by each override that matches.
-
-        Raises `UserError` where the benchmark has none for the method.
-        """
+        """The method's, changed by each override that matches. Raises `UserError` if none stand."""
         settings = getattr(self.methods, method)
         if settings is None:
             raise UserError(
@@ -184,7 +188,7 @@ class Scale(Strict):
     """What a study changes of a benchmark, to take less time."""
 
     epochs: Count
-    source: Name
+    source: SourceName
     lr_decay: LrDecay | None = None
     buffers: Annotated[list[Count], Field(min_length=1)] | None = None  # not the benchmark's own
 
@@ -201,7 +205,7 @@ class Variant(Strict):
 
 
 class Search(Strict):
-    """A search for hyperparameters: a run for each combination of a method's values."""
+    """A search for hyperparameters: a run for each combination of a method's values, if any."""
 
     held_out: Annotated[float, Field(gt=0, lt=1)]  # share of the training set that decides
     points: Count | None = None  # at most so many combinations, at random; all of them
@@ -209,27 +213,18 @@ class Search(Strict):
 
 
 class Experiment(Strict):
-    """One question: methods, or variants of them, on benchmarks; one table per benchmark.
-
-    With `search` it asks for hyperparameters, and gives no table but of the best hyperparameters.
-    """
+    """One question: methods, or variants of them, on benchmarks; a table, or a search, for each."""
 
     title: str
-    benchmarks: Annotated[list[Name], Field(min_length=1)]
+    benchmarks: Annotated[list[BenchmarkName], Field(min_length=1)]
     methods: Annotated[list[MethodName], Field(min_length=1)]
     protocols: list[Protocol] = Field(default=list(PROTOCOLS), min_length=1)
     buffers: Annotated[list[Count], Field(min_length=1)] | None = None  # not the benchmarks' own
     probes: bool = False  # follow how the initialization is forgotten: CKA and k-NN accuracy
     variants: dict[Name, Variant] = Field(default_factory=dict)
-    source: Name | None = None  # in place of the benchmarks' own
+    source: SourceName | None = None  # in place of the benchmarks' own
     seeds: Annotated[list[Seed], Field(min_length=1)] | None = None  # not the study's own
     search: Search | None = None
-
-    @model_validator(mode="after")
-    def _all_searched(self) -> Self:
-        if self.search is not None and (left := set(self.methods) - self.search.grids.keys()):
-            raise ValueError(f"search.grids: say which values of {min(left)} to try")
-        return self
 
 
 class Study(Strict):
@@ -241,7 +236,7 @@ class Study(Strict):
     precision: Precision = "tf32"
     follow_code: bool = False  # whether a change of a method's code makes its runs again
     fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)  # in place of the params' own
-    scale: dict[Name, Scale] = Field(default_factory=dict)  # by benchmark
+    scale: dict[BenchmarkName, Scale] = Field(default_factory=dict)  # by benchmark
     # the file of a search, in place of the benchmarks' values
     best_hyperparameters: str | None = None
     experiments: Annotated[dict[Name, Experiment], Field(min_length=1)]
@@ -258,7 +253,7 @@ class Tracking(Strict):
 class Params(Strict):
     """The whole of `params.yaml`."""
 
-    study: Name
+    study: Annotated[Name, _among("studies")]
     gpu_slots: Count = 1  # jobs that share a GPU
     tracking: Tracking = Tracking()
     fidelity: dict[Switch, Fidelity]
@@ -267,12 +262,21 @@ class Params(Strict):
     benchmarks: dict[Name, Benchmark]
     studies: dict[Name, Study]
 
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for switch in SWITCHES.keys() - self.fidelity.keys():
+            raise ValueError(f"fidelity: say 'paper' or 'published' for {switch}")
+        for name, benchmark in self.benchmarks.items():
+            if (classes := self.datasets[benchmark.data].classes) % benchmark.tasks:
+                raise ValueError(f"benchmarks.{name}.tasks: {classes} classes do not divide by it")
+        return self
+
     def named_study(self, name: str) -> Study:
-        """The study called `name`, or an error that says which there are."""
+        """The study called `name`, or a `UserError` that says which there are."""
         return lookup("study", self.studies, name, "params.yaml")
 
     def switches(self, study: str) -> dict[str, Fidelity]:
-        """Which of paper and published code each switch follows, as a study has it."""
+        """Whether each switch follows paper or published code, as a study has it."""
         return self.fidelity | self.named_study(study).fidelity
 
     def benchmark(self, name: str, study: str) -> Benchmark:

@@ -1,7 +1,4 @@
-"""What a study stands for: its runs, its tables and its searches. `twf.study.expansion` makes them.
-
-No torch here: planning starts at once.
-"""
+"""What a study stands for: its runs, tables and searches, which `twf.study.expansion` makes."""
 
 import hashlib
 import json
@@ -30,16 +27,16 @@ class Run(Strict):
     method: str
     buffer: int | None
     pretrained: bool
-    probes: bool
-    source_data: str | None  # where the run needs the source's images too
-    source_augmentation: Augmentation | None
+    probes: bool = False
+    source_data: str | None = None  # where the run needs the source's images too
+    source_augmentation: Augmentation | None = None
     fidelity: dict[str, Fidelity]  # of the switches that the method's code asks for
     hyperparameters: SerializeAsAny[Hyperparameters]
     epochs: int
     batch_size: int
     lr_decay: LrDecay | None
     precision: Precision
-    held_out: float | None  # share of the training set to evaluate on, in place of the test set
+    held_out: float | None = None  # share of the training set to evaluate on, not the test set
     seed: int
 
     @field_validator("hyperparameters", mode="before")
@@ -60,19 +57,15 @@ class Run(Strict):
         return int(getattr(self.hyperparameters, "batch_size", self.batch_size))
 
     @property
-    def values(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         """All but its names, as plain values: two runs alike in them are one run."""
         return self.model_dump(mode="json", exclude={"id", "study"})
 
     @property
-    def parameters(self) -> str:
-        """Canonical JSON of `values`."""
-        return json.dumps(self.values, sort_keys=True, separators=(",", ":"))
-
-    @property
     def digest(self) -> str:
-        """SHA-256 of `parameters`, in hex."""
-        return hashlib.sha256(self.parameters.encode()).hexdigest()
+        """SHA-256 of the canonical JSON of `parameters`, in hex."""
+        text = json.dumps(self.parameters, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Position(Strict):

@@ -1,14 +1,12 @@
 """What decides each product that takes hours, a data set, a network or a run's record: its plan.
 
-A plan is plain values, as JSON has them. A product carries the plan that it was made by, and is as
-planned where the two are equal: times, notes and whoever put it there say nothing. No torch here.
+A plan is plain values. A product carries the plan that it was made by; its time says nothing.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
-from functools import cache, reduce
-from operator import getitem
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,18 +43,17 @@ class Product(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Why it is stale, as `lr: 0.05 -> 0.03`; empty where it is not."""
-        if self.state != "stale":
-            return ""
-        return few(changes(self.made, self.plan)) if self.made else "it does not say what made it"
+        """Why it is stale, as `lr: 0.05 -> 0.03`; empty where it is not stale."""
+        if self.made == {}:
+            return "it does not say what made it"
+        return few(changes(self.made, self.plan)) if self.made else ""
 
 
 class Products:
     """The data sets and networks of `params.yaml`, and the plans of runs; each file is read once.
 
-    What a user's own file holds is part of a plan by its hash. Where that file is not there, it
-    counts as the one that the product was made from, or where that is not there either, as the one
-    that is `recorded` in what was made from the product.
+    A user's own file is part of a plan by its hash. One that is not there counts as the one that
+    the product was made from; without a product, as the one `recorded` in what was made from that.
     """
 
     def __init__(self, params: Params) -> None:
@@ -84,7 +81,7 @@ class Products:
         if source.weights is not None:
             plan["weights"] = source.weights
             if Path(source.weights).parent.parent != files.ARCHIVES:  # whose checksums are fixed
-                plan[WEIGHTS_SHA256] = _content(Path(source.weights), known.get(WEIGHTS_SHA256))
+                plan[WEIGHTS_SHA256] = _content(source.weights, known.get(WEIGHTS_SHA256))
         return Product(files.checkpoint_file(name), files.checkpoint_plan(name), plan, made)
 
     def run_plan(self, run: Run, recorded: Mapping[str, Any]) -> Values:
@@ -92,7 +89,7 @@ class Products:
         data = recorded.get("data", {})
         needed = dict.fromkeys(filter(None, (run.data, run.source_data)))
         plan: Values = {
-            "parameters": run.values,
+            "parameters": run.parameters,
             "data": {name: self.data(name, data.get(name)).plan for name in needed},
             "network": self.network(run.source, recorded.get("network")).plan,
         }
@@ -103,25 +100,21 @@ class Products:
 
 def data_plan(dataset: Dataset, known: Mapping[str, Any]) -> Values:
     """What decides the images of a data set; `known` is what a product says of it."""
-    plan = dataset.made_of
+    plan = dataset.model_dump(mode="json", exclude={"title", "augmentation"})
     if dataset.reader == "archive":
-        plan[FILE_SHA256] = _content(Path(dataset.file), known.get(FILE_SHA256))
+        plan[FILE_SHA256] = _content(dataset.file, known.get(FILE_SHA256))
     return plan
 
 
 def study_values(params: Params, plan: Plan) -> Values:
-    """What `params.yaml` says of a study: itself a `params.yaml`, without all that is of others.
-
-    What is made of a study's records reads this in place of the file that a user may be editing.
-    """
+    """What `params.yaml` says of a study: itself a `params.yaml`, without all that is of others."""
     study = params.studies[plan.study]
     experiments = study.experiments.values()
     named = {name for each in experiments for name in each.benchmarks} | study.scale.keys()
     benchmarks = [params.benchmarks[name] for name in named]
     users: list[Any] = [*benchmarks, *experiments, *study.scale.values()]
-    sources = {each.source for each in users}
-    datasets = {each.data for each in benchmarks}
-    datasets |= {params.sources[name].data or "" for name in sources if name}
+    sources = {each.source for each in users} - {None}
+    datasets = {each.data for each in benchmarks} | {params.sources[s].data for s in sources}
     values = params.model_dump(mode="json", exclude_unset=True, exclude={"gpu_slots", "tracking"})
     values["study"] = plan.study
     kinds = {"benchmarks": named, "sources": sources, "datasets": datasets, "studies": {plan.study}}
@@ -131,15 +124,15 @@ def study_values(params: Params, plan: Plan) -> Values:
 
 
 def study_digest(params: Params, plan: Plan, records: Mapping[str, str | None]) -> str | None:
-    """What a study's collected table and report carry; None where a record is to be made.
+    """What a study's collected table and report carry, by its records' SHA-256.
 
-    `records` has the SHA-256 of the record of each run that is as planned.
+    None where a record is to be made.
     """
     if None in records.values():
         return None
     best = params.studies[plan.study].best_hyperparameters
-    read = [_content(Path(path), None) for path in (files.PRINTED, best) if path]
-    in_order = json.dumps(study_values(params, plan))  # that of experiments decides too
+    read = [_content(path, None) for path in (files.PRINTED, best) if path]
+    in_order = json.dumps(study_values(params, plan))  # of its experiments, which decides too
     return digest([in_order, dict(records), files.TABLES_VERSION, *read])
 
 
@@ -152,10 +145,8 @@ def read_plan(path: Path) -> Values:
     """A plan from its file. Raises `UserError` where there is none."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise UserError(f"no {path}: `twf plan STUDY --write` writes it") from None
-    except ValueError as error:
-        raise UserError(f"{path} is no plan ({error}): `twf plan STUDY --write`") from None
+    except (FileNotFoundError, ValueError) as error:
+        raise UserError(f"no plan in {path} ({error}): `twf plan STUDY --write`") from None
 
 
 def planned_run(path: Path) -> tuple[Run, Values]:
@@ -180,19 +171,19 @@ def planned_dataset(plan: Values) -> Dataset:
 
 def made_data(name: str) -> Values | None:
     """The plan that a prepared data set carries; None without one, empty where it does not say."""
-    return _carried(files.data_file(name), MADE_OF)
+    return _carried(files.data_file(name), lambda metadata: json.loads(metadata[MADE_OF]))
 
 
 def made_network(name: str) -> Values | None:
     """The plan that a checkpoint carries; None without one, empty where it does not say."""
-    return _carried(files.checkpoint_file(name), "about", "plan")
+    return _carried(files.checkpoint_file(name), lambda held: json.loads(held["about"])["plan"])
 
 
-def _carried(path: Path, key: str, *inner: str) -> Values | None:
+def _carried(path: Path, plan_in: Callable[[Any], Values]) -> Values | None:
     if not path.exists():
         return None
     try:
-        return dict(reduce(getitem, inner, json.loads(files.header(path)["__metadata__"][key])))
+        return dict(plan_in(files.header(path)["__metadata__"]))
     except (KeyError, TypeError, ValueError):
         return {}
 
@@ -213,11 +204,7 @@ def named(kind: str, plan_file: Path) -> Path:
     return lookup(kind, plans, plan_file.stem, str(plan_file.parent), listed)
 
 
-_GROUPS = ("parameters", "hyperparameters", "pretraining")  # where a key's own name is enough
-_HASHES = {
-    FILE_SHA256: "another file of the data",
-    WEIGHTS_SHA256: "another file of the weights",
-}
+_GROUPS = {"parameters", "hyperparameters", "pretraining"}  # where a key's own name is enough
 
 
 def changes(
@@ -227,17 +214,17 @@ def changes(
     old, new = _flat(made), _flat(plan)
     differences = []
     for key in [key for key in new if key in old] if common_only else old | new:
-        before, now = (values.get(key) for values in (old, new))
+        before, now = ("none" if values.get(key) is None else values[key] for values in (old, new))
+        *groups, last = key.split(".")
         if before == now:
             continue
-        *groups, last = key.split(".")
         if key == "code":
             differences.append(f"code of {plan['parameters']['method']}")
-        elif last in _HASHES:
-            differences.append(_HASHES[last])
+        elif last in (FILE_SHA256, WEIGHTS_SHA256):
+            kind = "data" if last == FILE_SHA256 else "weights"
+            differences.append(f"another file of the {kind}")
         else:
             where = ".".join([*(group for group in groups if group not in _GROUPS), last])
-            before, now = ("none" if value is None else value for value in (before, now))
             differences.append(f"{where}: {before} -> {now}")
     return differences
 
@@ -251,6 +238,6 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Values:
     return flat
 
 
-def _content(file: Path, known: str | None) -> str | None:
+def _content(file: str | Path, known: str | None) -> str | None:
     """The SHA-256 of a file; the known one where it is not there."""
-    return files.sha256(file) if file.is_file() else known
+    return files.sha256(Path(file)) if Path(file).is_file() else known

@@ -17,20 +17,17 @@ DRIVER = Path("/proc/driver/nvidia")  # where Linux shows that NVIDIA's driver i
 
 
 def examine(params: Params) -> Iterator[tuple[str, str, str]]:
-    """For each check, one after the other: its name; ok, warning or wrong; and what, with a remedy.
-
-    `UserError` of a check is what is wrong.
-    """
-    for check in (code, packages, gpus, inputs, tracking):
+    """For each check, in order: its name; ok, warning or wrong; and what, with a remedy."""
+    for check in (_code, _packages, _gpus, _inputs, _tracking):
+        name = check.__name__.removeprefix("_")
         try:
             for state, message in check(params):
-                yield check.__name__, state, message
+                yield name, state, message
         except UserError as error:
-            yield check.__name__, "wrong", str(error)
+            yield name, "wrong", str(error)
 
 
-def code(_: Params) -> Iterator[tuple[str, str]]:
-    """Whether the code that runs is that of this folder, and of which commit."""
+def _code(_: Params) -> Iterator[tuple[str, str]]:
     checkout.refuse_other_code()
     if commit := checkout.commit():
         yield "ok", f"commit {commit[:7]}{'+' * commit.endswith('+')}"
@@ -38,14 +35,12 @@ def code(_: Params) -> Iterator[tuple[str, str]]:
         yield "warning", "records will name no commit: work in a clone of your own (git clone)"
 
 
-def packages(_: Params) -> Iterator[tuple[str, str]]:
-    """The versions of Python and of the packages that decide most."""
+def _packages(_: Params) -> Iterator[tuple[str, str]]:
     versions = [f"{name} {metadata.version(name)}" for name in PACKAGES]
     yield "ok", f"Python {platform.python_version()}, {', '.join(versions)}"
 
 
-def gpus(_: Params) -> Iterator[tuple[str, str]]:
-    """The GPUs that jobs use, and whether PyTorch is built for them."""
+def _gpus(_: Params) -> Iterator[tuple[str, str]]:
     torch, usable = metadata.version("torch"), devices.gpus()
     if not usable and torch.endswith("+cpu") and DRIVER.exists():
         remedy = "rm -r .venv && UV_TORCH_BACKEND=auto make setup"
@@ -53,19 +48,15 @@ def gpus(_: Params) -> Iterator[tuple[str, str]]:
     yield "ok", ", ".join(usable) or "none shown; jobs train on CPU cores"
 
 
-def inputs(params: Params) -> Iterator[tuple[str, str]]:
-    """Whether the data sets and networks that are there are as `params.yaml` asks."""
+def _inputs(params: Params) -> Iterator[tuple[str, str]]:
     products = Products(params)
-    held = {f"twf data prepare {name}": products.data(name) for name in params.datasets}
-    held |= {f"twf pretrain {name}": products.network(name) for name in params.sources}
-    made = sum(product.made is not None for product in held.values())
-    yield "ok", f"{made} data sets and networks are there"
-    for remedy, product in held.items():
-        if product.state == "stale":
-            yield "warning", f"{product.file} is stale, {product.why}: {remedy}, or Snakemake"
+    held = [*map(products.data, params.datasets), *map(products.network, params.sources)]
+    yield "ok", f"{sum(one.made is not None for one in held)} data sets and networks are there"
+    for one in held:
+        if one.state == "stale":
+            yield "warning", f"{one.file} is stale, {one.why}: snakemake --cores all {one.file}"
 
 
-def tracking(params: Params) -> Iterator[tuple[str, str]]:
-    """Whether runs go to Weights & Biases, and what decides that."""
+def _tracking(params: Params) -> Iterator[tuple[str, str]]:
     chosen, reason = live.decided(params.tracking)
     yield "ok", f"{chosen}, by {reason}"

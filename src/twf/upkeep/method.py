@@ -1,15 +1,12 @@
 """`twf new method`: a method that starts as a copy of another, in the three files it touches."""
 
 import contextlib
-import dataclasses
 import json
 import re
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import yaml
-from ruamel.yaml import YAML
 
 from twf import files
 from twf.errors import UserError, lookup
@@ -22,24 +19,19 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def new(name: str, like: str, title: str | None = None) -> list[Path]:
-    """Make the method `name` as a copy of `like`, which tables call `title`, in this folder.
+    """Make the method `name`, which tables call `title`, as a copy of `like`; the files written.
 
-    Returns the files that it wrote. Raises `UserError` that says what is wrong with a name or
-    title, or what is in the way; nothing is written then.
+    Raises `UserError` for a name that is wrong or taken; nothing is written then.
     """
     reading.load(files.PARAMS)  # a mistake that is there already is reported as such
     lookup("method", METHODS, like, str(DESCRIPTIONS))
     title, loss_file = title or name, LOSSES / f"{name.replace('-', '_')}.py"
-    own = "".join(part.capitalize() for part in name.split("-"))
-    source = (LOSSES / f"{like.replace('-', '_')}.py").read_text(encoding="utf-8")
     if not NAME.fullmatch(name):
         raise UserError(f"{name!r} cannot be a method's name: small letters, digits and hyphens")
     if loss_file.exists():
         raise UserError(f"{loss_file} is there already: choose another name, or remove it")
-    if own in re.findall(r"\w+", source):
-        raise UserError(f"the code of {like} uses the name {own}: choose another name")
-    if not title.isprintable() or set(title) & set('|"\\'):
-        raise UserError(f"{title!r} cannot be a title: printable, without |, quotes and \\")
+    own = "".join(part.capitalize() for part in name.split("-"))
+    source = (LOSSES / f"{like.replace('-', '_')}.py").read_text(encoding="utf-8")
     texts = {
         loss_file: _loss(source, own, like, title),
         DESCRIPTIONS: _described(DESCRIPTIONS.read_text(encoding="utf-8"), name, own, like, title),
@@ -57,41 +49,38 @@ def _loss(source: str, own: str, like: str, title: str) -> str:
     model = METHODS[like].hyperparameters.__name__
     first = f'"""{title}, which began as a copy of {METHODS[like].title}."""'
     text = re.sub(r'\A""".*?"""', lambda _: first, source, count=1, flags=re.S)
-    its_own = f"from twf.study.methods import {own}Hyperparameters"
-    text = re.sub(rf"^from twf\.study\.\w+ import {model}$", its_own, text, flags=re.M)
+    text = text.replace(f"twf.study.types import {model}", f"twf.study.methods import {model}")
     return re.sub(rf"\b{method}\b", own, re.sub(rf"\b{model}\b", f"{own}Hyperparameters", text))
 
 
 def _described(source: str, name: str, own: str, like: str, title: str) -> str:
-    """`methods.py` with hyperparameters and an entry, the last one, for the new method."""
+    """`methods.py`, at whose end are hyperparameters and a description of the new method."""
     info = METHODS[like]
-    arguments = [json.dumps(title, ensure_ascii=False), f"{own}Hyperparameters"]
-    for field in dataclasses.fields(info)[2:]:
-        if (value := getattr(info, field.name)) != field.default:
-            arguments.append(f"{field.name}={value!r}".replace("'", '"'))
-    entry = f'    "{name}": MethodInfo(\n' + "".join(f"        {a},\n" for a in arguments)
-    doc = f'"""{title}: those of {info.title}."""'
-    model = f"class {own}Hyperparameters({info.hyperparameters.__name__}):\n    {doc}\n\n\n"
-    start = source.index("METHODS: dict")
-    end = source.index("\n}\n", start) + 1
-    return "".join([source[:start], model, source[start:end], entry, "    ),\n", source[end:]])
+    return f'''{source}
+
+class {own}Hyperparameters({info.hyperparameters.__name__}):
+    """{title}: those of {info.title}."""
+
+
+METHODS["{name}"] = dataclasses.replace(
+    METHODS["{like}"],
+    title={json.dumps(title, ensure_ascii=False)},
+    hyperparameters={own}Hyperparameters,
+)
+'''
 
 
 def _with_values(text: str, name: str, like: str, title: str) -> str:
-    """`params.yaml` with the values of `like` for `name` too, above them; all else stays.
-
-    And with an experiment of the demo that compares the two, where the demo has experiments.
-    """
-    values, positions = reading.plain_values(text, files.PARAMS), YAML().load(text)
-    entries: list[tuple[Any, str, Any]] = []  # a mapping, a key of it, what is to stand above
-    for key, benchmark in values["benchmarks"].items():
-        if like in benchmark["methods"]:
-            benchmark["methods"][name] = benchmark["methods"][like]
-            mapping = positions["benchmarks"][key]["methods"]
-            entries.append((mapping, like, {name: benchmark["methods"][like]}))
+    """`params.yaml` with the values of `like` for `name` too, and with a demo of the two."""
+    values = reading.plain_values(text, files.PARAMS)
+    head, studies, tail = text.partition("\nstudies:\n")
+    for methods in (benchmark["methods"] for benchmark in values["benchmarks"].values()):
+        methods |= {name: methods[like]} if like in methods else {}
+    entry = rf"^      {like}:.*\n(       .*\n)*"
+    head = re.sub(entry, lambda m: m[0].replace(like, name, 1) + m[0], head, flags=re.M)
     experiments = values["studies"].get("demo", {}).get("experiments", {})
     if len(experiments) > 1:  # the first stays the main one of report and metrics
-        mapping, second = positions["studies"]["demo"]["experiments"], list(experiments)[1]
+        second = list(experiments)[1]
         experiments[name] = {
             "title": f"{title} beside {METHODS[like].title}",
             "benchmarks": ["split-digits"],
@@ -100,16 +89,11 @@ def _with_values(text: str, name: str, like: str, title: str) -> str:
             "buffers": [50],
             "seeds": [0, 1, 2, 3, 4],
         }
-        entries.append((mapping, second, {name: experiments[name]}))
-    lines = text.splitlines(keepends=True)
-    for mapping, key, entry in entries[::-1]:
-        line, column = (mapping.lc.data or {}).get(key, (0, 0))[:2]
-        block = yaml.safe_dump(entry, default_flow_style=None, sort_keys=False, allow_unicode=True)
-        lines.insert(line, textwrap.indent(block, " " * column))
+        block = yaml.safe_dump({name: experiments[name]}, default_flow_style=None, sort_keys=False)
+        above = rf"^  demo:\n(    .*\n)*?(?=      {second}:)"
+        lines = textwrap.indent(block, " " * 6)
+        tail = re.sub(above, lambda m: m[0] + lines, tail, count=1, flags=re.M)
     with contextlib.suppress(UserError):
-        if reading.plain_values("".join(lines), files.PARAMS) == values:
-            return "".join(lines)
-    raise UserError(
-        f"{files.PARAMS} has no room above {like}'s entries under benchmarks.*.methods; give each "
-        "method lines of its own, without merged keys"
-    )
+        if reading.plain_values(changed := f"{head}{studies}{tail}", files.PARAMS) == values:
+            return changed
+    raise UserError(f"{files.PARAMS}: give {like} lines of its own under benchmarks.*.methods")
