@@ -26,14 +26,13 @@ def report(
     from twf.results import record, report
     from twf.results.frame import Results
 
-    loaded = reading.load(params)
-    planned = expand(loaded, study)
+    planned = expand(reading.load(params), study)
     if partial:
         paths = [files.record_file(study, run) for run in planned.runs]
         there = [path for path in paths if path.exists()]
         record.collect(there, files.runs_file(study))
         print(f"{len(there)} of {len(paths)} records")
-    report.write_all(loaded, Results.collected(planned))
+    report.write_all(Results.collected(planned))
     print(f"the report: {files.report_file(study)}")
 
 
