@@ -104,8 +104,8 @@ def test_what_is_there_of_a_study_makes_its_tables_and_report(twf, tiny_inputs):
     assert said.code == 0
     assert f"1 of {planned} records" in said.out
     assert RUN in files.runs_page("tiny").read_text()
-    missing = f"{planned} planned: 1 finished, {planned - 1} missing"
-    assert missing in files.report_file("tiny").read_text()
+    page = files.report_file("tiny").read_text()
+    assert f"1 of {planned} planned runs" in page and f"{planned - 1} missing" in page
     assert files.table_file("tiny", "main.split-target", "md").exists()
 
 

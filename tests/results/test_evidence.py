@@ -56,16 +56,10 @@ def test_what_does_not_belong_or_is_damaged_is_refused_and_nothing_changes(tmp_p
     with pytest.raises(UserError, match=r"mine\.parquet has another record of er\.s0"):
         evidence.add(changed, tmp_path / "evidence")
     mixed = write(tmp_path / "c", row("er.s2", 1.0), row("er.s3", 1.0, study="other"))
-    with pytest.raises(UserError, match="several studies"):
+    with pytest.raises(UserError, match="records of 2 studies"):
         evidence.add(mixed, tmp_path / "evidence")
-    with pytest.raises(UserError, match="no record in"):
+    with pytest.raises(UserError, match="records of 0 studies"):
         evidence.add(tmp_path / "none", tmp_path / "evidence")
-    table = pa.Table.from_pylist([row("er.s1", 50.0)], schema=record.SCHEMA)
-    at = table.column_names.index("seed")
-    (tmp_path / "d").mkdir()
-    pq.write_table(table.set_column(at, "seed", pa.array(["1"])), tmp_path / "d" / "er.s1.parquet")
-    with pytest.raises(UserError, match="different types"):
-        evidence.add(tmp_path / "d", tmp_path / "evidence")
     damaged = write(tmp_path / "e", row("er.s4", 50.0)) / "er.s4.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-9])
     with pytest.raises(UserError, match=r"er\.s4\.parquet cannot be read"):

@@ -19,7 +19,7 @@ from results.conftest import PROJECT_VALUES, row_of
 from support import PROJECT
 
 from twf import files, study
-from twf.results import estimates, provenance, record, report
+from twf.results import estimates, record, report
 from twf.results.frame import Results
 from twf.study import Plan, reading
 
@@ -157,8 +157,7 @@ def make() -> dict[str, str]:
     shutil.copy(PROJECT / files.PRINTED, files.PRINTED)
     values = PROJECT_VALUES | {"study": "small", "studies": {"small": STUDY}}
     files.PARAMS.write_text(json.dumps(values))
-    params = reading.load(files.PARAMS)
-    plan = study.expand(params, "small")
+    plan = study.expand(reading.load(files.PARAMS), "small")
     for name in plan.runs:
         state = STATES.get(name, {})
         if state is not None:
@@ -169,12 +168,10 @@ def make() -> dict[str, str]:
     paths = [files.record_file("small", name) for name in plan.runs]
     record.collect([path for path in paths if path.exists()], files.runs_file("small"))
     results = Results.collected(plan)
-    report.write_all(params, results)
+    report.write_all(results)
     made = {name: (files.report_file("small").parent / name).read_text() for name in KEPT}
     frame = estimates.of_study(results)
-    said = report.agreement(frame[frame["kind"] == "cell"], frame[frame["kind"] == "claim"])
-    told = [provenance.facts(results), report.message(results, frame, said), said]
-    return made | {"said.json": json.dumps(told, indent=1)}
+    return made | {"said.json": json.dumps(report.message(results, frame), indent=1)}
 
 
 @pytest.fixture(scope="module")

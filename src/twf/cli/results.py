@@ -9,16 +9,14 @@ from twf import files
 from twf.cli.training import NODES, PROJECT, app, group
 from twf.errors import UserError
 from twf.study import Plan, expand, reading
-from twf.study.params import Params
 
 Study = Annotated[str, typer.Argument(help="A study, or its plan file: plans/STUDY.json.")]
 
 
-def _planned(study: str) -> tuple[Params, Plan]:
-    """The parameters of params.yaml or of a study's plan file, and the study's plan."""
+def _planned(study: str) -> Plan:
+    """The plan of a study of params.yaml, or of its plan file."""
     path = Path(study) if study.endswith(".json") else files.PARAMS
-    params = reading.load(path)
-    return params, expand(params, study if path == files.PARAMS else path.stem)
+    return expand(reading.load(path), path.stem if path != files.PARAMS else study)
 
 
 @app.command()
@@ -34,13 +32,13 @@ def report(
     from twf.results import record, report
     from twf.results.frame import Results
 
-    params, planned = _planned(study)
+    planned = _planned(study)
     if partial:
         paths = [files.record_file(planned.study, run) for run in planned.runs]
         existing = [path for path in paths if path.exists()]
         record.collect(existing, files.runs_file(planned.study))
         print(f"{len(existing)} of {len(paths)} records")
-    report.write_all(params, Results.collected(planned))
+    report.write_all(Results.collected(planned))
     print(f"the report: {files.report_file(planned.study)}")
 
 
@@ -57,7 +55,7 @@ def compare(
     from twf.results import difference
     from twf.results.frame import Results
 
-    _, planned = _planned(study)
+    planned = _planned(study)
     results = Results.of_records(planned, planned.runs)
     print(*difference.lines(results, new, baseline), sep="\n")
 
@@ -70,7 +68,7 @@ def collect(study: Study) -> None:
     """
     from twf.results import record, status
 
-    _, planned = _planned(study)
+    planned = _planned(study)
     made_by = status.require_done(planned)
     paths = [files.record_file(planned.study, run) for run in planned.runs]
     record.collect(paths, files.runs_file(planned.study), made_by)
@@ -85,7 +83,7 @@ def table(
     from twf.results import estimates, tables
     from twf.results.frame import Results
 
-    _, planned = _planned(study)
+    planned = _planned(study)
     one = planned.named_table(table)
     results = Results.of_records(planned, planned.runs_of(one))
     tables.write(results, estimates.cells(results, [one]), [one])
@@ -101,7 +99,7 @@ def search(study: Study) -> None:
     from twf.results import search
     from twf.results.frame import Results
 
-    _, planned = _planned(study)
+    planned = _planned(study)
     if not planned.search:
         raise UserError(f"study {planned.study} has no experiment with 'search'")
     results = Results.of_records(planned, planned.runs_of_searches())

@@ -1,8 +1,7 @@
 """What was measured for the findings: a table of records for each study, in `results/evidence`.
 
-A row is a record as its run wrote it, and never changes. Tables have the columns that their records
-have, whatever records have today; a record without a column that others of its study have is null
-there.
+A row is a record as its run wrote it, and never changes. A table has the columns that its records
+have, whatever records have today; a record without one of them is null there.
 """
 
 from pathlib import Path
@@ -17,44 +16,36 @@ EVIDENCE = Path("results/evidence")
 
 
 def add(folder: Path, evidence: Path = EVIDENCE) -> tuple[Path, int]:
-    """Append the records of a folder to the table of their study.
+    """Append the records of a folder, of any version of the code, to the table of their study.
 
-    `folder` holds record files, `RUN.parquet`, of any version of the code. Returns the table's path
-    and the number of records that were new. Raises `UserError`, and changes nothing, where the
-    folder has no record, has records of several studies, or has another record of a run that is in
-    the table.
+    Returns the table's path and the number of records that were new. Raises `UserError`, and
+    changes nothing, where the folder has no record, has records of several studies, or has another
+    record of a run that is in the table.
     """
-    files = sorted(folder.glob("*.parquet"))
-    if not files:
-        raise UserError(f"no record in {folder}: name a folder such as results/STUDY/runs")
-    tables = [read_table(file) for file in files]
+    tables = [read_table(file) for file in sorted(folder.glob("*.parquet"))]
     studies = sorted({study for table in tables for study in table["study"].to_pylist()})
-    if len(studies) > 1:
-        raise UserError(f"{folder} has records of several studies: {', '.join(studies)}")
+    if len(studies) != 1:
+        raise UserError(
+            f"{folder} has records of {len(studies)} studies ({', '.join(studies) or 'none'}), not "
+            "of one: name a folder such as results/STUDY/runs"
+        )
     path = evidence / f"{studies[0]}.parquet"
-    if path.exists():
-        tables.insert(0, read_table(path))
-    try:
-        together = pa.concat_tables(tables, promote_options="default")
-    except pa.ArrowException as error:
-        raise UserError(f"{folder} and {path} have columns of different types: {error}") from None
-    before = len(tables[0]) if path.exists() else 0
+    before = [read_table(path)] if path.exists() else []
+    together = pa.concat_tables(before + tables, promote_options="default")
     kept: dict[str, str] = {}
     rows = []
     for i, row in enumerate(together.to_pylist()):
         text = repr(row)  # compares every bit of a number, and NaN with NaN
-        is_new = row["run"] not in kept
+        if row["run"] not in kept:
+            rows.append(i)
         if kept.setdefault(row["run"], text) != text:
             raise UserError(
                 f"{path} has another record of {row['run']}, which stays; leave "
                 f"{row['run']}.parquet out of {folder}"
             )
-        if is_new:
-            rows.append(i)
-    evidence.mkdir(parents=True, exist_ok=True)
     with atomic(path) as partial:
         pq.write_table(together.take(rows), partial, compression="zstd", write_page_checksum=True)
-    return path, len(rows) - before
+    return path, len(rows) - sum(map(len, before))
 
 
 def read_table(path: Path) -> pa.Table:

@@ -7,18 +7,16 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pandas as pd
-from pydantic import Field, ValidationError
 
-from twf.errors import UserError, explain, invalid_file, lookup
+from twf.errors import UserError, lookup
 from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.results import show, statistics
 from twf.results.evidence import EVIDENCE, read_table
 from twf.results.frame import column
 from twf.results.printed import printed_keys
-from twf.results.statistics import Estimate
 from twf.study.params import PROTOCOLS, Protocol
 from twf.study.reading import plain_values
 from twf.study.types import Strict
@@ -34,18 +32,18 @@ class Setting(Strict):
     benchmark: str
     buffer: int
     protocol: Protocol = "class-il"
-    files: Annotated[list[str], Field(min_length=1)]  # an arm is of the first that has it
+    files: list[str]  # arms are of the first that has all
 
 
 class Question(Strict):
     """A mean (one arm), a difference (two), or a difference of differences (four)."""
 
     title: str
-    arms: Annotated[list[str], Field(min_length=1, max_length=4)]
+    arms: list[str]
     rule: Literal["student", "paired", "welch"] = "student"
     # the corners of the two-way layout by which docs/plan.md asked, whose interval is shown first
     layout: list[str] | None = None
-    since: Literal["planned", "exploratory"] | None = None
+    since: Literal["", "planned", "exploratory"] = ""
 
 
 class Table(Strict):
@@ -80,53 +78,43 @@ class Findings:
     def __init__(self, folder: Path = EVIDENCE) -> None:
         self.folder, path = folder, folder / "questions.yaml"
         values = plain_values(path.read_text(encoding="utf-8"), path)
-        try:
-            self.asked = Questions.model_validate(values)
-        except ValidationError as error:
-            raise invalid_file(path, explain(error)) from None
-        self.scores: dict[str, pd.DataFrame] = {}
+        self.asked = Questions.model_validate(values)
+        self.cells: dict[str, dict[str, pd.DataFrame]] = {}  # by study
         self.printed = {
             (key.benchmark, key.method, key.variant, key.buffer, key.protocol): number
             for key, number in printed_keys().items()
             if key.source != "svhn"
         }
 
-    def records(self, study: str) -> pd.DataFrame:
-        """The records of a study by seed: cell, precision, the distance's share of the loss.
+    def records(self, study: str) -> dict[str, pd.DataFrame]:
+        """The records of a study's cells by seed: precision, the distance's share of the loss.
 
         And final average accuracy in per cent, by protocol; none of a run that diverged.
         """
-        if study not in self.scores:
-            rows = read_table(self.folder / f"{study}.parquet").to_pylist()
-            self.scores[study] = (
-                pd.DataFrame(
-                    {"cell": row["run"].rpartition(".s")[0], "seed": row["seed"]}
-                    | {p: _final(row, column("accuracy", p)) for p in PROTOCOLS}
-                    | {"share": _share(row["history"])}
-                    | {"precision": str(json.loads(row["provenance"])["precision"])}
-                    for row in rows
-                )
-                .set_index("seed")
-                .sort_index()
-            )
-        return self.scores[study]
+        if study not in self.cells:
+            rows = [
+                {"cell": row["run"].rpartition(".s")[0], "seed": row["seed"]}
+                | {"precision": str(json.loads(row["provenance"])["precision"])}
+                | {"share": _share(row["history"])}
+                | {p: _final(row, column("accuracy", p)) for p in PROTOCOLS}
+                for row in read_table(self.folder / f"{study}.parquet").to_pylist()
+            ]
+            frame = pd.DataFrame(rows).set_index("seed").sort_index()
+            self.cells[study] = {str(cell): runs for cell, runs in frame.groupby("cell")}
+        return self.cells[study]
 
-    def arms(
-        self, arms: list[str], setting: Setting, tuned: bool = False
-    ) -> tuple[list[pd.DataFrame], str] | None:
-        """The runs of each arm by seed, and the study that has all; None where none has.
+    def arms(self, arms: list[str], setting: Setting) -> tuple[str, dict[str, pd.DataFrame]] | None:
+        """The first study that has all arms, and the runs of each; None where none has.
 
-        With `tuned`, of the first arm the runs with hyperparameters for Task-IL, if there are any.
+        A mean under Task-IL is of the runs with hyperparameters for Task-IL, if there are any.
         """
-        cells = [f"{setting.benchmark}.{arm.replace('.B', f'.{setting.buffer}')}" for arm in arms]
         for study in setting.files:
-            by_cell = dict(list(self.records(study).groupby("cell")))
-            runs = [by_cell.get(cell) for cell in cells]
-            if tuned:
-                runs[0] = by_cell.get(f"{cells[0]}.task-il", runs[0])
-            there = [of_arm for of_arm in runs if of_arm is not None]
-            if len(there) == len(cells):
-                return there, study
+            records = self.records(study)
+            cells = [f"{setting.benchmark}.{a.replace('.B', f'.{setting.buffer}')}" for a in arms]
+            if len(arms) == 1 and f"{cells[0]}.{setting.protocol}" in records:
+                cells = [f"{cells[0]}.{setting.protocol}"]
+            if all(cell in records for cell in cells):
+                return study, dict(zip(arms, map(records.__getitem__, cells), strict=True))
         return None
 
     def estimate(self, name: str, at: str, planned: bool = False) -> dict[str, Any] | None:
@@ -137,22 +125,20 @@ class Findings:
         """
         asked = lookup("question", self.asked.questions, name, "questions.yaml")
         setting = lookup("setting", self.asked.settings, at, "questions.yaml")
-        one = len(asked.arms) == 1
-        found = self.arms(asked.arms, setting, one and setting.protocol == "task-il")
+        found = self.arms(asked.arms, setting)
         corners = self.arms(asked.layout, setting) if planned and asked.layout else None
         if found is None or (planned and corners is None):
             return None
-        arms, study = found
-        accuracies = [arm[setting.protocol].astype(float) for arm in arms]
+        study, arms = found
+        accuracies = [runs[setting.protocol] for runs in arms.values()]
         values = [accuracy.dropna() for accuracy in accuracies]
         diverged = sum(map(len, accuracies)) - sum(map(len, values))
+        estimate = _estimate(values, asked.rule)
         if corners is not None:
-            named = zip(asked.layout or [], corners[0], strict=True)
-            columns = {corner: runs[setting.protocol].astype(float) for corner, runs in named}
+            columns = {arm: runs[setting.protocol] for arm, runs in corners[1].items()}
             signs = dict(zip(asked.arms, SIGNS, strict=False))
             estimate = statistics.layout(pd.DataFrame(columns), signs)
-        else:
-            estimate = _estimate(values, asked.rule)
+        one = len(arms) == 1
         verdict = "" if one else "undecided" if diverged else statistics.verdict(estimate)
         return {
             "kind": "cell" if one else "contrast",
@@ -165,22 +151,25 @@ class Findings:
             "paper": self.paper(asked, setting),
             "verdict": verdict,
             "note": f"{diverged} diverged" if diverged else "",
-            "since": asked.since or "",
+            "since": asked.since,
             "study": study,
-            "precisions": " ".join(sorted({p for arm in arms for p in arm["precision"]})),
+            "precisions": " ".join(
+                sorted({p for runs in arms.values() for p in runs["precision"]})
+            ),
         }
 
     def paper(self, asked: Question, setting: Setting) -> float | None:
         """The paper's mean or difference; None where it does not print each arm."""
-        numbers = []
-        for arm in asked.arms:
+        total = 0.0
+        for sign, arm in zip(SIGNS, asked.arms, strict=False):
             method, *rest = arm.split(".")
-            buffer = {"B": setting.buffer}.get(rest.pop(0), 0) if rest else 0
-            place = (setting.benchmark, method, ".".join(rest), buffer, setting.protocol)
-            numbers.append(self.printed.get(place))
-        if None in numbers:
-            return None
-        return sum(sign * n for sign, n in zip(SIGNS, numbers, strict=False) if n is not None)
+            buffer = setting.buffer if "B" in rest else 0
+            variant = ".".join(part for part in rest if part not in {"B", "0"})
+            place = (setting.benchmark, method, variant, buffer, setting.protocol)
+            if place not in self.printed:
+                return None
+            total += sign * self.printed[place]
+        return total
 
     def table(self) -> pd.DataFrame:
         """All estimates that a table shows, the plan's own rule first."""
@@ -207,8 +196,8 @@ class Findings:
                 cells[setting.title] = "—" if row is None else _cell(row, setting, shown.beside)
             if shown.paper:
                 any_setting = next(s for s in settings.values() if s.benchmark == shown.paper)
-                number = self.paper(asked, any_setting)
-                cells["the paper"] = "" if number is None else f"{number:.2f}"
+                printed = self.paper(asked, any_setting)
+                cells["the paper"] = "" if printed is None else f"{printed:.2f}"
             rows.append(cells)
         return show.markdown(rows)
 
@@ -217,7 +206,7 @@ class Findings:
         found = self.arms(self.asked.questions[question].arms, self.asked.settings[at])
         if found is None:
             return pd.DataFrame({"share": [], "gain": []})
-        (new, baseline), _ = found
+        new, baseline = found[1].values()
         gain = new["class-il"] - baseline["class-il"]
         return pd.DataFrame({"share": new["share"], "gain": gain}).dropna()
 
@@ -236,14 +225,14 @@ class Findings:
             row = self.estimate(question, at, "planned" in words)
             if row is None or not row["n"]:
                 raise UserError(f"{match[1]}: no records for {question} at {at}")
-            text = number(row, form, 1 if "1" in words[3:] else 2)
+            text = _number(row, form == "full", 1 if "1" in words[3:] else 2)
             return f"<!-- {match[1]} -->{text}<!-- end -->"
 
         return BLOCK.sub(part, page)
 
 
-def _final(row: dict[str, Any], column: str) -> float | None:
-    return final_average_accuracy(row[column]) if row["status"] == "finished" else None
+def _final(row: dict[str, Any], column: str) -> float:
+    return final_average_accuracy(row[column]) if row["status"] == "finished" else math.nan
 
 
 def _share(history: list[dict[str, Any]]) -> float:
@@ -252,30 +241,26 @@ def _share(history: list[dict[str, Any]]) -> float:
     return sum(parts) / len(parts) if parts else math.nan
 
 
-def _estimate(values: list[pd.Series], rule: str) -> Estimate:
+def _estimate(values: list[pd.Series], rule: str) -> statistics.Estimate:
     if len(values) == 1:
         return statistics.cell(values[0])
     if len(values) == 4:
-        first, second, third, fourth = values
-        return statistics.paired(first - second, third - fourth)
+        values = [values[0] - values[1], values[2] - values[3]]
     return statistics.welch(*values) if rule == "welch" else statistics.paired(*values)
 
 
-def number(row: dict[str, Any], form: str, digits: int = 2) -> str:
-    """An estimate as text: `mean`, or `full` with its interval where it has one."""
+def _number(row: dict[str, Any], full: bool, digits: int = 2) -> str:
+    """A mean as text, with its interval if asked for and there."""
     text = f"{row['mean']:.{digits}f}"
-    if form == "full" and not math.isnan(row["low"]):
+    if full and not math.isnan(row["low"]):
         text += f" ({row['low']:.{digits}f} to {row['high']:.{digits}f})"
     return text.replace("-", "\N{MINUS SIGN}")
 
 
 def _cell(row: dict[str, Any], setting: Setting, beside: bool) -> str:
-    if row["kind"] == "cell" and not math.isnan(row["sd"]):
-        text = f"{row['mean']:.2f} ± {row['sd']:.2f}"
-    else:
-        text = number(row, "full" if row["kind"] == "contrast" else "mean")
-    if row["n"] == 0:
-        text = "—"
+    text = _number(row, row["kind"] == "contrast") if row["n"] else "—"
+    if not math.isnan(row["sd"]):
+        text += f" ± {row['sd']:.2f}"
     if row["n"] == 1:
         text += " (one seed)"
     if row["note"]:

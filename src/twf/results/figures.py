@@ -1,0 +1,327 @@
+"""The figures of a study, each with a CSV of the frame that it draws.
+
+Means are over finished runs; a cell without any is absent. `n` is the number of seeds, `mean` their
+mean, `low` and `high` the ends of its 95 % interval: empty with one seed. Tasks count from 1, per
+cent is of images, `buffer` is 0 without rehearsal.
+"""
+
+import io
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import cycle, product
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from twf.files import atomic, figure_file, figures_folder
+from twf.results import show, statistics, tables
+from twf.results.frame import Results, column
+from twf.results.record import PROBED
+from twf.study import Table
+from twf.study.methods import METHODS
+
+PLACE = ["method", "variant", "label", "buffer", "protocol"]
+SPREAD = ["n", "mean", "low", "high"]
+QUANTITIES = {"cka": "CKA", "nearest_neighbours": "k-NN, %", "gates_open": "open gates, %"}
+
+# Okabe and Ito's palette, which the colour-blind can tell apart, without its yellow, which is too
+# pale for lines on white, and four of Paul Tol's, so that no two methods share a colour. In grey
+# print, markers and line styles do it.
+BLACK, GREY, VERMILION, BLUE = "#000000", "#7F7F7F", "#D55E00", "#0072B2"
+COLOURS = [BLACK, GREY, "#CC79A7", VERMILION, "#E69F00", "#56B4E9", "#009E73"]
+COLOURS += ["#332288", "#882255", "#999933", "#44AA99", BLUE]
+MARKERS = ("h", "X", "p", "d", ">", "P", "s", "^", "v", "<", "D", "o", "*", "8", "H")
+LINES = ("-", "--", "-.", ":", (0, (5, 1)))  # as many as layers
+
+# What `Axes.plot` draws a method with: dotted without rehearsal, and TwF above the others
+LOOKS: dict[str, dict[str, Any]] = {
+    method: {"color": colour, "marker": marker}
+    | {"linestyle": "-" if METHODS[method].rehearsal else ":"}
+    | {"zorder": 4 if method == "twf" else 3}
+    for method, colour, marker in zip(METHODS, cycle(COLOURS), cycle(MARKERS), strict=False)
+}
+
+SIZE = 9  # points
+_SETTINGS: dict[Any, Any] = {
+    "backend": "agg",
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same bytes on each machine
+    "font.size": SIZE,
+    "axes.titlesize": SIZE,
+    "xtick.labelsize": SIZE - 1,
+    "ytick.labelsize": SIZE - 1,
+    "legend.fontsize": SIZE - 0.5,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "text.parse_math": False,  # a title's $ is a dollar
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "twf",  # not random
+}
+
+
+class Drawn(NamedTuple):
+    """A figure that was written."""
+
+    table: str
+    caption: str
+    svg: Markup
+
+
+def write(results: Results, of_study: pd.DataFrame) -> list[Drawn]:
+    """Write a study's figures in place of those that are there; `of_study` has its estimates.
+
+    Of a table, those of its differences, of accuracy over the tasks where its rows are methods, and
+    of what is left of the initialization where all its runs are probed; none without data.
+    """
+    study, drawn = results.plan.study, []
+    for path in figures_folder(study).glob("*"):
+        path.unlink()
+    for table in results.plan.tables.values():
+        for name, title, ends, data, draw in _of_table(results, of_study, table):
+            if data.empty:
+                continue
+            drawing = svg(partial(draw, data))
+            for ending, content in (("svg", drawing), ("csv", data.to_csv(index=False))):
+                with atomic(figure_file(study, f"{name}.{table.name}", ending)) as temporary:
+                    temporary.write_text(content, encoding="utf-8", newline="\n")
+            seeds = " to ".join(map(str, sorted({data["n"].min(), data["n"].max()})))
+            caption = f"{title}. {table.title}. Seeds: {seeds}; {ends}, none for one seed."
+            # text from data is escaped in a drawing, and a page runs no script of it
+            inside = Markup(drawing[drawing.index("<svg") :])  # noqa: S704
+            drawn.append(Drawn(table.name, caption, inside))
+    return drawn
+
+
+def _of_table(
+    results: Results, of_study: pd.DataFrame, table: Table
+) -> Iterator[tuple[str, str, str, pd.DataFrame, Callable[[pd.DataFrame], Figure]]]:
+    """A table's figures: name, title, what the ends of intervals are, data, how these are drawn."""
+    bands, over = "bands: Student's 95 % interval", tables.over(table)
+    probed = all(results.plan.runs[run].probes for run in results.plan.runs_of(table))
+    if not (table.variants and probed):
+        title, ends = "Differences of final average accuracy", f"whiskers: {tables.rule(table)}"
+        draw = partial(_draw_differences, over=over)
+        yield "differences", title, ends, differences(of_study, table), draw
+    if not table.variants:
+        title = "Average accuracy over the tasks seen, after each task"
+        yield "accuracy", title, bands, accuracy(results, table), _draw_accuracy
+    if probed:
+        title = "CKA with the network before training, k-NN accuracy on the source, and open gates"
+        yield "initialization", title, bands, initialization(results, table), _draw_initialization
+
+
+def _finished(results: Results, table: Table) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Each finished run of a table's cells: its `PLACE`, and its row of `Results.runs`."""
+    titles = table.rows
+    for row in show.rows(results.members):
+        if row["table"] == table.name and row["status"] == "finished":
+            row["label"] = titles[row["method"], row["variant"] or None]
+            yield {name: row[name] for name in PLACE}, results.runs.loc[row["run"]]
+
+
+def _spread(rows: list[dict[str, Any]], *columns: str) -> pd.DataFrame:
+    """Number, mean and interval of the values in each place, by some columns."""
+    by = [*PLACE, *columns]
+    values = pd.DataFrame(rows, columns=[*by, "value"])
+    return statistics.summary(values.groupby(by, sort=False)["value"]).reset_index()[[*by, *SPREAD]]
+
+
+# Accuracy over the tasks
+
+
+def accuracy(results: Results, table: Table) -> pd.DataFrame:
+    """The average accuracy over the tasks seen so far, per cent, after `tasks` of them.
+
+    Joint, which learns them at once, has one row, after the last.
+    """
+    rows = []
+    for place, run in _finished(results, table):
+        matrix = run[column("accuracy", place["protocol"])]
+        for tasks, after in enumerate(matrix, start=len(matrix[0]) - len(matrix) + 1):
+            rows.append(place | {"tasks": tasks, "value": np.mean(after[:tasks])})
+    return _spread(rows, "tasks")
+
+
+def _draw_accuracy(frame: pd.DataFrame) -> Figure:
+    """Lines over the tasks; a panel per protocol and buffer, with all methods without rehearsal."""
+    names = "tasks trained", "average accuracy, %"
+    figure, panels = _panels_by_place(frame, 2.0, *names, sharex=True, sharey="row")
+    for panel, rows in panels:
+        for method, group in rows.groupby("method", sort=False):
+            _line(panel, group, group["label"].iloc[0], **LOOKS[str(method)])
+        of_row = frame.loc[frame["protocol"].isin(rows["protocol"]), "mean"]
+        low, high = _limits(of_row.to_numpy(float))
+        panel.set_ylim(max(low, 0), min(high, 101.5))
+    return _with_legend(figure, 3)
+
+
+def _limits(values: np.ndarray) -> tuple[float, float]:
+    """What a panel shows: some values, and to each side as much again as these span.
+
+    So one wide interval does not flatten the others.
+    """
+    low, high = np.nanmin(values), np.nanmax(values)
+    room = max(high - low, 1.0)
+    return low - room, high + room
+
+
+# Differences
+
+
+def differences(of_study: pd.DataFrame, table: Table) -> pd.DataFrame:
+    """A table's estimates of kind `gain`, in percentage points; of methods, those with a buffer."""
+    rows = of_study[(of_study["kind"] == "gain") & (of_study["table"] == table.name)]
+    if not table.variants:
+        rehearse = [name for name, method in METHODS.items() if method.rehearsal]
+        rows = rows[rows["over_method"].isin(rehearse)]
+    return rows[rows["n"] > 0].rename(columns={"title": "label"})[[*PLACE, *SPREAD, "paper"]]
+
+
+def _draw_differences(frame: pd.DataFrame, over: str) -> Figure:
+    """Dots with whiskers beside a line at 0, and the paper's; a panel per protocol and buffer.
+
+    An interval that goes beyond what is shown ends in an arrow.
+    """
+    frame = frame.assign(label=frame["label"].map(partial(textwrap.fill, width=30)))
+    lines = list(frame["label"].unique())
+    height = 0.6 + 0.16 * len(lines) * max(label.count("\n") + 1 for label in lines)
+    names = f"{over} …, percentage points", ""
+    figure, panels = _panels_by_place(frame, height, *names, sharey=True, sharex="row")
+    for panel, rows in panels:
+        panel.axvline(0, color=BLACK, linewidth=0.8)
+        least, most = _limits(np.append(rows[["mean", "paper"]].to_numpy(float).ravel(), 0.0))
+        y = rows["label"].map(lines.index)
+        panel.hlines(y, rows["low"].clip(least), rows["high"].clip(upper=most), BLUE, linewidth=1)
+        for beyond, end, arrow in zip(
+            (rows["low"] < least, rows["high"] > most), (least, most), "<>", strict=True
+        ):
+            panel.plot(np.full(beyond.sum(), end), y[beyond], arrow, color=BLUE)
+        panel.plot(rows["mean"], y, "o", color=BLUE, label="ours, with its 95 % interval")
+        if rows["paper"].notna().any():
+            look: Any = {"color": VERMILION, "fillstyle": "none", "markersize": 3}
+            panel.plot(rows["paper"], y, "D", label="the paper", **look)
+        panel.set(yticks=range(len(lines)), yticklabels=lines, ylim=(len(lines) - 0.5, -0.6))
+        panel.tick_params(axis="x", labelbottom=True)
+        panel.tick_params(axis="y", length=0, grid_alpha=0)
+        panel.margins(x=0.12)
+        panel.grid(axis="x")
+    return _with_legend(figure, 2) if frame["paper"].notna().any() else figure
+
+
+# What is left of the initialization
+
+
+def initialization(results: Results, table: Table) -> pd.DataFrame:
+    """What is left of the initialization after `tasks` tasks, 0 before training, by `layer`.
+
+    `quantity` is `cka`, from 0 to 1, with the network before training, `nearest_neighbours`, the
+    accuracy on the source's images in per cent, or `gates_open`, in per cent.
+    """
+    rows = [
+        place | {"quantity": quantity, "layer": layer, "tasks": tasks, "value": value}
+        for place, run in _finished(results, table)
+        if place["protocol"] == table.protocols[0]  # a run is probed once
+        for quantity, layers in PROBED.items()
+        for tasks, after in enumerate(run[quantity])
+        for layer, value in zip(layers, after, strict=True)
+    ]
+    return _spread(rows, "quantity", "layer", "tasks")
+
+
+def _draw_initialization(frame: pd.DataFrame) -> Figure:
+    """What was probed, over the tasks, a line per layer; a row per row of the table."""
+    cells = dict(list(frame.groupby(["label", "buffer"], sort=False)))
+    shown = [name for name in QUANTITIES if name in set(frame["quantity"])]
+    figure, panels = _panels(list(cells), shown, 1.35, sharex=True, sharey="col")
+    layers = enumerate(frame["layer"].unique())
+    looks = {layer: (COLOURS[i + 1], MARKERS[i], LINES[i]) for i, layer in layers}
+    for (cell, quantity), panel in panels.items():
+        rows = cells[cell]
+        for layer, group in rows[rows["quantity"] == quantity].groupby("layer", sort=False):
+            colour, marker, line = looks[layer]
+            _line(panel, group, str(layer), color=colour, marker=marker, linestyle=line)
+        panel.set(ylim=(0, 1.03 if quantity == "cka" else 104), ylabel=QUANTITIES[quantity])
+        if quantity == "cka":
+            panel.set_title(f"{cell[0]}, buffer {cell[1]}" if cell[1] else cell[0], loc="left")
+        if cell == list(cells)[-1]:
+            panel.set_xlabel("tasks trained")
+    return _with_legend(figure, 3)
+
+
+# How they look
+
+
+def svg(draw: Callable[[], Figure]) -> str:
+    """A drawing as SVG, the same bytes each time."""
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS}):
+        file = io.StringIO()
+        # Without these entries there is no metadata element, which would name the day.
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        draw().savefig(file, format="svg", metadata=metadata)
+    # The numbered identifiers are referred to by nothing, and alike in each figure of a page.
+    return re.sub(r' id="[a-zA-Z0-9.]*_\d+"', "", file.getvalue())
+
+
+def _panels(
+    rows: Sequence[Any], columns: Sequence[Any], height: float, **sharing: Any
+) -> tuple[Figure, dict[tuple[Any, Any], Axes]]:
+    """A figure, and its axes by row and column; a row has `height` inches with its words."""
+    # of this width, the smallest type has 9 pixels on a phone with 390
+    figure = Figure(figsize=(4.4, height * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), len(columns), squeeze=False, **sharing)
+    return figure, dict(zip(product(rows, columns), grid.flat, strict=True))
+
+
+def _panels_by_place(
+    frame: pd.DataFrame, height: float, x: str, y: str, **sharing: Any
+) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+    """A figure with panels by protocol down and buffer across, and those that have rows.
+
+    Rows without a buffer are in each panel of their protocol.
+    """
+    buffers = sorted(set(frame["buffer"]) - {0}) or [0]
+    figure, axes = _panels(list(frame["protocol"].unique()), buffers, height, **sharing)
+    panels = []
+    for (protocol, buffer), panel in axes.items():
+        panel.set(title=show.place(protocol, buffer), xlabel=x, ylabel=y)
+        panel.label_outer()
+        here = frame[(frame["protocol"] == protocol) & frame["buffer"].isin([0, buffer])]
+        panels += [] if here.empty else [(panel, here)]
+    return figure, panels
+
+
+def _with_legend(figure: Figure, columns: int) -> Figure:
+    """With one legend of all panels, below them: each label once. The figure grows by it."""
+    each = [panel.get_legend_handles_labels() for panel in figure.axes]
+    handles = {label: handle for both in each for handle, label in zip(*both, strict=True)}
+    look: Any = {"ncols": min(columns, len(handles)), "handlelength": 2.0, "columnspacing": 1.0}
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", **look)
+    lines = -(-len(handles) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.1 + lines * 1.4 * SIZE / 72)
+    return figure
+
+
+def _line(panel: Axes, group: pd.DataFrame, label: str, **look: Any) -> None:
+    """A line through means over the tasks, and a band over their intervals."""
+    tasks, low, high = (group[name].to_numpy(dtype=float) for name in ("tasks", "low", "high"))
+    panel.plot(tasks, group["mean"].to_numpy(), label=label, **look)
+    panel.fill_between(tasks, low, high, color=look["color"], alpha=0.15, linewidth=0)
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
