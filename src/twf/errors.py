@@ -43,8 +43,7 @@ def invalid_file(path: object, problems: list[str]) -> UserError:
 def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> list[str]:
     """The mistakes that pydantic lists, each as `key.path: what is wrong (is: value)`.
 
-    `tag` is the position in a path, if that begins with `under`, of the kind that pydantic checked
-    against, which is no key.
+    `tag` is the position in paths `under` a key of what is no key, but a kind that was checked.
     """
     problems = []
     for mistake in error.errors(include_url=False):

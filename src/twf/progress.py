@@ -9,10 +9,7 @@ LINE_EVERY = 10.0  # seconds between two lines, and until a first estimate
 
 
 class Progress:
-    """Prints what is done of some work of `total` steps, of about so many parts each.
-
-    `begins` is said before the first. `part` is cheap enough for thousands in a second.
-    """
+    """Prints what is done of some work of `total` steps, of about so many `parts` each."""
 
     def __init__(self, title: str, total: int, begins: str = "", parts: int = 1) -> None:
         self.title, self.total, self.parts = title, total, parts

@@ -19,7 +19,7 @@ def test_each_check_is_a_line_and_something_wrong_is_told_by_the_exit(
 ) -> None:
     done = twf("doctor")
     assert done.code == 0
-    for text in ("packages", f"torch {metadata.version('torch')}", "tracking", "3 data sets"):
+    for text in ("code", f"torch {metadata.version('torch')}", "tracking", "3 data sets"):
         assert text in done.out
     monkeypatch.setenv("TWF_TRACKING", "offline")
     assert checked(tiny_inputs, "tracking") == [("ok", "offline, by TWF_TRACKING")]

@@ -56,12 +56,10 @@ def refuse_links() -> None:
     if "DVC_STAGE" not in os.environ:
         return
     folders = [Path("data"), Path("checkpoints"), Path("archives"), *Path("results").glob("*")]
-    here = Path.cwd().resolve()
-    links = [folder for folder in folders if not folder.resolve().is_relative_to(here)]
+    links = [folder for folder in folders if not folder.resolve().is_relative_to(Path.cwd())]
     words = [sys.executable, "-m", "dvc", "config", "core.no_scm"]
     if links and b"true" not in subprocess.run(words, capture_output=True).stdout:
         raise UserError(
             f"{links[0]} is a link to another place, where DVC cannot ask git what is ignored: "
-            "`dvc config --local core.no_scm true`, then the same command again. DVC keeps, pushes "
-            "and pulls as before, but for `dvc exp` and `dvc metrics diff`"
+            "`dvc config --local core.no_scm true`, then the same command again"
         )

@@ -76,10 +76,7 @@ def is_made(product: Path, plan: Path) -> bool:
 
 @contextlib.contextmanager
 def _group(name: str, written: Written) -> Iterator[bool]:
-    """Hold the lock of a group of plans, and yield whether no other process does.
-
-    It is exclusive while plans are written, then shared, as long as `written` is kept.
-    """
+    """Hold a group's lock: alone while plans are written, then shared; False if others do too."""
     path = files.PLANS / f".{name}.lock"
     with files.writing(path):
         path.parent.mkdir(exist_ok=True)

@@ -11,7 +11,6 @@ from twf.results.frame import Results, key_of
 from twf.results.printed import CellKey
 from twf.results.show import PROTOCOL_TITLES, TextRow, number
 from twf.study import Plan
-from twf.study.expansion import BestHyperparameters
 from twf.study.methods import METHODS
 
 NOTE = (
@@ -109,9 +108,9 @@ def write(results: Results, tried: pd.DataFrame) -> None:
                 f"{study} has nothing for {cell.name}: each of its trials has a run that diverged"
             )
         for values in own[own["best"]]["hyperparameters"].map(json.loads):
-            place = cell.model_dump(include={"benchmark", "method", "buffer", "protocol"})
+            place = cell.model_dump(include={"method", "buffer", "protocol"})
             named = {name: values[name] for name in cell.named}
-            best.append(BestHyperparameters(**place, hyperparameters=named).model_dump())
+            best.append({"benchmark": cell.benchmark} | place | {"hyperparameters": named})
     with atomic(study) as partial:
         partial.write_text(
             f"# Found by the searches of the study {results.plan.study}; input of another study's\n"

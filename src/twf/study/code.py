@@ -25,9 +25,9 @@ def method_module(method: str) -> str:
 
 
 def code_hash(*roots: str) -> str:
-    """SHA-256, in hex, over the modules of `learning/` that `roots` use, themselves among them.
+    """SHA-256, in hex, over `roots` and the modules of `learning/` that they import, and so on.
 
-    Imports are followed, those of types too. Comments, docstrings and layout do not count.
+    Comments, docstrings and layout do not count.
     """
     used, waiting = dict[str, str](), [*roots]
     while waiting:

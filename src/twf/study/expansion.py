@@ -10,22 +10,19 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from twf.errors import UserError
 from twf.study.methods import METHODS
-from twf.study.params import MethodName, Name, Params, Protocol, Search, Variant
+from twf.study.params import Params, Protocol, Search, Variant
 from twf.study.plan import Cell, Plan, Position, Run, SearchCell, Table, Trial
 from twf.study.products import digest
 from twf.study.reading import plain_values
-from twf.study.types import Count, Hyperparameters, Strict
+from twf.study.types import Hyperparameters
 
 AS_SET = Variant(title="")  # changes nothing
 
 
-class BestHyperparameters(Strict):
+class BestHyperparameters(Position):
     """The hyperparameters that a search found for one cell; others stay as in params.yaml."""
 
-    benchmark: Name
-    method: MethodName
-    buffer: Count | None
-    protocol: Protocol
+    benchmark: str
     hyperparameters: dict[str, int | float]
 
 

@@ -160,13 +160,6 @@ class Benchmark(Strict):
     buffers: Annotated[list[Count], Field(min_length=1)]
     methods: Methods
 
-    @model_validator(mode="after")
-    def _overrides_have_cells(self) -> Self:
-        sizes = {each.buffer for _, entry in self.methods if entry for each in entry.overrides}
-        if others := sizes - {None, *self.buffers}:
-            raise ValueError(f"methods: overrides for buffer {min(others)}, which it has not")
-        return self
-
     def hyperparameters(
         self, method: str, buffer: int | None, protocol: Protocol
     ) -> Hyperparameters:
@@ -269,6 +262,10 @@ class Params(Strict):
         for name, benchmark in self.benchmarks.items():
             if (classes := self.datasets[benchmark.data].classes) % benchmark.tasks:
                 raise ValueError(f"benchmarks.{name}.tasks: {classes} classes do not divide by it")
+            sizes = {o.buffer for _, entry in benchmark.methods if entry for o in entry.overrides}
+            if others := sizes - {None, *benchmark.buffers}:
+                where = f"benchmarks.{name}.methods"
+                raise ValueError(f"{where}: overrides for buffer {min(others)}, which it has not")
         return self
 
     def named_study(self, name: str) -> Study:

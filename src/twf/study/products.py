@@ -124,10 +124,7 @@ def study_values(params: Params, plan: Plan) -> Values:
 
 
 def study_digest(params: Params, plan: Plan, records: Mapping[str, str | None]) -> str | None:
-    """What a study's collected table and report carry, by its records' SHA-256.
-
-    None where a record is to be made.
-    """
+    """What a study's table and report carry, by its records' SHA-256; None if one is to be made."""
     if None in records.values():
         return None
     best = params.studies[plan.study].best_hyperparameters

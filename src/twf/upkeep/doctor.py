@@ -18,7 +18,7 @@ DRIVER = Path("/proc/driver/nvidia")  # where Linux shows that NVIDIA's driver i
 
 def examine(params: Params) -> Iterator[tuple[str, str, str]]:
     """For each check, in order: its name; ok, warning or wrong; and what, with a remedy."""
-    for check in (_code, _packages, _gpus, _inputs, _tracking):
+    for check in (_code, _gpus, _inputs, _tracking):
         name = check.__name__.removeprefix("_")
         try:
             for state, message in check(params):
@@ -33,9 +33,6 @@ def _code(_: Params) -> Iterator[tuple[str, str]]:
         yield "ok", f"commit {commit[:7]}{'+' * commit.endswith('+')}"
     else:
         yield "warning", "records will name no commit: work in a clone of your own (git clone)"
-
-
-def _packages(_: Params) -> Iterator[tuple[str, str]]:
     versions = [f"{name} {metadata.version(name)}" for name in PACKAGES]
     yield "ok", f"Python {platform.python_version()}, {', '.join(versions)}"
 
