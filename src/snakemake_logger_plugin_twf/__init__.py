@@ -21,8 +21,11 @@ from twf.progress import duration
 RUN, PRETRAIN = "run", "pretrain"  # the rules whose jobs take the time
 WHY = ": "  # in a job's message, before what is not as planned
 # Of no use to who waits: Snakemake says them in every call, or again and again.
-NOISE = "Using ", "Assuming unrestricted", "Conda environments: ignored", "Select jobs to execute"
-HIDDEN = {"workflow_started", "job_started", "progress", "shellcmd", "resources_info"}
+NOISE = (
+    *("Using ", "Assuming unrestricted", "Provided cores", "Rules claiming"),
+    *("Conda environments: ignored", "Select jobs to execute"),
+)
+HIDDEN = {"workflow_started", "job_started", "progress", "shellcmd"}
 INTERRUPTED = "Terminating processes on user request"
 STOPPED = "stopping: what trains saves its state, and the same command goes on from there"
 

@@ -109,8 +109,8 @@ def _order_report(study: str, carried: str) -> None:
     collected, report = files.runs_file(study), files.report_file(study)
     reported, at = record.report_plan(study), collected.stat().st_mtime
     if reported == carried:
-        folders = collected.parent, files.tables_folder(study), files.figures_folder(study)
-        first = min(path.stat().st_mtime for folder in folders for path in folder.glob("*"))
+        made = [*report.parent.glob("[!.]*.*"), *report.parent.glob("[tf]*/*")]
+        first = min(path.stat().st_mtime for path in made)
         os.utime(collected, (first, first))
     elif reported is not None:
         os.utime(report, (at - 1, at - 1))
