@@ -33,8 +33,7 @@ def stop_with_parent() -> None:
 def pass_on_sigterm() -> None:
     """In a step of a Slurm job, pass SIGTERM on to this process's children.
 
-    With control groups, Slurm sends it to a step's first process alone: Snakemake, which waits for
-    its commands, so that they would be killed before they save. Snakemake's own handler stays.
+    Slurm may send it to a step's first process alone: Snakemake, which only waits for its commands.
     """
     if "SLURM_STEP_ID" not in os.environ:
         return

@@ -251,10 +251,7 @@ _entries = TypeAdapter(Annotated[list[BestHyperparameters], Field(min_length=1)]
 
 
 def load_best_hyperparameters(path: str | None, study: str) -> Best:
-    """What a search found; nothing where the study names no file.
-
-    Raises `UserError` where the file is missing, or has nothing that `twf search` writes.
-    """
+    """What a search found, if the study names its file. Raises `UserError` if that has nothing."""
     if path is None:
         return {}
     where = f"studies.{study}.best_hyperparameters: {path}"
