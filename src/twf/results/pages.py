@@ -9,7 +9,6 @@ from matplotlib.figure import Figure as Drawing
 
 from twf.files import atomic
 from twf.results import figures
-from twf.results.evidence import EVIDENCE
 from twf.results.findings import Figure, Findings
 
 PAGES = (Path("README.md"), Path("docs/findings.md"), Path("docs/measured.md"))
@@ -72,9 +71,9 @@ def _share(findings: Findings, shown: Figure) -> Drawing:
     return drawing
 
 
-def write(folder: Path = EVIDENCE, docs: Path = Path("docs")) -> list[Path]:
+def write(docs: Path = Path("docs")) -> list[Path]:
     """Write the table of estimates and the figures into `docs`. Returns what was written."""
-    findings, kinds = Findings(folder), {"scale": _scale, "share": _share}
+    findings, kinds = Findings(), {"scale": _scale, "share": _share}
     texts = {"estimates.csv": findings.table().to_csv(index=False, float_format="%.4f")}
     for name, shown in findings.asked.figures.items():
         texts[f"{name}.svg"] = figures.svg(partial(kinds[shown.kind], findings, shown))
@@ -84,18 +83,10 @@ def write(folder: Path = EVIDENCE, docs: Path = Path("docs")) -> list[Path]:
     return [docs / name for name in texts]
 
 
-def fill(check: bool = False) -> list[Path]:
-    """Write the evidence's numbers into the marked parts of pages. Returns those that differed.
-
-    With `check`, nothing is written.
-    """
-    findings, differed = Findings(), []
+def fill() -> None:
+    """Write the evidence's numbers into the marked parts of pages."""
+    findings = Findings()
     for path in PAGES:
-        text = path.read_text(encoding="utf-8")
-        filled = findings.filled(text)
-        if filled != text:
-            differed.append(path)
-            if not check:
-                with atomic(path) as temporary:
-                    temporary.write_text(filled, encoding="utf-8")
-    return differed
+        filled = findings.filled(path.read_text(encoding="utf-8"))
+        with atomic(path) as temporary:
+            temporary.write_text(filled, encoding="utf-8")

@@ -150,8 +150,8 @@ def agreement(of_cells: pd.DataFrame) -> str:
         )
     if counts["reduced"]:
         parts.append(
-            f"{counts['reduced']} numbers of the paper were measured at reduced scale, where a "
-            "difference says nothing of them."
+            "Numbers of the paper that were measured at reduced scale, where a difference says "
+            f"nothing of them: {counts['reduced']}."
         )
     return " ".join(parts) or "None of the numbers that the paper prints has been measured yet."
 
