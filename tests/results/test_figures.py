@@ -73,7 +73,6 @@ def all_of(recorded) -> Callable[[Plan], Results]:
         ({"methods": ["er", "twf"]}, {"accuracy", "differences"}),
         ({"methods": ["finetune", "derpp"], "seeds": [0], "buffers": [500]}, {"accuracy"}),
         ({"methods": ["lwf", "twf"], "variants": SWITCHES}, {"differences"}),
-        ({"methods": ["er"], "probes": True, "variants": STARTS}, {"initialization"}),
         ({"methods": ["er", "twf"], "probes": True, "variants": STARTS}, {"initialization"}),
     ],
 )
@@ -129,6 +128,15 @@ def test_one_wide_interval_does_not_flatten_the_rest():
     assert panel.get_xlim()[0] > -10 and panel.get_xlim()[1] < 15
     arrows = [tuple(line.get_ydata()) for line in panel.lines if line.get_marker() in "<>"]
     assert arrows == [(1,), (1,)]
+
+
+def test_what_was_probed_fills_its_panels(make_plan, all_of):
+    starts = {"methods": ["er", "twf"], "probes": True, "variants": STARTS, "buffers": [500]}
+    runs = all_of(make_plan([0], **starts))
+    (table,) = runs.plan.tables.values()
+    for panel in figures._draw_initialization(figures.initialization(runs, table)).axes:
+        for highest in (max(line.get_ydata()) for line in panel.lines):
+            assert panel.get_ylim()[0] == 0 and highest < panel.get_ylim()[1] < 3 * highest
 
 
 def test_figures_of_what_is_gone_are_removed(make_plan, all_of, collect):

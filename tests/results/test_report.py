@@ -103,17 +103,10 @@ def test_the_page_begins_with_its_message_and_says_what_the_records_do(page):
 
 def test_hostile_text_is_escaped(make_plan, recorded):
     plan = make_plan([0], study_title=f"Study {HOSTILE}", title=f"Experiment {HOSTILE}")
-    said = {
-        "reason": f"loss is nan {HOSTILE}",
-        "device": HOSTILE,
-        "provenance": json.dumps(
-            {
-                "parameters": {HOSTILE: HOSTILE},
-                "code": {"version": HOSTILE, "commit": HOSTILE},
-                "versions": {"torch": HOSTILE},
-            }
-        ),
-    }
+    code = {"version": HOSTILE, "commit": HOSTILE}
+    made_by = {"parameters": {HOSTILE: HOSTILE}, "code": code, "versions": {"torch": HOSTILE}}
+    said = {"reason": f"loss is nan {HOSTILE}", "device": HOSTILE}
+    said |= {"provenance": json.dumps(made_by)}
     states = {run: "finished" if "joint" in run else "diverged" for run in plan.runs}
     page = made(recorded(plan, {run: said | {"status": state} for run, state in states.items()}))
     runs = runs_page("small").read_text()
@@ -209,7 +202,7 @@ def test_what_the_records_rest_on_is_counted(make_plan, recorded):
     ]
 
 
-def test_hyperparameters_say_where_they_are_from(make_plan, recorded):
+def test_hyperparameters_say_where_they_are_from_and_switches_what_they_follow(make_plan, recorded):
     variants = {
         "as-set": {"title": "as set"},
         "fast": {"title": "fast", "hyperparameters": {"lr": 9.0}},
@@ -221,6 +214,9 @@ def test_hyperparameters_say_where_they_are_from(make_plan, recorded):
     assert from_where["ER", "lr=9"] == "variant main.fast"
     assert from_where["DER++ with EWC", "lr=9"].startswith("variant main.fast; untuned: lambda_ewc")
     assert {row["Protocol"] for row in rows if row["Method"] == "ER"} == {"Class-IL, Task-IL"}
+    rows = section("Deviations", recorded(plan))
+    assert [row[""] for row in rows] == list(SWITCHES)
+    assert rows[0]["As in"] == "the published code"
 
 
 def test_a_report_of_variants_only_says_how_the_best_of_them_does(make_plan, recorded):
@@ -241,15 +237,6 @@ def test_what_a_reader_must_know_of_a_studys_numbers_is_beside_them(make_plan, r
     results.plan = plan.model_copy(update={"params": params})
     assert tables.FORGETTING["paper"] in Elements(made(results)).text
     assert "Toy data." in table_file(plan.study, "main.split-cifar10", "md").read_text()
-
-
-# What the numbers rest on
-
-
-def test_each_switch_says_what_the_study_follows(make_plan, recorded):
-    rows = section("Deviations", recorded(make_plan([0], methods=["er"], buffers=[500])))
-    assert [row[""] for row in rows] == list(SWITCHES)
-    assert rows[0]["As in"] == "the published code"
 
 
 def test_networks_speak_for_themselves_or_are_said_to_be_missing(make_plan, collect):
