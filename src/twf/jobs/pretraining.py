@@ -43,12 +43,17 @@ def pretrain(
     path, made = files.data_file(source.data), products.made_data(source.data)
     products.require_as_planned(path, made, _data_plan(plan), f"`twf data prepare {source.data}`")
     dataset = store.load(path)
+    steps = len(dataset.train_labels) // recipe.batch_size
+    if steps == 0:
+        raise UserError(
+            f"sources.{name}.pretraining.batch_size is {recipe.batch_size}: {source.data} has "
+            f"{len(dataset.train_labels)} training images only"
+        )
     inputs = {"train_fingerprint": dataset.train_fingerprint}
     origin = set_up(device, execution, recipe.precision, inputs, PRETRAINING)
     method = supervised(source, data, device)
     state, output = files.state_file("pretrain", name), files.checkpoint_file(name)
     with keeping(state, guard(origin, plan, device), save_every) as keeper:
-        steps = len(dataset.train_labels) // recipe.batch_size
         begins = f"begins: {recipe.epochs} epochs of {steps} steps"
         progress = Progress(f"pretrain {name}", recipe.epochs, begins, steps)
         keeper.after_step = progress.part
