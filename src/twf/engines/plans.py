@@ -110,8 +110,8 @@ def _order_report(study: str, carried: str) -> None:
     reported, at = record.report_plan(study), collected.stat().st_mtime
     if reported == carried:
         made = [*report.parent.glob("[!.]*.*"), *report.parent.glob("[tf]*/*")]
-        first = min(path.stat().st_mtime for path in made)
-        os.utime(collected, (first, first))
+        if (first := min(path.stat().st_mtime for path in made)) < at:
+            os.utime(collected, (first, first))
     elif reported is not None:
         os.utime(report, (at - 1, at - 1))
 
