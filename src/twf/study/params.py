@@ -219,6 +219,13 @@ class Experiment(Strict):
     seeds: Annotated[list[Seed], Field(min_length=1)] | None = None  # not the study's own
     search: Search | None = None
 
+    @model_validator(mode="after")
+    def _of_its_methods(self) -> Self:
+        for name, variant in self.variants.items():
+            if others := set(variant.methods or ()) - set(self.methods):
+                raise ValueError(f"variants.{name}: {min(others)} is no method of the experiment")
+        return self
+
 
 class Study(Strict):
     """What is run together and reported together."""
@@ -257,6 +264,8 @@ class Params(Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
+        for name in self.studies.keys() & {"data", "checkpoints"}:
+            raise ValueError(f"studies.{name}: another name, as plans/{name}/ is taken")
         for switch in SWITCHES.keys() - self.fidelity.keys():
             raise ValueError(f"fidelity: say 'paper' or 'published' for {switch}")
         for name, benchmark in self.benchmarks.items():
