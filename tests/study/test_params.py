@@ -79,7 +79,7 @@ WRONG: list[tuple[str, Any, list[str]]] = [
     (f"{MAIN}.source", "svhn", [f"{MAIN}.source", "'svhn'", "origin"]),
     (f"{SPLIT}.methods.er.overrides", [{"buffer": 8, "lr": 0.1}], ["overrides for buffer 8"]),
     ("studies.tiny.scale", {"x": {"epochs": 1, "source": "x"}}, ["studies.tiny.scale.x: "]),
-    (f"{MAIN}.variants.a.methods", ["co2l"], ["variants.a: co2l is no method of the experiment"]),
+    (f"{MAIN}.methods", ["er"], [f"{MAIN}: variants.a: er-ace is no method of the experiment"]),
     (f"{SPLIT}.methods.er-ace", REMOVE, ["'er-ace' has no hyperparameters on Split Target"]),
     (f"{MAIN}.variants.a.hyperparameters", {"alpha": 1}, [f"{MAIN}.variants.a", "'alpha'", "lr"]),
     (f"{MAIN}.variants.a.hyperparameters", {"lr": 0.0}, [f"{MAIN}.variants.a", "lr: ", "is: 0.0"]),
