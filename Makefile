@@ -36,10 +36,10 @@ overnight: setup ## Real CIFAR at reduced scale, after a forecast, and the repor
 	twf plan overnight --forecast
 	$(call MAKE_STUDY,overnight)
 
-findings: setup ## The findings' estimates and figures in docs/, from the measured records, in seconds
+findings: setup ## The findings' numbers and figures in README and docs/, from the measured records
 	twf findings --pages
 
-test: setup ## The fast tests, in minutes
+test: setup ## The fast tests, in a minute or two
 	pytest --numprocesses auto --dist worksteal -m "not slow and not service"
 
 services: ## What `make test-all` talks to, from Debian's packages (as root): Slurm, Chromium

@@ -47,7 +47,7 @@ rule report:
         runs=files.runs_file("{study}"),
     output:
         report(files.report_file("{study}"), caption="../report/report.rst", category="Report"),
-        report(files.runs_page("{study}"), caption="../report/report.rst", category="Report"),
+        report(files.runs_page("{study}"), caption="../report/runs.rst", category="Report"),
         report(
             [files.estimates_file("{study}", ending) for ending in files.ESTIMATE_FORMATS],
             caption="../report/estimates.rst",

@@ -100,7 +100,9 @@ def plan(
 
 @app.command()
 def run(
-    study: Annotated[str, typer.Argument(help="A study, or a plan file: plans/STUDY/RUN.json.")],
+    study: Annotated[
+        str, typer.Argument(help="A study, or plans/STUDY/RUN.json; with --again, RUN.")
+    ],
     run: Annotated[str | None, typer.Argument(help="As `twf plan STUDY` lists it.")] = None,
     again: Annotated[
         Path | None, typer.Option(help="Instead of STUDY: a table of records.")
@@ -192,7 +194,7 @@ def _plan_file(kind: str, name: str, path: Path) -> tuple[Path, plans.Written]:
     return products.named(kind, path), held
 
 
-data_app = group("data", NODES, "Data sets: fetch their archives, prepare their arrays.")
+data_app = group("data", NODES, "Data sets: fetch their archives, prepare or import arrays.")
 
 
 @data_app.command("fetch")
@@ -235,7 +237,7 @@ def data_import(
 ) -> None:
     """Take a published data set from a file of yours: data/NAME.safetensors.
 
-    The images are checked to be the official ones. Next: `twf plan STUDY`.
+    Their number is checked, and fingerprints where the registry has them. Next: `twf plan STUDY`.
     """
     from twf.data.prepare import import_data
 

@@ -218,8 +218,7 @@ def read_npz(file: Path, classes: int) -> DataArrays:
     except UserError as error:
         raise UserError(
             f"{error}; needed is a NumPy archive with x_train, y_train, x_test, y_test: images "
-            "uint8 [N, H, W, 3], labels from 0 (docs/add-a-data-set.md). Image files are imported "
-            "as the folder that they are in"
+            "uint8 [N, H, W, 3], labels from 0 (docs/add-a-data-set.md)"
         ) from None
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from twf import files
-from twf.errors import explain, invalid_file, lookup
+from twf.errors import UserError, explain, invalid_file, lookup
 from twf.study import Plan
 from twf.study.params import Name, Params
 from twf.study.reading import plain_values
@@ -55,6 +55,9 @@ _registry = TypeAdapter(dict[Name, Entry])
 def _read(path: Path) -> dict[str, Entry]:
     try:
         return _registry.validate_python(plain_values(path.read_text(encoding="utf-8"), path))
+    except OSError as error:
+        problem = f"{path} cannot be read ({error.strerror})"
+        raise UserError(f"{problem}: correct or unset {VARIABLE}, which names it") from None
     except ValidationError as error:
         raise invalid_file(path, explain(error)) from None
 

@@ -22,7 +22,7 @@ COMPUTED = ("precision", "execution", "deterministic")  # of what differs, besid
 def read_row(file: Path, run: str) -> dict[str, Any]:
     """The record of a run in a table of records; its `provenance` decoded."""
     rows = {row["run"]: row for row in read_table(file).to_pylist()}
-    row = lookup("run", rows, run, str(file), f"there are {len(rows)}, as {next(iter(rows))}")
+    row = lookup("run", rows, run, str(file), f"there are {len(rows)}, as {next(iter(rows), None)}")
     return row | {"provenance": record.provenance(row)}
 
 

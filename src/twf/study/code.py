@@ -1,4 +1,4 @@
-"""The code that a number depends on, as one hash: for records, saved states and cached timings."""
+"""The code that a number depends on, as one hash: for plans, records and saved states."""
 
 import ast
 import hashlib

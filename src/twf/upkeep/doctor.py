@@ -56,4 +56,4 @@ def _inputs(params: Params) -> Iterator[tuple[str, str]]:
 
 def _tracking(params: Params) -> Iterator[tuple[str, str]]:
     chosen, reason = live.decided(params.tracking)
-    yield "ok", f"{chosen}, by {reason}"
+    yield "ok", f"{chosen}: {reason}"
