@@ -117,6 +117,22 @@ def test_a_product_that_cannot_be_read_counts_as_differing(params, content):
     assert not is_older(RUN_PLAN, RECORD) and not is_older(DATA_PLAN, DATA)
 
 
+@pytest.mark.parametrize("done", [True, False])
+def test_without_a_collected_table_a_studys_plan_is_newer_than_a_table_of_another(
+    params, changed, done
+):
+    if done:
+        do_run(params)
+    plans.write(params, "tiny")
+    table = files.table_file("tiny", "main.split-target", "md")
+    table.parent.mkdir(parents=True, exist_ok=True)
+    table.write_text("as planned")
+    plans.write(params, "tiny")
+    assert is_older(files.study_plan("tiny"), table)
+    plans.write(changed(lambda v: v["studies"]["tiny"].update(title="Another")), "tiny")
+    assert not is_older(files.study_plan("tiny"), table)
+
+
 def test_plans_are_replaced_never_changed_in_place_and_go_with_what_is_planned(params, changed):
     """A hard link, as into DVC's cache, stays; and DVC sees plans of one length as two by time."""
     plans.write(params, "tiny")

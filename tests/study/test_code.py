@@ -12,6 +12,26 @@ from twf.errors import UserError
 from twf.study import code
 from twf.study.code import LOOP, PRETRAINING, code_hash, method_module, parsed
 
+# What Python 3.11 and 3.12 parse to other trees, or print otherwise.
+ANY_PYTHON = '''"""Documented."""
+from __future__ import annotations
+import twf.learning.other  # followed
+from twf.learning import another as renamed
+
+def f(x: int, *rest: str, scale: float = 2.0, **more: object) -> str:
+    """Documented."""
+    text = f"{x!r:>{rest[0]}} {{braces}} {more['a']}" "joined"
+    match x:
+        case 1 | 2:
+            return text
+        case [first, *_]:
+            return u"first"
+    return f"{x=}" if (y := x ** 2) > 1_000 else ""
+
+class C:
+    z: int = 0x10
+'''
+
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -61,6 +81,17 @@ def test_comments_docstrings_and_layout_change_nothing(package: Path) -> None:
 
     for file in ("loop.py", "tasks.py", "methods/er.py"):
         assert not changes(package / file, reworded, LOOP, method_module("er")), file
+
+
+def test_the_hash_is_the_same_on_every_python(package: Path) -> None:
+    for path in package.glob("*.py"):
+        path.unlink()
+    (package / "__init__.py").write_text("")
+    (package / "loop.py").write_text(ANY_PYTHON)
+    (package / "other.py").write_text("a = [*range(3)][1:]\n")
+    (package / "another.py").write_text("def g(): return lambda x, /, y: (yield)\n")
+    parsed.cache_clear()
+    assert code_hash(LOOP) == ("db074c9d52b0cc138d4ad2933bf3fd791cf2c76c17b2588f76936f45c416879c")
 
 
 def test_a_described_method_without_a_loss_is_named_with_the_file_to_write() -> None:

@@ -22,7 +22,7 @@ def test_each_check_is_a_line_and_something_wrong_is_told_by_the_exit(
     for text in ("code", f"torch {metadata.version('torch')}", "tracking", "3 data sets"):
         assert text in done.out
     monkeypatch.setenv("TWF_TRACKING", "offline")
-    assert checked(tiny_inputs, "tracking") == [("ok", "offline, by TWF_TRACKING")]
+    assert checked(tiny_inputs, "tracking") == [("ok", "offline: TWF_TRACKING")]
     monkeypatch.setenv("TWF_TRACKING", "sometimes")
     done = twf("doctor")
     assert done.code == 1 and "wrong   tracking" in done.out

@@ -63,6 +63,8 @@ def _check_official(arrays: DataArrays, entry: registry.Entry, size: int, path: 
 
     Fingerprints are compared where the registry has them at this `size`.
     """
+    if not entry.images:
+        raise UserError(f"{entry.title} is no set of images: correct 'archive' in params.yaml")
     for split, count in entry.images.items():
         if (actual := len(arrays.splits[split].labels)) != count:
             problem = f"{actual:,} {split} images, expected {count:,}"

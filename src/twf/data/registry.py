@@ -38,7 +38,7 @@ class Entry(Strict):
     citation: str
     files: dict[FileName, File]
     format: Literal["cifar", "svhn", "tiny-imagenet", "cub200"] | None = None
-    images: dict[str, Count] = Field(default_factory=dict)  # how many in each split
+    images: dict[Literal["train", "test"], Count] = Field(default_factory=dict)  # how many
     size: Count = 1  # pixels along a side of the images that the fingerprints are of
     # `twf.data.store.Split.fingerprint` of each split
     fingerprints: dict[str, str] = Field(default_factory=dict)
@@ -54,7 +54,7 @@ _registry = TypeAdapter(dict[Name, Entry])
 @functools.cache
 def _read(path: Path) -> dict[str, Entry]:
     try:
-        return _registry.validate_python(plain_values(path.read_text(encoding="utf-8"), path))
+        return _registry.validate_python(plain_values(path.read_bytes(), path))
     except OSError as error:
         problem = f"{path} cannot be read ({error.strerror})"
         raise UserError(f"{problem}: correct or unset {VARIABLE}, which names it") from None

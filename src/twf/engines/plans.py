@@ -57,7 +57,9 @@ def write(params: Params, *studies: str) -> Written:
             # unsorted: the first experiment is the main one, and names the runs that others share
             text = json.dumps(study_values(params, plan), indent=1) + "\n"
             made = None if carried is None else files.runs_file(study)
-            _set(files.study_plan(study), text, made, carried == wanted, free)
+            # without a collected table, only tables and searches tell by time what they are of
+            agree = made is not None and carried == wanted
+            _set(files.study_plan(study), text, made, agree, free)
             if carried is not None and free:
                 _order_report(study, carried)
     return written
@@ -101,7 +103,7 @@ def _write(products: list[Product], written: Written, free: bool) -> None:
     written.why |= {str(one.file): one.why for one in products if one.state == "stale"}
     for product in products:
         made = None if product.made is None else product.file
-        _set(product.plan_file, _text(product.plan), made, product.state == "done", free)
+        _set(product.plan_file, _text(product.plan), made, product.state != "stale", free)
 
 
 def _order_report(study: str, carried: str) -> None:
@@ -110,10 +112,10 @@ def _order_report(study: str, carried: str) -> None:
     reported, at = record.report_plan(study), collected.stat().st_mtime
     if reported == carried:
         made = [*report.parent.glob("[!.]*.*"), *report.parent.glob("[tf]*/*")]
-        if (first := min(path.stat().st_mtime for path in made)) < at:
-            os.utime(collected, (first, first))
+        if (first := min(path.stat().st_mtime for path in made if path.exists())) < at:
+            _set_time(collected, first)
     elif reported is not None:
-        os.utime(report, (at - 1, at - 1))
+        _set_time(report, at - 1)
 
 
 def _set(path: Path, text: str, made: Path | None, agree: bool, free: bool) -> None:
@@ -127,15 +129,15 @@ def _set(path: Path, text: str, made: Path | None, agree: bool, free: bool) -> N
             )
         return
     made_at = math.inf if made is None else made.stat().st_mtime
-    if made is None or agree:
+    if agree:
         # before all; of its own, as DVC takes files of one size and time for the same
         at = min(1.0 + int(digest(text)[:6], 16), made_at - 1)
-    elif same and path.stat().st_mtime > made_at:
+    elif same and (made is None or path.stat().st_mtime > made_at):
         return
     else:
         at = time.time()
-        if made_at > at - 1:  # just made, or by a clock that is ahead
-            os.utime(made, (at - 1, at - 1))
+        if made is not None and made_at > at - 1:  # just made, or by a clock that is ahead
+            _set_time(made, at - 1)
     if not same or path.stat().st_mtime != at:
         _replace(path, text, at)
 
@@ -144,6 +146,11 @@ def _replace(path: Path, text: str, at: float) -> None:
     with files.atomic(path) as partial:
         partial.write_text(text, encoding="utf-8")
         os.utime(partial, (at, at))
+
+
+def _set_time(path: Path, at: float) -> None:
+    with files.writing(f"the time of {path}"):
+        os.utime(path, (at, at))
 
 
 def _text(values: Any) -> str:

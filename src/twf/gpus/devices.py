@@ -54,6 +54,8 @@ def device_for(threads: int, gpu_slots: int = 1, deterministic: bool = False) ->
     if deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when CUDA is first used
         torch.use_deterministic_algorithms(True)
+        # else each tensor is filled before it is written
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     return torch.device("cuda")
 
 

@@ -74,15 +74,11 @@ def planned(
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """How a record made again differs from the first one, and what differed in the making."""
-    first, again = (
-        [
-            [row[name] for name in ACCURACIES],
-            [(e["loss"], dict(e["terms"])) for e in row["history"]],
-        ]
-        for row in (old, new)
-    )
-    if first == again:
-        yield "every accuracy and every loss is the record's, to the last bit"
+    equal = all(old[name] == new[name] for name in ACCURACIES)
+    first, again = ([(e["loss"], dict(e["terms"])) for e in row["history"]] for row in (old, new))
+    if equal:
+        same = "every accuracy and every loss is the record's, to the last bit"
+        yield same if first == again else "every accuracy is the record's; losses differ"
     else:
         for title, name in (("Class-IL", "accuracy_class_il"), ("Task-IL", "accuracy_task_il")):
             before, now = (
@@ -102,3 +98,5 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
         differences.insert(0, f"code of {new['method']}, commit {commits}")
     if differences:
         yield f"made differently: {'; '.join(differences)}"
+    elif not equal or first != again:
+        yield "code of the method, versions, precision and processor are the record's"

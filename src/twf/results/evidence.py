@@ -31,7 +31,10 @@ def add(folder: Path, evidence: Path = EVIDENCE) -> tuple[Path, int]:
         )
     path = evidence / f"{studies[0]}.parquet"
     before = [read_table(path)] if path.exists() else []
-    together = pa.concat_tables(before + tables, promote_options="default")
+    try:
+        together = pa.concat_tables(before + tables, promote_options="default")
+    except pa.ArrowException as error:
+        raise UserError(f"{folder} and {path} have columns of different types: {error}") from None
     kept: dict[str, str] = {}
     rows = []
     for i, row in enumerate(together.to_pylist()):

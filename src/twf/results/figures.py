@@ -91,22 +91,24 @@ def write(results: Results, of_study: pd.DataFrame) -> list[Drawn]:
     Of a table, those of its differences, of accuracy over the tasks where its rows are methods, and
     of what is left of the initialization where all its runs are probed; none without data.
     """
-    study, drawn = results.plan.study, []
-    for path in figures_folder(study).glob("*"):
-        path.unlink()
+    study, drawn, made = results.plan.study, [], set()
     for table in results.plan.tables.values():
         for name, title, ends, data, draw in _of_table(results, of_study, table):
             if data.empty:
                 continue
             drawing = svg(partial(draw, data))
             for ending, content in (("svg", drawing), ("csv", data.to_csv(index=False))):
-                with atomic(figure_file(study, f"{name}.{table.name}", ending)) as temporary:
+                path = figure_file(study, f"{name}.{table.name}", ending)
+                with atomic(path) as temporary:
                     temporary.write_text(content, encoding="utf-8", newline="\n")
+                made.add(path)
             seeds = " to ".join(map(str, sorted({data["n"].min(), data["n"].max()})))
             caption = f"{title}. {table.title}. Seeds: {seeds}; {ends}, none for one seed."
             # text from data is escaped in a drawing, and a page runs no script of it
             inside = Markup(drawing[drawing.index("<svg") :])  # noqa: S704
             drawn.append(Drawn(table.name, caption, inside))
+    for path in set(figures_folder(study).glob("[!.]*")) - made:  # last: a kill leaves what was
+        path.unlink()
     return drawn
 
 

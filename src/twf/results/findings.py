@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+from pydantic import ValidationError
 
-from twf.errors import UserError, lookup
+from twf.errors import UserError, explain, invalid_file, lookup
 from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.results import show, statistics
 from twf.results.evidence import EVIDENCE, read_table
@@ -78,7 +79,10 @@ class Findings:
     def __init__(self, folder: Path = EVIDENCE) -> None:
         self.folder, path = folder, folder / "questions.yaml"
         values = plain_values(path.read_text(encoding="utf-8"), path)
-        self.asked = Questions.model_validate(values)
+        try:
+            self.asked = Questions.model_validate(values)
+        except ValidationError as error:
+            raise invalid_file(path, explain(error)) from None
         self.cells: dict[str, dict[str, pd.DataFrame]] = {}  # by study
         self.printed = {
             (key.benchmark, key.method, key.variant, key.buffer, key.protocol): number

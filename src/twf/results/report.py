@@ -121,6 +121,7 @@ def _main_result(plan: Plan, table: Table, frame: pd.DataFrame) -> str:
         return "No method with a buffer has finished yet."
     own = cells[cells["method"] == estimates.REFERENCE]
     first = (own if len(own) else cells).iloc[0]
+    gains = gains[gains["method"] == first["method"]]
     ends = show.interval(first["low"], first["high"])
     sentence = (
         f"{first['title']} has {number(first['mean'])} % final average accuracy "

@@ -3,8 +3,10 @@
 import ast
 import hashlib
 import json
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import twf
 from twf.errors import UserError
@@ -13,7 +15,8 @@ PACKAGE = "twf.learning"  # all that decides a number
 LOOP = f"{PACKAGE}.loop"
 PRETRAINING = f"{PACKAGE}.pretraining"
 
-_DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef
+_SILENT = ("ctx", "kind", "type_comment")  # fields of a syntax tree that change no behaviour
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def method_module(method: str) -> str:
@@ -25,34 +28,61 @@ def method_module(method: str) -> str:
 
 
 def code_hash(*roots: str) -> str:
-    """SHA-256, in hex, over `roots` and the modules of `learning/` that they import, and so on.
+    """SHA-256, in hex, over the modules of `learning/` that `roots` use, themselves among them.
 
-    Comments, docstrings and layout do not count.
+    Imports are followed, those of types too. Comments, docstrings and layout do not count, and the
+    hash is the same on every version of Python that can run the code.
     """
-    used, waiting = dict[str, str](), [*roots]
+    used: dict[str, str] = {}
+    waiting = list(roots)
     while waiting:
-        if (name := waiting.pop()) not in used:
+        name = waiting.pop()
+        if name not in used:
             used[name], imported = parsed(name)
             waiting += imported
-    return hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()
+    parts = (f"{json.dumps(name)}: {used[name]}" for name in sorted(used))
+    return hashlib.sha256(f"{{{', '.join(parts)}}}".encode()).hexdigest()
 
 
 @cache
-def parsed(module: str) -> tuple[str, list[str]]:
-    """A module without comments and docstrings, and the modules of `learning/` that it imports."""
+def parsed(module: str) -> tuple[str, tuple[str, ...]]:
+    """A module's canonical syntax tree, as JSON, and the modules of `learning/` that it imports."""
     tree = ast.parse(_file(module).read_bytes())
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, _DOCUMENTED) and ast.get_docstring(node) is not None:
-            del node.body[0]
-    imported = [name for name in names if name.startswith(PACKAGE) and _file(name).exists()]
-    return ast.unparse(tree), imported
+    imported = tuple(name for name in _imported(tree) if name.startswith(PACKAGE))
+    return json.dumps(_canonical(tree), sort_keys=True), imported
 
 
 def _file(module: str) -> Path:
     path = Path(twf.__file__).parent.joinpath(*module.split(".")[1:])
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """The modules that a module imports; what else it imports from them is not among these."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name for name in names if _file(name).exists())
+
+
+def _canonical(node: Any) -> Any:
+    """A syntax tree as plain values; what is absent is left out, as its fields grow in number."""
+    if isinstance(node, list):
+        return [_canonical(part) for part in node]
+    if isinstance(node, ast.Constant):
+        return repr(node.value)
+    if not isinstance(node, ast.AST):
+        return node
+    fields = {
+        name: value
+        for name, value in ast.iter_fields(node)
+        if name not in _SILENT and value is not None and value != []
+    }
+    if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+        fields["body"] = node.body[1:]
+    if isinstance(node, ast.JoinedStr):  # Python 3.12 ends some with an empty part
+        fields["values"] = [v for v in node.values if getattr(v, "value", None) != ""]
+    return [type(node).__name__, {name: _canonical(value) for name, value in fields.items()}]

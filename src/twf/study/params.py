@@ -221,6 +221,8 @@ class Experiment(Strict):
 
     @model_validator(mode="after")
     def _of_its_methods(self) -> Self:
+        if self.search is not None and (left := set(self.methods) - self.search.grids.keys()):
+            raise ValueError(f"search.grids: say which values of {min(left)} to try")
         for name, variant in self.variants.items():
             if others := set(variant.methods or ()) - set(self.methods):
                 raise ValueError(f"variants.{name}: {min(others)} is no method of the experiment")

@@ -21,7 +21,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 def new(name: str, like: str, title: str | None = None) -> list[Path]:
     """Make the method `name`, which tables call `title`, as a copy of `like`; the files written.
 
-    Raises `UserError` for a name that is wrong or taken; nothing is written then.
+    Raises `UserError` for a name or title that is wrong or taken; nothing is written then.
     """
     reading.load(files.PARAMS)  # a mistake that is there already is reported as such
     lookup("method", METHODS, like, str(DESCRIPTIONS))
@@ -32,6 +32,10 @@ def new(name: str, like: str, title: str | None = None) -> list[Path]:
         raise UserError(f"{loss_file} is there already: choose another name, or remove it")
     own = "".join(part.capitalize() for part in name.split("-"))
     source = (LOSSES / f"{like.replace('-', '_')}.py").read_text(encoding="utf-8")
+    if own in re.findall(r"\w+", source):
+        raise UserError(f"the code of {like} uses the name {own}: choose another name")
+    if not title.isprintable() or set(title) & set('|"\\'):
+        raise UserError(f"{title!r} cannot be a title: printable, without |, quotes and \\")
     texts = {
         loss_file: _loss(source, own, like, title),
         DESCRIPTIONS: _described(DESCRIPTIONS.read_text(encoding="utf-8"), name, own, like, title),
