@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from twf.errors import UserError
 from twf.study.methods import METHODS
-from twf.study.params import Params, Protocol, Search, Variant
+from twf.study.params import MethodName, Params, Protocol, Search, Variant
 from twf.study.plan import Cell, Plan, Position, Run, SearchCell, Table, Trial
 from twf.study.products import digest
 from twf.study.reading import plain_values
@@ -23,6 +23,7 @@ class BestHyperparameters(Position):
     """The hyperparameters that a search found for one cell; others stay as in params.yaml."""
 
     benchmark: str
+    method: MethodName
     hyperparameters: dict[str, int | float]
 
 
