@@ -192,7 +192,7 @@ def test_the_whole_way_from_archive_to_report_and_what_plan_says_on_it(twf, tiny
     def states() -> list:
         params = reading.load(files.PARAMS)
         plan, products = expand(params, "tiny"), Products(params)
-        runs = {name: held.product for name, held in status.of_runs(plan).items()}
+        runs = status.of_runs(plan)
         data = {name: products.data(name) for name in plan.data}
         networks = {name: products.network(name) for name in plan.sources}
         return [{n: each.state for n, each in group.items()} for group in (data, networks, runs)]

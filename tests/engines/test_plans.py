@@ -233,7 +233,7 @@ def reported(params: Params, twf: Any) -> Params:
 
 
 STUDY, PLAN = files.runs_file("tiny"), files.study_plan("tiny")
-REPORT = files.report_file("tiny")
+ESTIMATES = files.estimates_file("tiny", "parquet")
 OTHERWISE: list[Change] = [
     lambda v: v["studies"]["tiny"]["experiments"]["main"].update(title="B"),
     lambda v: v["fidelity"].update(F8="paper"),
@@ -246,18 +246,18 @@ OTHERWISE: list[Change] = [
 def test_the_collected_table_and_the_report_carry_the_studys_plan(reported, changed, twf):
     """Whatever time `--touch` or DVC gives them."""
     plans.write(reported, "tiny")
-    assert is_older(PLAN, STUDY) and record.collected_plan("tiny") == record.report_plan("tiny")
+    assert is_older(PLAN, STUDY) and record.carried(STUDY) == record.carried(ESTIMATES)
     for change in OTHERWISE:
         other = changed(change)
         for _ in range(2):
             plans.write(other, "tiny")
             assert not is_older(PLAN, STUDY)
             os.utime(STUDY)  # as `--touch` does
-            os.utime(REPORT)
+            os.utime(ESTIMATES)
     succeed(twf, f"collect {PLAN}")
-    os.utime(REPORT, (4e9, 4e9))  # of the table before
+    os.utime(ESTIMATES, (4e9, 4e9))  # of the table before
     plans.write(other, "tiny")
-    assert is_older(PLAN, STUDY) and is_older(REPORT, STUDY)
+    assert is_older(PLAN, STUDY) and is_older(ESTIMATES, STUDY)
 
 
 def test_what_is_as_planned_is_given_the_order_in_which_it_is_made(reported):
@@ -294,9 +294,9 @@ def test_what_reads_a_studys_plan_file_needs_nothing_else_of_the_parameters(repo
     pruned = reading.load(PLAN)
     assert expand(pruned, "tiny").runs == expand(reported, "tiny").runs
     assert study_values(pruned, expand(pruned, "tiny")) == read_plan(PLAN)
-    before = record.collected_plan("tiny")
+    before = record.carried(STUDY)
     succeed(twf, f"collect {PLAN}", f"report {PLAN}")
-    assert record.collected_plan("tiny") == before
+    assert record.carried(STUDY) == before
 
 
 def test_the_plan_of_each_of_the_projects_studies_stands_for_the_same_runs():

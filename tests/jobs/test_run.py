@@ -56,7 +56,7 @@ def test_a_run_writes_a_record_that_reads_back(tiny_inputs, tiny_run, method):
     assert provenance.keys() == {*parts, "deterministic"}
     assert provenance["gpu"] is None  # it is a CPU's
     assert provenance["parameters"] == run.parameters
-    assert record.brief(path)["plan"] == plan_of(tiny_inputs, run)
+    assert record.plan_of(provenance) == plan_of(tiny_inputs, run)
     assert provenance["code"].keys() == {"version", "commit", "method_hash"}
     assert len(provenance["code"]["method_hash"]) == 64
     tensors = checkpoints.load(files.checkpoint_file("origin"), run.network).tensors
@@ -151,4 +151,5 @@ def test_a_run_whose_code_is_not_the_plans_writes_nothing(tiny_inputs, tiny_valu
         jobs.execute(run, plan | {"code": "0" * 64}, tracking, CPU)
     assert not files.record_file("tiny", run.id).exists()
     jobs.execute(run, plan, tracking, CPU)
-    assert record.brief(files.record_file("tiny", run.id))["plan"] == plan
+    (row,) = record.read(files.record_file("tiny", run.id)).to_pylist()
+    assert record.plan_of(record.provenance(row)) == plan

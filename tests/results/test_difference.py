@@ -6,7 +6,7 @@ import yaml
 from twf import study
 from twf.errors import UserError
 from twf.files import PARAMS
-from twf.results import difference
+from twf.results import estimates
 from twf.study import reading
 
 VARIANTS = {
@@ -19,7 +19,7 @@ def test_two_methods_are_compared_by_welch_and_variants_by_seed(make_plan, recor
     plan = make_plan([0, 1, 2], methods=["er", "derpp"], protocols=["class-il"], buffers=[500])
     base = {"er": 50.0, "derpp": 60.0}
     values = {run.id: base[run.method] + run.seed for run in plan.runs.values()}
-    first, *rest = difference.lines(recorded(plan, values), "derpp", "er")
+    first, *rest = estimates.compared(recorded(plan, values), "derpp", "er")
     assert (
         "derpp minus er, split-cifar10 from cifar100, Class-IL, buffer 500: +10.00 points" in first
     )
@@ -27,7 +27,7 @@ def test_two_methods_are_compared_by_welch_and_variants_by_seed(make_plan, recor
 
     plan = make_plan([0, 1, 2, 3, 4], methods=["er"], variants=VARIANTS, buffers=[500])
     values = {r.id: 50.0 + r.seed + (3 if ".high." in r.id else 0) for r in plan.runs.values()}
-    found = list(difference.lines(recorded(plan, values), "er.high", "er.all"))
+    found = list(estimates.compared(recorded(plan, values), "er.high", "er.all"))
     assert "+3.00 points (95 % interval +3.00 to +3.00, paired by seed, 5 seeds)" in found[0]
     assert not any("for 5 seeds" in line for line in found)
 
@@ -43,18 +43,18 @@ def test_runs_from_another_source_are_not_averaged_in(make_plan, recorded):
     accuracies = {
         run.id: 20.0 if run.source == "svhn" else levels[run.method] for run in plan.runs.values()
     }
-    (line, *_) = difference.lines(recorded(plan, accuracies), "derpp", "er")
+    (line, *_) = estimates.compared(recorded(plan, accuracies), "derpp", "er")
     assert "+10.00 points" in line
 
 
 def test_what_does_not_count_is_named_with_its_remedy(make_plan, recorded):
     plan = make_plan([0, 1], methods=["er", "derpp"], protocols=["class-il"], buffers=[500])
     values = {"split-cifar10.er.500.s0": 50.0, "split-cifar10.derpp.500.s0": 51.0}
-    text = "\n".join(difference.lines(recorded(plan, values), "derpp", "er"))
+    text = "\n".join(estimates.compared(recorded(plan, values), "derpp", "er"))
     assert "+1.00 points (one seed, no interval)" in text
     assert (
         "missing, not counted: snakemake --cores all results/small/runs/split-cifar10.er.500.s1"
         in text
     )
     with pytest.raises(UserError, match="no method or variant 'twf'"):
-        list(difference.lines(recorded(plan, values), "twf", "er"))
+        list(estimates.compared(recorded(plan, values), "twf", "er"))

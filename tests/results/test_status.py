@@ -32,7 +32,7 @@ def of(plan, run):
 
 def state(plan, run):
     held = status.recorded(Products(plan.params), run)
-    return held.product.state, held.why
+    return held.state, held.why
 
 
 @pytest.fixture
@@ -89,14 +89,14 @@ def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys):
     saved |= {"state": {"place": {"phase": 2, "epoch": 7}}}
     state_of_run = {"x": torch.zeros(1)}
     checkpoints.write(path, Checkpoint(state_of_run, saved))  # as a run does
-    assert state(plan, run) == ("to do", "no record, 107/250 epochs saved")
+    assert state(plan, run) == ("to do", "107/250 epochs saved")
     status.show(plan, status.of_runs(plan))
     assert "to do, 107/250 epochs saved" in capsys.readouterr().out
     other = saved | {"guard": {"plan": "of before"}}
     checkpoints.write(path, Checkpoint(state_of_run, other))
-    assert state(plan, run) == ("to do", "no record, what is saved is of another plan")
+    assert state(plan, run) == ("to do", "what is saved is of another plan")
     path.write_bytes(b"torn")
-    assert state(plan, run) == ("to do", "no record")
+    assert state(plan, run) == ("to do", "")
 
 
 def test_a_stale_run_says_what_its_record_was_made_by(plan, run, made_with):

@@ -52,12 +52,12 @@ def compare(
 
     NEW minus BASELINE: `twf compare demo er-smooth er`.
     """
-    from twf.results import difference
+    from twf.results import estimates
     from twf.results.frame import Results
 
     planned = _planned(study)
     results = Results.of_records(planned, planned.runs)
-    print(*difference.lines(results, new, baseline), sep="\n")
+    print(*estimates.compared(results, new, baseline), sep="\n")
 
 
 @app.command(rich_help_panel=NODES)

@@ -92,7 +92,7 @@ def plan(
         print(*plans.stages(planned))
     elif forecast:
         held = status.of_runs(planned)
-        left = [run for run in planned.runs.values() if held[run.id].product.state != "done"]
+        left = [run for run in planned.runs.values() if held[run.id].state != "done"]
         print(*forecasting.lines(left), sep="\n")
     else:
         status.show(planned, status.of_runs(planned), every)

@@ -50,10 +50,10 @@ def write(params: Params, *studies: str) -> Written:
             _replace(SETTINGS, _text(settings), time.time())
     for study in studies:
         plan = expand(params, study)
-        runs = {name: held.product for name, held in status.of_runs(plan).items()}
+        runs = status.of_runs(plan)
         with _group(study, written) as free:
             _write([*runs.values()], written, free)
-            wanted, carried = status.wanted(plan, runs), record.collected_plan(study)
+            wanted, carried = status.wanted(plan, runs), record.carried(files.runs_file(study))
             # unsorted: the first experiment is the main one, and names the runs that others share
             text = json.dumps(study_values(params, plan), indent=1) + "\n"
             made = None if carried is None else files.runs_file(study)
@@ -107,15 +107,15 @@ def _write(products: list[Product], written: Written, free: bool) -> None:
 
 
 def _order_report(study: str, carried: str) -> None:
-    """Make a report older than the collected table, or if it carries the same plan, not older."""
-    collected, report = files.runs_file(study), files.report_file(study)
-    reported, at = record.report_plan(study), collected.stat().st_mtime
+    """Make the collected table older than a report of the same plan, and newer than another."""
+    collected, estimates = files.runs_file(study), files.estimates_file(study, "parquet")
+    reported, at = record.carried(estimates), collected.stat().st_mtime
     if reported == carried:
-        made = [*report.parent.glob("[!.]*.*"), *report.parent.glob("[tf]*/*")]
+        made = [*estimates.parent.glob("[!.]*.*"), *estimates.parent.glob("[tf]*/*")]
         if (first := min(path.stat().st_mtime for path in made if path.exists())) < at:
             _set_time(collected, first)
     elif reported is not None:
-        _set_time(report, at - 1)
+        _set_time(estimates, at - 1)
 
 
 def _set(path: Path, text: str, made: Path | None, agree: bool, free: bool) -> None:

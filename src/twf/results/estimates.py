@@ -14,7 +14,7 @@ metrics render it, and compute none of it:
              tables, over the methods with a buffer.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,18 +23,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from twf.files import atomic, estimates_file
-from twf.results import record, search, show, statistics
+from twf.errors import UserError, lookup
+from twf.files import atomic, estimates_file, record_file, runs_file
+from twf.results import record, show, statistics
 from twf.results.frame import SCORES, Results, column
 from twf.results.paper import claims
-from twf.results.printed import PLACE, CellKey, key_at, printed, printed_keys
+from twf.results.printed import PLACE, CellKey, printed, printed_keys
 from twf.results.record import PROBED
-from twf.study import Cell, Table
+from twf.study import Cell, Run, Table
 from twf.study.params import PROTOCOLS
 
 REFERENCE = "twf"  # whose gains over other methods are the paper's subject
 MARGIN = 1.0  # points of accuracy to each side of the paper's number that count as agreement
-AGREEMENT = ("equivalent", "higher", "lower", "undecided", "reduced", "not run")
+SEEDS = 5  # with fewer, an interval is wider than most effects
 LEAST = 3  # methods in a column whose order is compared
 SAMPLES = 10_000  # of the true means, for the interval of a rank correlation
 
@@ -64,7 +65,7 @@ SCHEMA = pa.schema(
         ("level", pa.float64()),
         ("rule", pa.string()),  # of the interval: `statistics.Rule`, or simulation
         ("paper", pa.float64()),  # its number; null where it prints none
-        ("verdict", pa.string()),  # of a cell, one of AGREEMENT; of a claim, `claims.VERDICTS`
+        ("verdict", pa.string()),  # of a cell, see `agreement`; of a claim, `claims.VERDICTS`
         ("note", pa.string()),  # what else has to be said: what is untuned, what is missing
     ]
 )
@@ -74,29 +75,29 @@ def of_study(results: Results) -> pd.DataFrame:
     """All estimates of a study, with the columns of `SCHEMA`; buffer 0 and empty text for none."""
     of_cells = cells(results, results.plan.tables.values())
     parts = [of_cells, gains(results, of_cells), of_claims(results), order(of_cells)]
-    return _whole(pd.concat([part for part in parts if len(part)] or parts, ignore_index=True))
+    return _whole([part for part in parts if len(part)])
 
 
-def _whole(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with all columns of `SCHEMA`."""
+def _whole(parts: Collection[pd.DataFrame]) -> pd.DataFrame:
+    """The frames as one, with all columns of `SCHEMA`."""
+    frame = pd.concat([*parts] or [pd.DataFrame()], ignore_index=True)
     frame = frame.reindex(columns=SCHEMA.names).assign(level=statistics.LEVEL)
     texts = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
-    counts = ["buffer", "n", "n_planned", "diverged"]
     frame[texts] = frame[texts].astype(object).where(frame[texts].notna(), "")
-    return frame.assign(**{name: frame[name].fillna(0).astype(int) for name in counts})
+    counts = ["buffer", "n", "n_planned", "diverged"]
+    return frame.assign(**frame[counts].fillna(0).astype(int))
 
 
 def write(results: Results, frame: pd.DataFrame) -> None:
     """Write a study's estimates as Parquet and CSV; they carry the plan of its collected table."""
     study = results.plan.study
-    nulls = frame.assign(buffer=frame["buffer"].astype("Int64").mask(frame["buffer"] == 0))
-    nulls = nulls.mask(nulls == "")
+    nulls = frame.assign(buffer=show.null_buffer(frame)).mask(frame == "")
     table = pa.Table.from_pandas(nulls, schema=SCHEMA, preserve_index=False)
-    plan = {record.PLAN: (record.collected_plan(study) or "").encode()}
-    with atomic(estimates_file(study, "parquet")) as partial:
-        pq.write_table(table.replace_schema_metadata(plan), partial)
+    plan = {record.PLAN: record.carried(runs_file(study)) or ""}
     with atomic(estimates_file(study, "csv")) as partial:
         nulls.to_csv(partial, index=False)
+    with atomic(estimates_file(study, "parquet")) as partial:
+        pq.write_table(table.replace_schema_metadata(plan), partial)
 
 
 # Cells
@@ -104,39 +105,34 @@ def write(results: Results, frame: pd.DataFrame) -> None:
 
 def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
     """The estimates of the cells of some tables: a row for each of `SCORES`."""
-    untuned, parts = search.untuned(results.plan), []
-    printed_numbers = printed().set_index(PLACE)[["printed_faa", "printed_ff"]]
+    numbers, parts = printed(), []
     for table in tables:
         members = results.members[results.members["table"] == table.name]
         groups = members.groupby("cell", sort=False)
-        finished = members[members["status"] == "finished"].groupby("cell")
-        first = groups[[*PLACE, "printed_variant"]].first()
-        titles = [table.rows[row["method"], row["variant"] or None] for row in show.rows(first)]
-        keys = map(key_at, first[PLACE].itertuples(index=False))
-        notes = [f"untuned: {untuned[key]}" if key in untuned else "" for key in keys]
+        first = groups[[*PLACE, "printed_variant", "untuned"]].first()
+        places = pd.MultiIndex.from_frame(first.assign(variant=first["printed_variant"])[PLACE])
+        paper = numbers.reindex(places).set_index(first.index)
+        states = pd.crosstab(members["cell"], members["status"]).reindex(first.index)
         about = first.assign(
             table=table.name,
-            title=titles,
+            title=[table.rows[row["method"], row["variant"] or None] for row in show.rows(first)],
             name=first.index,
             source=table.source,
             kind="cell",
             rule="student",
             n_planned=groups.size(),
-            diverged=members[members["status"] == "diverged"].groupby("cell").size(),
-            note=notes,
-        ).fillna({"diverged": 0})
-        paper = first.assign(variant=first["printed_variant"]).join(printed_numbers, on=PLACE)
+            diverged=states.get("diverged", 0),
+            note=("untuned: " + first["untuned"]).where(first["untuned"] != "", ""),
+        )
         for score in SCORES:
             rows = about.join(statistics.summary(groups[score])).assign(quantity=score)
-            rows["n"] = finished.size().reindex(rows.index, fill_value=0)
+            rows["n"] = states.get("finished", 0)
             rows["df"] = (rows["n"] - 1).where(rows["low"].notna())
-            if f"printed_{score}" in paper:
-                rows["paper"] = paper[f"printed_{score}"]
+            rows["paper"] = paper.get(score)
             if score == "faa":
                 rows["verdict"] = [agreement(row, table.reduced) for row in show.rows(rows)]
             parts.append(rows)
-    frame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    return _whole(frame)
+    return _whole(parts)
 
 
 def agreement(row: Mapping[str, Any], reduced: bool) -> str:
@@ -186,27 +182,32 @@ def pairs(table: Table) -> list[tuple[Cell, Cell]]:
     return [(cell, base) for cell, base in both if base is not None and base is not cell]
 
 
+def difference(new: pd.DataFrame, baseline: pd.DataFrame) -> statistics.Estimate:
+    """The gain in accuracy of a cell's runs over another's: paired by seed within a method."""
+    alike = new["method"].iloc[0] == baseline["method"].iloc[0]
+    values = (arm.set_index("seed")["faa"].dropna() for arm in (new, baseline))
+    return (statistics.paired if alike else statistics.welch)(*values)
+
+
 def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
     """The estimates of each of the tables' `pairs`, from members and their `cells`."""
     members = dict(list(results.members.groupby(["table", "cell"])))
     faa = of_cells[of_cells["quantity"] == "faa"]
     about = {(row["table"], row["name"]): row for row in show.rows(faa)}
+    same = ("table", "benchmark", "source", "method", "variant", "protocol", "quantity", "name")
     rows = []
     for table in results.plan.tables.values():
-        rule = statistics.paired if table.variants else statistics.welch
         for cell, other in pairs(table):
             one, over = about[table.name, cell.name], about[table.name, other.name]
-            arms = [members[table.name, of.name] for of in (cell, other)]
-            estimate = rule(*(arm.set_index("seed")["faa"].dropna() for arm in arms))
+            new, baseline = (members[table.name, each.name] for each in (cell, other))
             # A variant that is not in Table 4 stands beside its method's own number
-            beside = not table.variants or bool(arms[0]["printed_variant"].iloc[0])
+            beside = not table.variants or bool(new["printed_variant"].iloc[0])
             rows.append(
-                {name: one[name] for name in ("table", "benchmark", "source", "method", "variant")}
-                | {name: one[name] for name in ("protocol", "quantity", "name")}
+                {name: one[name] for name in same}
                 | {"kind": "gain", "title": (one if table.variants else over)["title"]}
                 | {"buffer": one["buffer"] or over["buffer"]}
                 | {"over_method": over["method"], "over_variant": over["variant"]}
-                | estimate._asdict()
+                | difference(new, baseline)._asdict()
                 | {"n_planned": len(cell.runs.keys() & other.runs.keys())}
                 | {"diverged": one["diverged"] + over["diverged"]}
                 | {"paper": one["paper"] - over["paper"] if beside else np.nan}
@@ -214,12 +215,52 @@ def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def compared(results: Results, new: str, baseline: str) -> Iterator[str]:
+    """A line for each benchmark, source, buffer and protocol of both: `new` minus `baseline`.
+
+    Each is named `METHOD`, or `METHOD.VARIANT`. Only runs as planned count, the code of a method
+    included where the study follows it; the lines say how to make the others. Raises `UserError`
+    where the study has no such cell, or the two are never in one place.
+    """
+    study, cells = results.plan.study, results.cells()
+    names = [f"{key.method}.{key.variant}".rstrip(".") for key in cells]
+    for name in (new, baseline):
+        lookup("method or variant", dict.fromkeys(names), name, f"the tables of {study}")
+    method, _, variant = baseline.partition(".")
+    both = [
+        (key, cells[key], cells[other])
+        for key, name in zip(cells, names, strict=True)
+        if name == new and (other := key._replace(method=method, variant=variant)) in cells
+    ]
+    if not both:
+        raise UserError(f"no benchmark and buffer of {study} has {new} and {baseline}")
+    for key, *pair in both:
+        gain = difference(*pair)
+        words = "paired by seed" if gain.rule == "paired" else "Welch's"
+        interval = f"95 % interval {gain.low:+.2f} to {gain.high:+.2f}, {words}, {gain.n} seeds"
+        ends = interval if gain.n > 1 else "one seed, no interval"
+        text = f"{gain.mean:+.2f} points ({ends})" if gain.n else "no finished run of both"
+        place = f"{key.benchmark} from {key.source}, {show.place(key.protocol, key.buffer)}"
+        yield f"{new} minus {baseline}, {place}: {text}"
+        for arm in pair:
+            for status, runs in arm[arm["status"] != "finished"].groupby("status")["run"]:
+                files = " ".join(str(record_file(study, run)) for run in runs)
+                remedy = "" if status == "diverged" else f": snakemake --cores all {files}"
+                yield f"  {status}, not counted{remedy}"
+    if min(len(arm) for _, *pair in both for arm in pair) < SEEDS:
+        yield (
+            f"for {SEEDS} seeds of both: `seeds: {list(range(SEEDS))}` in the experiment of "
+            "params.yaml that has them"
+        )
+
+
 # Claims
 
 
 def of_claims(results: Results) -> pd.DataFrame:
     """A row for each claim of the paper."""
-    values, numbers, untuned = values_of(results), printed_keys(), search.untuned(results.plan)
+    values, numbers = values_of(results), printed_keys()
+    untuned = {key: members["untuned"].iloc[0] for key, members in results.cells().items()}
     return pd.DataFrame(
         [
             {"kind": "claim", "title": claim.statement, "name": claim.name, "quantity": claim.unit}
@@ -231,35 +272,37 @@ def of_claims(results: Results) -> pd.DataFrame:
 
 def values_of(results: Results) -> claims.Values:
     """The accuracy of each cell by seed, and what was probed of it; none where a run diverged."""
-    values: dict[CellKey, Mapping[int, float]] = {}
-    for place, members in results.by_place.groupby(PLACE, sort=False):
-        cell, run = key_at(place), results.plan.runs[members["run"].iloc[0]]
+    values: dict[CellKey, pd.Series] = {}
+    for cell, members in results.cells().items():
+        run = results.plan.runs[members["run"].iloc[0]]
         whole = not (members["status"] == "diverged").any()
-        done = show.rows(members[(members["status"] == "finished") & whole])
-        values[cell] = {row["seed"]: row["faa"] for row in done}
+        done = members[(members["status"] == "finished") & whole].set_index("seed")
+        values[cell] = done["faa"]
         if run.probes:
-            rows = {row["seed"]: results.runs.loc[row["run"]] for row in done}
-            values |= _probed(cell, run, rows)
+            values |= _probed(cell, run, results.runs.loc[done["run"]].set_index(done.index))
     return values
 
 
-def _probed(cell: CellKey, run: Any, rows: Mapping[int, pd.Series]) -> claims.Values:
+def _probed(cell: CellKey, run: Run, rows: pd.DataFrame) -> claims.Values:
     """What was probed of a cell's runs, by layer, tasks (-1: all) and seed."""
-    learned = {  # on a task right after learning it, which a record has under both protocols
-        cell._replace(protocol=protocol, quantity="learned", layer="network", tasks=done + 1): {
-            seed: row[column("accuracy", protocol)][done][done] for seed, row in rows.items()
-        }
+    positions = {  # on a task right after learning it, which a record has under both protocols
+        cell._replace(protocol=protocol, quantity="learned", layer="network", tasks=done + 1): (
+            column("accuracy", protocol),
+            done,
+            done,
+        )
         for protocol in PROTOCOLS
         for done in range(run.tasks)
         if run.phases == run.tasks  # Joint learns them at once
-    }
-    return learned | {
-        cell._replace(quantity=quantity, layer=layer, tasks=done): {
-            seed: row[quantity][done][i] for seed, row in rows.items() if len(row[quantity])
-        }
+    } | {
+        cell._replace(quantity=quantity, layer=layer, tasks=done): (quantity, done, i)
         for quantity, layers in PROBED.items()
         for i, layer in enumerate(layers)
         for done in range(-1, run.phases + 1)
+    }
+    return {
+        key: pd.Series({seed: each[i][j] for seed, each in rows[name].items() if len(each)})
+        for key, (name, i, j) in positions.items()
     }
 
 

@@ -11,17 +11,15 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from twf.files import record_file
+from twf.files import record_file, runs_file
 from twf.learning.evaluation import metrics
 from twf.results import record
 from twf.results.printed import PLACE, PRINTED_VARIANTS, CellKey
 from twf.study import Plan, Run
+from twf.study.methods import METHODS
 from twf.study.params import PROTOCOLS, Protocol
 from twf.study.products import Products
-
-STATUSES = ("finished", "diverged", "stale", "missing")
 
 # By column of `Results.scores`: a function of the accuracy matrix.
 SCORES: dict[str, Callable[[metrics.Matrix], float | None]] = {
@@ -38,8 +36,8 @@ class Results:
     def __init__(self, plan: Plan, records: pa.Table) -> None:
         self.plan = plan
         products = Products(plan.params)
-        planned = records.filter(pc.field("run").isin(list(plan.runs)))
-        rows = {row["run"]: row for row in planned.to_pylist()}
+        # losses are the larger part, and no frame has them
+        rows = {row["run"]: row for row in records.drop_columns(["history"]).to_pylist()}
         self.runs = pd.DataFrame(
             [_row(products, run, rows.get(name)) for name, run in plan.runs.items()],
             index=pd.Index(plan.runs, name="run", dtype=object),
@@ -49,7 +47,7 @@ class Results:
     @classmethod
     def collected(cls, plan: Plan) -> "Results":
         """The runs with their collected records. Raises `UserError` as `record.read` does."""
-        return cls(plan, record.read_collected(plan.study))
+        return cls(plan, record.read(runs_file(plan.study)))
 
     @classmethod
     def of_records(cls, plan: Plan, runs: Iterable[str]) -> "Results":
@@ -74,24 +72,24 @@ class Results:
         """A row for each planned run of each cell of the tables, in their order.
 
         `table`, `cell`, `PLACE` with the paper's source, `seed`, `run`; `unchanged` as in
-        `study.Cell`; `printed_variant` of the paper's number beside it, null where there is none;
-        `status`, and the `SCORES`, null where the run has not finished.
+        `study.Cell`; `untuned` as that function says; `printed_variant` of the paper's number
+        beside it, null where there is none; `status`, and the `SCORES`, null where the run has not
+        finished.
         """
-        rows = [
-            {
-                "table": table.name,
-                "cell": cell.name,
-                **key_of(table.benchmark, table.paper_source, cell)._asdict(),
-                "seed": seed,
-                "run": run,
-                "unchanged": cell.unchanged,
-                "printed_variant": self._printed_variant(cell),
-            }
-            for table in self.plan.tables.values()
-            for cell in table.cells
-            for seed, run in cell.runs.items()
-        ]
-        names = ["table", "cell", *PLACE, "seed", "run", "unchanged", "printed_variant"]
+        names = ["table", "cell", *PLACE, "unchanged", "untuned", "printed_variant", "seed", "run"]
+        rows = []
+        for table in self.plan.tables.values():
+            for cell in table.cells:
+                # a variant of Table 4 has its number there; else the method's own, where it is as
+                # printed: not with other hyperparameters, nor from random weights
+                in_table_4 = cell.variant in PRINTED_VARIANTS
+                as_printed = all(self.plan.runs[run].pretrained for run in cell.runs.values())
+                as_printed &= in_table_4 or not cell.retuned
+                printed = (cell.variant if in_table_4 else "") if as_printed else None
+                place = table.benchmark, table.paper_source, cell.method, cell.variant or ""
+                place = *place, cell.buffer or 0, cell.protocol
+                about = table.name, cell.name, *place, cell.unchanged, untuned(cell), printed
+                rows += [(*about, seed, run) for seed, run in cell.runs.items()]
         frame = pd.DataFrame(rows, columns=names).astype({"unchanged": bool})
         frame = frame.join(self.runs["status"], on="run")
         return frame.join(self.scores, on=["run", "protocol"])
@@ -102,31 +100,29 @@ class Results:
 
         A variant that changes nothing has the runs of the method as it is, and stands for it too.
         """
-        members = self.members
-        unchanged = members[members["unchanged"]]
+        unchanged = self.members[self.members["unchanged"]]
         as_it_is = unchanged.assign(variant="")
-        other = [name for name in PLACE if name != "variant"]
+        others = [name for name in PLACE if name != "variant"]
         names = unchanged[PLACE].drop_duplicates()
-        renamed = as_it_is.drop(columns="variant").merge(names, on=other)
-        frame = pd.concat([as_it_is, renamed, members[~members["unchanged"]]])
+        renamed = as_it_is.drop(columns="variant").merge(names, on=others)
+        frame = pd.concat([as_it_is, renamed, self.members[~self.members["unchanged"]]])
         return frame.drop_duplicates([*PLACE, "seed"]).sort_values("seed", kind="stable")
 
-    def _printed_variant(self, cell: Any) -> str | None:
-        """A variant of Table 4 has its number there; else the method's own, where it is as printed.
-
-        It is not with other hyperparameters, nor from random weights.
-        """
-        in_table_4 = cell.variant in PRINTED_VARIANTS
-        pretrained = all(self.plan.runs[run].pretrained for run in cell.runs.values())
-        if not pretrained or (cell.retuned and not in_table_4):
-            return None
-        return str(cell.variant) if in_table_4 else ""
+    def cells(self) -> dict[CellKey, pd.DataFrame]:
+        """`by_place` of each cell, its runs ordered by seed."""
+        groups = self.by_place.groupby(PLACE, sort=False)
+        return {CellKey(*place): members for place, members in groups}
 
 
-def key_of(benchmark: str, source: str, cell: Any) -> CellKey:
-    """What the number of a cell is of; also of a searched one, which has no variant."""
-    variant = getattr(cell, "variant", None) or ""
-    return CellKey(benchmark, source, cell.method, variant, cell.buffer or 0, cell.protocol)
+def untuned(cell: Any) -> str:
+    """The hyperparameter of a cell that the paper does not print and no search has chosen.
+
+    With its method's name; empty for none. The search is another study's, whose
+    `best_hyperparameters` this one takes.
+    """
+    method = METHODS[cell.method]
+    name = method.not_printed
+    return f"{name} of {method.title}" if name and name not in cell.searched else ""
 
 
 def column(name: str, protocol: Protocol) -> str:

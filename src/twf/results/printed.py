@@ -1,6 +1,6 @@
 """The paper's printed numbers, under the keys that a study's cells have."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -26,26 +26,8 @@ class CellKey(NamedTuple):
     layer: str = ""
     tasks: int = 0
 
-    @property
-    def row(self) -> str:
-        """Method, variant and what was probed in words, with the names of params.yaml."""
-        probed = f" in {self.layer} after {self.tasks} tasks" if self.layer else ""
-        return f"{self.method} {self.variant}".rstrip() + probed
-
-    @property
-    def place(self) -> str:
-        """The rest in words."""
-        buffer = f"buffer {self.buffer}" if self.buffer else "no buffer"
-        return f"{self.benchmark} from {self.source}, {buffer}, {self.protocol}"
-
 
 PLACE = list(CellKey._fields[:6])  # of a number in a table
-
-
-def key_at(place: Any) -> CellKey:
-    """The key of the number at a place, a row of the columns `PLACE`."""
-    return CellKey(*place)
-
 
 # What Table 4's rows are called in the paper's numbers, by the names of our variants.
 PRINTED_VARIANTS = {
@@ -66,30 +48,21 @@ _BENCHMARKS = {
 
 
 def printed() -> pd.DataFrame:
-    """The paper's numbers in the order of their file: `PLACE`, `printed_faa` and `printed_ff`.
+    """The paper's numbers by `PLACE`, in the order of their file: `faa` and `ff`.
 
     In per cent, null where it prints none. The paper prints TwF on Split CUB-200 with buffer 400
     twice and differently, in Tables 3 and 4: the second has the variant `all`.
     """
     file = pd.read_csv(PRINTED)
-    variants = {text: name for name, text in PRINTED_VARIANTS.items()}
     places = file["benchmark"].map(_BENCHMARKS)
-    return pd.DataFrame(
-        {
-            "benchmark": places.str[0],
-            "source": places.str[1],
-            "method": file["method"],
-            "variant": file["variant"].map(variants).fillna(""),
-            "buffer": file["buffer_size"].fillna(0).astype(int),
-            "protocol": file["protocol"],
-            "printed_faa": file["final_average_accuracy"].astype(float),
-            "printed_ff": file["final_forgetting"].astype(float),
-        }
-    )
+    variants = file["variant"].map({text: name for name, text in PRINTED_VARIANTS.items()})
+    buffers = file["buffer_size"].fillna(0).astype(int)
+    by = [places.str[0], places.str[1], file["method"], variants.fillna(""), buffers]
+    numbers = {"faa": file["final_average_accuracy"], "ff": file["final_forgetting"]}
+    frame = pd.DataFrame(numbers, dtype=float)
+    return frame.set_index(pd.MultiIndex.from_arrays([*by, file["protocol"]], names=PLACE))
 
 
 def printed_keys() -> dict[CellKey, float]:
     """The paper's final average accuracy of each of its cells."""
-    frame = printed()
-    keys = map(key_at, frame[PLACE].itertuples(index=False))
-    return dict(zip(keys, frame["printed_faa"], strict=True))
+    return {CellKey(*place): number for place, number in printed()["faa"].items()}

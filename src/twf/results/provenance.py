@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 import pandas as pd
 
 from twf import files
-from twf.results import search, show
-from twf.results.frame import Results, key_of
+from twf.results import show
+from twf.results.frame import Results, untuned
 from twf.results.show import PROTOCOL_TITLES, Section, TextRow
 from twf.results.status import OTHER_CODE
 from twf.study import Plan
@@ -41,13 +41,13 @@ def sections(results: Results) -> list[Section]:
 
 def _hyperparameters(plan: Plan) -> list[TextRow]:
     """The hyperparameters of each cell of the study's tables, and where each has them from."""
-    untuned, protocols = search.untuned(plan), defaultdict[tuple[str, ...], list[str]](list)
+    protocols = defaultdict[tuple[str, ...], list[str]](list)
     for table in plan.tables.values():
         for cell in table.cells:
             values = plan.runs[next(iter(cell.runs.values()))].hyperparameters.text
             origins = [f"variant {table.experiment}.{cell.variant}"] if cell.retuned else []
             origins += [f"search: {', '.join(cell.searched)}"] if cell.searched else []
-            if name := untuned.get(key_of(table.benchmark, table.paper_source, cell)):
+            if name := untuned(cell):
                 origins.append(f"untuned: {name}")
             title, buffer = METHODS[cell.method].title, str(cell.buffer or "—")
             row = table.benchmark, title, buffer, values, "; ".join(origins) or "params.yaml"

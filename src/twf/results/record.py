@@ -1,7 +1,6 @@
 """The record of a run: one Parquet file of one row. The truth that tables and figures come from."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twf.errors import UserError
-from twf.files import atomic, report_file, runs_file
+from twf.files import atomic
 
 VERSION = 2  # of the schema below; raised by each change of it
 
-PLAN = b"twf_plan"  # the metadata of a collected table that has its study's plan
-
-REPORT_MARK = '<meta name="twf-plan" content="{}">'  # in a report's head
+PLAN = b"twf_plan"  # the metadata of collected records and of estimates: their study's plan
 
 LAYERS = ("stem", "Layer 1", "Layer 2", "Layer 3", "Layer 4")
 PROBED = {  # the layers of each column
@@ -78,8 +75,8 @@ def write(path: Path, row: dict[str, Any]) -> None:
     _write([pa.Table.from_pylist([row], schema=SCHEMA)], path)
 
 
-def read(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read a record or a table of records, or some columns of it.
+def read(path: Path) -> pa.Table:
+    """Read a record or a table of records.
 
     Raises `UserError` where there is none, for another version of the schema, for columns that are
     not the schema's, and for a torn or damaged file.
@@ -94,27 +91,11 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
                     f"reads version {VERSION} with {len(SCHEMA)}; delete it and run again, or use "
                     "the version of twf that wrote it"
                 )
-            return file.read(columns or SCHEMA.names).select(columns or SCHEMA.names)
+            return file.read()
     except FileNotFoundError:
         raise UserError(f"no {path}: `twf plan STUDY` says what makes it") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
-
-
-def brief(path: Path) -> dict[str, Any] | None:
-    """A record's `status`, its `provenance` and the `plan` that it was made by.
-
-    None without a record; of one that cannot be read the plan is empty, and `reason` says why.
-    """
-    if not path.exists():
-        return None
-    try:
-        # all columns, so that damage anywhere in the file is found by their checksums
-        (row,) = read(path).select(["provenance", "status"]).to_pylist()
-        row["provenance"] = provenance(row)
-    except (UserError, ValueError) as error:
-        return {"plan": {}, "reason": str(error)}
-    return row | {"plan": plan_of(row["provenance"])}
 
 
 def provenance(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,23 +116,8 @@ def collect(records: list[Path], output: Path, plan: str = "") -> None:
     _write([read(path) for path in records], output, plan)
 
 
-def read_collected(study: str) -> pa.Table:
-    """All collected records of a study but for their losses, the larger part.
-
-    Raises `UserError` where they have not been collected, and as `read` does.
-    """
-    path = runs_file(study)
-    if not path.exists():
-        raise UserError(
-            f"no {path}: `twf collect {study}` makes it, and `twf report {study} --partial` what "
-            "there is so far"
-        )
-    return read(path, [name for name in SCHEMA.names if name != "history"])
-
-
-def collected_plan(study: str) -> str | None:
-    """The plan that a study's collected table carries; None without one, empty for no plan."""
-    path = runs_file(study)
+def carried(path: Path) -> str | None:
+    """The plan that a collected table or estimates carry; None without such, empty for no plan."""
     try:
         metadata = pq.read_metadata(path).metadata or {}
     except FileNotFoundError:
@@ -161,20 +127,10 @@ def collected_plan(study: str) -> str | None:
     return metadata.get(PLAN, b"").decode(errors="replace")
 
 
-def report_plan(study: str) -> str | None:
-    """The plan that a study's report carries; None without one, empty for no plan."""
-    path = report_file(study)
-    if not path.exists():
-        return None
-    page = path.read_text(encoding="utf-8", errors="replace")
-    mark = re.search(REPORT_MARK.format("([0-9a-f]{64})"), page)
-    return mark[1] if mark else ""
-
-
 def _write(tables: list[pa.Table], path: Path, plan: str = "") -> None:
     together = pa.concat_tables([SCHEMA.empty_table(), *tables]).sort_by("run")
     if plan:
-        together = together.replace_schema_metadata({**(SCHEMA.metadata or {}), PLAN: plan})
+        together = together.replace_schema_metadata({**SCHEMA.metadata, PLAN: plan})
     with atomic(path) as partial:
         # `read` holds the pages to their checksums
         pq.write_table(together, partial, write_page_checksum=True)

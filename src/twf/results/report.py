@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from twf import files
-from twf.results import estimates, figures, provenance, record, search, show, tables
+from twf.results import estimates, figures, provenance, search, show, tables
 from twf.results.figures import Drawn
 from twf.results.frame import Results
 from twf.results.paper import claims
@@ -37,7 +37,6 @@ def write_all(results: Results) -> None:
     """Make all that a study's records give: estimates, tables, figures, report, page of runs."""
     plan, study = results.plan, results.plan.study
     frame = estimates.of_study(results)
-    estimates.write(results, frame)
     tables.write(results, frame[frame["kind"] == "cell"], plan.tables.values())
     tables.write_metrics(plan, frame)
     trials = search.trials(results)
@@ -52,14 +51,14 @@ def write_all(results: Results) -> None:
         lstrip_blocks=True,
     )
     template = environment.get_template("report.html.j2")
-    mark = Markup(record.REPORT_MARK.format(record.collected_plan(study)))  # noqa: S704
     for path, values in (
         (files.runs_page(study), {"runs": _runs(results)}),
         (files.report_file(study), _contents(results, frame, trials, drawn)),
     ):
-        text = template.render(made_by=mark, plan=plan, **values)
+        text = template.render(plan=plan, **values)
         with files.atomic(path) as partial:
             partial.write_text(text, encoding="utf-8")
+    estimates.write(results, frame)  # last: what carries the plan says that all of it was made
 
 
 def _contents(

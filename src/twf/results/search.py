@@ -7,10 +7,8 @@ import yaml
 
 from twf.files import atomic, search_files
 from twf.results import show
-from twf.results.frame import Results, key_of
-from twf.results.printed import CellKey
+from twf.results.frame import Results
 from twf.results.show import PROTOCOL_TITLES, TextRow, number
-from twf.study import Plan
 from twf.study.methods import METHODS
 
 NOTE = (
@@ -35,37 +33,19 @@ def trials(results: Results) -> pd.DataFrame:
     rows = []
     for cell in results.plan.search:
         for trial in cell.trials:
-            runs = results.runs["status"].loc[list(trial.runs.values())]
-            place = cell.model_dump(include={"benchmark", "method", "protocol"})
-            faa = results.scores["faa"].reindex([(run, cell.protocol) for run in runs.index])
-            rows.append(
-                place
-                | {"buffer": cell.buffer or 0, "cell": cell.name}
-                | {"hyperparameters": json.dumps(trial.hyperparameters.model_dump())}
-                | {"as_set": trial.hyperparameters == cell.as_set, "n": int(faa.count())}
-                | {"n_planned": len(runs), "n_diverged": int((runs == "diverged").sum())}
-                | {"accuracy_mean": faa.mean(), "accuracy_std": faa.std()}
-            )
+            states = results.runs["status"].loc[list(trial.runs.values())]
+            faa = results.scores["faa"].reindex([(run, cell.protocol) for run in states.index])
+            about = cell.benchmark, cell.name, cell.method, cell.buffer or 0, cell.protocol
+            values = json.dumps(trial.hyperparameters.model_dump())
+            as_set = trial.hyperparameters == cell.as_set
+            counts = faa.count(), len(states), (states == "diverged").sum()
+            rows.append((*about, values, as_set, *counts, faa.mean(), faa.std()))
     frame = pd.DataFrame(rows, columns=_COLUMNS)
     complete = frame[frame["n"] == frame["n_planned"]]
     ranked = complete.sort_values(["accuracy_mean", "as_set"], ascending=False, kind="stable")
     best = ranked.drop_duplicates(_CELL).index
     frame.insert(7, "best", frame.index.isin(best))
     return frame
-
-
-def untuned(plan: Plan) -> dict[CellKey, str]:
-    """The cells with a hyperparameter that the paper does not print and no search has chosen.
-
-    Each with the method's and the hyperparameter's name. The search is another study's, whose
-    `best_hyperparameters` this one takes.
-    """
-    return {
-        key_of(table.benchmark, table.paper_source, cell): f"{name} of {METHODS[cell.method].title}"
-        for table in plan.tables.values()
-        for cell in table.cells
-        if (name := METHODS[cell.method].not_printed) and name not in cell.searched
-    }
 
 
 def text_rows(tried: pd.DataFrame) -> list[TextRow]:
@@ -90,7 +70,8 @@ def write(results: Results, tried: pd.DataFrame) -> None:
     """Write every one of `trials` as CSV, and the best as input of another study.
 
     That input waits until the search is complete: fewer records than it was made from, as beside
-    another checkpoint, must not change what the other study takes.
+    another checkpoint, must not change what the other study takes. It lacks a cell whose trials
+    all have a run that diverged.
     """
     table, study = search_files(results.plan.study)
     with atomic(table) as partial:
@@ -100,14 +81,10 @@ def write(results: Results, tried: pd.DataFrame) -> None:
         to_do, cells = len(left[_CELL].drop_duplicates()), len(results.plan.search)
         print(f"{study} is not written: {to_do} of {cells} cells have trials to do")
         return
-    best = []
+    chosen, best = tried[tried["best"]].set_index(_CELL)["hyperparameters"].map(json.loads), []
     for cell in results.plan.search:
-        own = tried[(tried["benchmark"] == cell.benchmark) & (tried["cell"] == cell.name)]
-        if not own["best"].any():
-            print(
-                f"{study} has nothing for {cell.name}: each of its trials has a run that diverged"
-            )
-        for values in own[own["best"]]["hyperparameters"].map(json.loads):
+        if (cell.benchmark, cell.name) in chosen.index:
+            values = chosen[cell.benchmark, cell.name]
             place = cell.model_dump(include={"method", "buffer", "protocol"})
             named = {name: values[name] for name in cell.named}
             best.append({"benchmark": cell.benchmark} | place | {"hyperparameters": named})

@@ -4,7 +4,7 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,35 +22,32 @@ OTHER_CODE = "made with other code"
 COLOURS = {"done": "green", "to do": "yellow", "stale": "red"}
 
 
-class Recorded(NamedTuple):
-    """A run's record, held to the run's plan."""
-
-    product: Product
-    why: str  # why it is in its state, or a remark on its record
-
-
-def of_runs(plan: Plan) -> dict[str, Recorded]:
+def of_runs(plan: Plan) -> dict[str, Product]:
     """The record of each run of a plan, by the run's identifier."""
     products = Products(plan.params)
     return {run.id: recorded(products, run) for run in plan.runs.values()}
 
 
-def recorded(products: Products, run: Run) -> Recorded:
+def recorded(products: Products, run: Run) -> Product:
     """A run's record compared with its plan, whatever the file's time."""
-    path = files.record_file(run.study, run.id)
-    brief = record.brief(path)
-    made = None if brief is None else brief["plan"]
+    path, plan_file = files.record_file(run.study, run.id), files.run_plan(run.study, run.id)
+    made, remarks = None, list[str]()
+    if path.exists():
+        try:
+            # all columns, so that damage anywhere in the file is found by their checksums
+            (row,) = record.read(path).select(["provenance", "status"]).to_pylist()
+            about = record.provenance(row)
+            made, remarks = record.plan_of(about), []
+            if row["status"] == "diverged":
+                remarks.append("diverged")
+            code = code_hash(LOOP, method_module(run.method))
+            if about.get("code", {}).get("method_hash") != code:
+                remarks.append(OTHER_CODE)
+        except (UserError, ValueError) as error:
+            made, remarks = {}, [str(error)]
     plan = products.run_plan(run, made or {})
-    product = Product(path, files.run_plan(run.study, run.id), plan, made)
-    if brief is None:
-        return Recorded(product, ", ".join(filter(None, ["no record", saved(run, plan)])))
-    if "reason" in brief or product.why:
-        return Recorded(product, brief.get("reason", product.why))
-    remarks = ["diverged"] if brief["status"] == "diverged" else []
-    code = code_hash(LOOP, method_module(run.method))
-    if brief["provenance"].get("code", {}).get("method_hash") != code:
-        remarks.append(OTHER_CODE)
-    return Recorded(product, ", ".join(remarks))
+    remark = saved(run, plan) if made is None else ", ".join(remarks)
+    return Product(path, plan_file, plan, made, remark)
 
 
 def saved(run: Run, plan: Mapping[str, Any]) -> str:
@@ -75,29 +72,24 @@ def wanted(plan: Plan, runs: Mapping[str, Product]) -> str | None:
 
     None where a record is to be made.
     """
-    records = {
-        name: files.sha256(product.file) if product.state == "done" else None
-        for name, product in runs.items()
-    }
-    return study_digest(plan.params, plan, records)
+    done = {name: files.sha256(run.file) for name, run in runs.items() if run.state == "done"}
+    return study_digest(plan.params, plan, {name: done.get(name) for name in runs})
 
 
 def require_done(plan: Plan) -> str:
     """The study's digest. Raises `UserError` where a record of a plan is missing or stale."""
     study, runs = plan.study, of_runs(plan)
-    left = [
-        f"{each.product.file}: {each.why}" for each in runs.values() if each.product.state != "done"
-    ]
+    left = [f"{each.file}: {each.why or 'to do'}" for each in runs.values() if each.state != "done"]
     if left:
         raise UserError(
             f"{len(left)} of {len(runs)} runs of study {study} have no record, or a stale one, "
             f"for example {left[0]}; `twf plan {study}` lists them, `snakemake --cores all "
             f"{files.runs_file(study)}` makes them, and `twf report {study} --partial` does without"
         )
-    return str(wanted(plan, {name: each.product for name, each in runs.items()}))
+    return str(wanted(plan, runs))
 
 
-def show(plan: Plan, runs: Mapping[str, Recorded], every: bool = False) -> None:
+def show(plan: Plan, runs: Mapping[str, Product], every: bool = False) -> None:
     """Print what of a study is there; runs that differ only in their seed in one row.
 
     Runs that are done without a remark are only counted, unless `every` run is asked for.
@@ -108,12 +100,12 @@ def show(plan: Plan, runs: Mapping[str, Recorded], every: bool = False) -> None:
     for kind, held in inputs.items():
         parts = [f"{one.file.stem} {_state(one.state, one.why)}" for one in held]
         console.print(f"{kind}: {', '.join(parts)}")
-    listed = [name for name, run in runs.items() if every or run.product.state != "done" or run.why]
+    listed = {name: run for name, run in runs.items() if every or run.state != "done" or run.why}
     if listed:
-        console.print(_table(plan, {name: runs[name] for name in listed}))
+        console.print(_table(plan, listed))
     if len(listed) < len(runs):
         console.print(f"done, and not listed (see --all): {len(runs) - len(listed)}")
-    counts = Counter(run.product.state for run in runs.values())
+    counts = Counter(run.state for run in runs.values())
     total = ", ".join(f"{count} {_state(state)}" for state, count in counts.items())
     searched = f", and search for {len(plan.search)} cells" if plan.search else ""
     console.print(
@@ -124,18 +116,15 @@ def show(plan: Plan, runs: Mapping[str, Recorded], every: bool = False) -> None:
         console.print(f"next: snakemake --cores all {files.report_file(plan.study)}")
 
 
-def _table(plan: Plan, runs: Mapping[str, Recorded]) -> Table:
+def _table(plan: Plan, runs: Mapping[str, Product]) -> Table:
     """Runs by name, as a shell takes it: `split-digits.er.50.s{0,1,2}`."""
     alike = defaultdict[tuple[str, str, str], list[str]](list)
     for name, run in runs.items():
         cell, _, seed = name.rpartition(".s")
-        why = run.why.removeprefix("no record").removeprefix(", ")
-        state = _state(run.product.state, why)
-        alike[cell, plan.runs[name].hyperparameters.text, state].append(seed)
-    table = Table()
-    table.add_column("run", no_wrap=True)
-    table.add_column("hyperparameters", overflow="fold")
-    table.add_column("status", overflow="fold")
+        values = plan.runs[name].hyperparameters.text
+        alike[cell, values, _state(run.state, run.why)].append(seed)
+    table = Table("run", "hyperparameters", "status")
+    table.columns[0].no_wrap = True
     for (cell, values, state), seeds in alike.items():
         numbers = ",".join(seeds)
         table.add_row(f"{cell}.s{numbers if len(seeds) == 1 else f'{{{numbers}}}'}", values, state)

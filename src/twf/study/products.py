@@ -35,6 +35,7 @@ class Product(NamedTuple):
     plan_file: Path
     plan: Values
     made: Values | None  # None where it is not there, empty where it does not say
+    remark: str = ""  # how far it is, or what made it
 
     @property
     def state(self) -> str:
@@ -43,10 +44,10 @@ class Product(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Why it is stale, as `lr: 0.05 -> 0.03`; empty where it is not stale."""
+        """Why it is stale, as `lr: 0.05 -> 0.03`; else a remark, if there is one."""
         if self.made == {}:
-            return "it does not say what made it"
-        return few(changes(self.made, self.plan)) if self.made else ""
+            return self.remark or "it does not say what made it"
+        return few(changes(self.made, self.plan)) if self.state == "stale" else self.remark
 
 
 class Products:

@@ -17,38 +17,24 @@ So with probability of at most 2.5 % a claim is said to hold that does not, and 
 not to hold though it does: the family is that of one claim, not of all claims together.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import compress, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from pydantic import Field, TypeAdapter
 
 from twf.results import statistics
-from twf.results.printed import PLACE, CellKey, key_at
+from twf.results.printed import PLACE, CellKey
 from twf.study.reading import plain_values
 from twf.study.types import Strict
 
 Keys = Collection[CellKey]  # of the paper's numbers, or of a study's cells and what was probed
-Values = Mapping[CellKey, Mapping[int, float]]  # by cell and seed, empty where none is
+Values = Mapping[CellKey, pd.Series]  # by cell and seed, empty where none is
+Difference = tuple[CellKey, ...]  # the first minus the second; of four, less third minus fourth
+Mean = tuple[str, dict[CellKey, float]]  # of differences: in words, and the weight of each cell
 VERDICTS = ("holds", "smaller", "does not hold", "undecided", "not run")
-
-
-class Difference(NamedTuple):
-    """The sum of some cells' values minus that of as many others."""
-
-    above: tuple[CellKey, ...]
-    below: tuple[CellKey, ...]
-
-    def column(self, name: str) -> object:
-        """A column of the first cell above; `over` is the row of the first below."""
-        return self.below[0].row if name == "over" else getattr(self.above[0], name)
-
-    def __str__(self) -> str:
-        """In words, with the first cell's place."""
-        above, below = (" and ".join(key.row for key in keys) for keys in self)
-        return f"{above} over {below}, {self.above[0].place}"
 
 
 class Contest(Strict):
@@ -72,11 +58,11 @@ class Contest(Strict):
             for over, cells in rivals if all(cells for _, cells in rivals) else ():
                 for below in cells:
                     if self.minus is None:
-                        yield Difference((key,), (below,))
+                        yield key, below
                         continue
-                    for above in _changed(key, self.minus, keys):
-                        for other in _changed(above, over, keys):
-                            yield Difference((key, other), (below, above))
+                    for other in _changed(key, self.minus, keys):
+                        for below_other in _changed(other, over, keys):
+                            yield key, below, other, below_other
 
 
 def _listed(value: Any) -> list[Any]:
@@ -90,13 +76,6 @@ def _changed(key: CellKey, change: Mapping[str, Any], keys: Keys) -> list[CellKe
     return [cell for cell in changed if cell in keys and cell != key]
 
 
-class Mean(NamedTuple):
-    """A mean of differences: in words, and the weight of each cell in it."""
-
-    words: str
-    weights: dict[CellKey, float]
-
-
 class Claim(Contest):
     """A statement of the paper, as differences that are positive: see `claims.yaml`."""
 
@@ -106,25 +85,41 @@ class Claim(Contest):
     mean_of: Sequence[str] | None = None
     unit: str = "FAA"
 
+    def differences(self, keys: Keys) -> Iterator[Difference]:
+        """Those of its contests."""
+        for contest in self.contests:
+            yield from contest.differences(keys)
+        yield from super().differences(keys)  # none where there are contests
+
     def family(self, keys: Keys) -> list[Mean]:
         """The means that are to be positive."""
         groups: dict[object, list[Difference]] = {}
-        for contest in self.contests or (self,):
-            for each in contest.differences(keys):
-                names = self.mean_of
-                alike = each if names is None else tuple(each.column(name) for name in names)
-                groups.setdefault(alike, []).append(each)
+        for each in self.differences(keys):
+            columns = each[0]._asdict() | {"over": _row(each[1])}
+            alike = each if self.mean_of is None else tuple(columns[name] for name in self.mean_of)
+            groups.setdefault(alike, []).append(each)
         return [_mean(group) for group in groups.values()]
 
 
 def _mean(group: Sequence[Difference]) -> Mean:
-    more = f", and {len(group) - 1} more on average" if len(group) > 1 else ""
     weights: dict[CellKey, float] = {}
-    for above, below in group:
-        for sign, side in ((1, above), (-1, below)):
+    for each in group:
+        for sign, side in ((1, each[::3]), (-1, each[1:3])):
             for key in side:
                 weights[key] = weights.get(key, 0.0) + sign / len(group)
-    return Mean(f"{group[0]}{more}", {key: weight for key, weight in weights.items() if weight})
+    first = group[0]
+    above, below = (" and ".join(map(_row, side)) for side in (first[::3], first[1:3]))
+    buffer = f"buffer {first[0].buffer}" if first[0].buffer else "no buffer"
+    place = f"{first[0].benchmark} from {first[0].source}, {buffer}, {first[0].protocol}"
+    more = f", and {len(group) - 1} more on average" if len(group) > 1 else ""
+    words = f"{above} over {below}, {place}{more}"
+    return words, {key: weight for key, weight in weights.items() if weight}
+
+
+def _row(key: CellKey) -> str:
+    """Method, variant and what was probed in words, with the names of params.yaml."""
+    probed = f" in {key.layer} after {key.tasks} tasks" if key.layer else ""
+    return f"{key.method} {key.variant}".rstrip() + probed
 
 
 def load() -> list[Claim]:
@@ -145,33 +140,30 @@ def evaluate(
     `untuned` are hyperparameters that nobody has searched for, by cell. The note says what is
     missing, or what contradicts the claim.
     """
-    family = claim.family(values.keys())
+    family = claim.family(values)
     done = [mean for mean in family if _seeds([mean], values)]
-    paper = _printed_value(claim.family(printed.keys()), printed)
+    paper = _printed_value(claim.family(printed), printed)
     row: dict[str, Any] = {"n": 0, "n_planned": len(family), "rule": "least", "paper": paper}
     if not done:
         lost = "each mean lacks a run, or has one that diverged"
         note = lost if family else "no such cell in this study"
         return row | {"verdict": "not run", "note": note}
     left, seeds = len(family) - len(done), _seeds(done, values)
-    # whatever was probed of a cell
-    cells = {key_at(key[: len(PLACE)]) for mean in done for key in mean.weights}
-    names = sorted({untuned[cell] for cell in cells if cell in untuned})
+    cells = {CellKey(*key[: len(PLACE)]) for _, weights in done for key in weights}
+    names = sorted({untuned[cell] for cell in cells if untuned.get(cell)})
     missing = [f"{left} of {len(family)} means"] if left else []
     missing += ["a second seed in all cells"] if len(seeds) < 2 else []
     missing += [f"a search for {name}" for name in names]
     row |= {"n": len(seeds), "verdict": "undecided", "note": "; ".join(missing)}
-    if not seeds:
-        return row
-    means = [_estimate(mean, values, seeds) for mean in done]
+    means = [_estimate(weights, values, seeds) for _, weights in done] if seeds else []
     if len(seeds) < 2:
-        return row | {"mean": min(mean.mean for mean in means)}
+        return row | {"mean": min((mean.mean for mean in means), default=None)}
     least, against = statistics.least(means, len(family))
     row |= least._asdict()
     if least.low > 0 and not missing:
         row |= {"verdict": "holds"}
     elif any(against) and not names:
-        words = "; ".join(mean.words for mean in compress(done, against))
+        words = "; ".join(compress((words for words, _ in done), against))
         row |= {"verdict": "does not hold", "note": f"contradicted by {words}"}
     elif not missing:
         size = _printed_value(family, printed)
@@ -180,28 +172,30 @@ def evaluate(
     return row
 
 
-def _seeds(means: Iterable[Mean], values: Values) -> list[int]:
+def _seeds(means: Sequence[Mean], values: Values) -> list[int]:
     """The seeds that all cells of some means have finished."""
-    return sorted(set.intersection(*(set(values[key]) for mean in means for key in mean.weights)))
+    return sorted(set.intersection(*(set(values[key].index) for _, keys in means for key in keys)))
 
 
-def _estimate(mean: Mean, values: Values, seeds: list[int]) -> statistics.Estimate:
+def _estimate(
+    weights: Mapping[CellKey, float], values: Values, seeds: list[int]
+) -> statistics.Estimate:
     """The cells of one method with one buffer are added by seed.
 
     Their runs share first weights and the order of images. Runs of different methods, buffers or
     benchmarks are independent.
     """
     parts: dict[tuple[Any, ...], pd.Series] = {}
-    for key, weight in mean.weights.items():
+    for key, weight in weights.items():
         place = key.benchmark, key.source, key.method, key.buffer
-        parts[place] = parts.get(place, 0.0) + weight * pd.Series(values[key])[seeds]
+        parts[place] = parts.get(place, 0.0) + weight * values[key][seeds]
     return statistics.total(list(parts.values()), "least")
 
 
 def _printed_value(family: Sequence[Mean], printed: Mapping[CellKey, float]) -> float | None:
     """The least of some means on the paper's numbers; None where it does not print all of them."""
     try:
-        sums = [sum(w * printed[key] for key, w in mean.weights.items()) for mean in family]
+        sums = [sum(w * printed[key] for key, w in weights.items()) for _, weights in family]
     except KeyError:
         return None
     return round(min(sums), 9) if sums else None
