@@ -66,7 +66,10 @@ MISSING = {  # the file that is not there, and what makes it
     f"run tiny {RUN}": (TARGET, "`twf data prepare target`"),
     f"run tiny {RUN} ": (CHECKPOINT, "`twf pretrain origin`"),
     "collect tiny": ("results/tiny/runs/split-target.joint.s0.parquet", "`twf plan tiny`"),
-    "report tiny": (str(files.runs_file("tiny")), "`twf collect tiny`"),
+    "report tiny": (
+        str(files.runs_file("tiny")),
+        "snakemake --cores all results/tiny/runs.parquet",
+    ),
 }
 
 

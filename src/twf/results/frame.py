@@ -15,7 +15,7 @@ import pyarrow as pa
 from twf.files import record_file, runs_file
 from twf.learning.evaluation import metrics
 from twf.results import record
-from twf.results.printed import PLACE, PRINTED_VARIANTS, CellKey
+from twf.results.printed import PLACE, PRINTED_VARIANTS, CellKey, key_at
 from twf.study import Plan, Run
 from twf.study.methods import METHODS
 from twf.study.params import PROTOCOLS, Protocol
@@ -87,8 +87,8 @@ class Results:
                 as_printed &= in_table_4 or not cell.retuned
                 printed = (cell.variant if in_table_4 else "") if as_printed else None
                 place = table.benchmark, table.paper_source, cell.method, cell.variant or ""
-                place = *place, cell.buffer or 0, cell.protocol
-                about = table.name, cell.name, *place, cell.unchanged, untuned(cell), printed
+                kind = cell.unchanged, untuned(cell), printed
+                about = table.name, cell.name, *place, cell.buffer or 0, cell.protocol, *kind
                 rows += [(*about, seed, run) for seed, run in cell.runs.items()]
         frame = pd.DataFrame(rows, columns=names).astype({"unchanged": bool})
         frame = frame.join(self.runs["status"], on="run")
@@ -111,7 +111,7 @@ class Results:
     def cells(self) -> dict[CellKey, pd.DataFrame]:
         """`by_place` of each cell, its runs ordered by seed."""
         groups = self.by_place.groupby(PLACE, sort=False)
-        return {CellKey(*place): members for place, members in groups}
+        return {key_at(place): members for place, members in groups}
 
 
 def untuned(cell: Any) -> str:

@@ -1,6 +1,6 @@
 """The paper's printed numbers, under the keys that a study's cells have."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -28,6 +28,12 @@ class CellKey(NamedTuple):
 
 
 PLACE = list(CellKey._fields[:6])  # of a number in a table
+
+
+def key_at(place: Any) -> CellKey:
+    """The key of the number at a place, a row of the columns `PLACE`."""
+    return CellKey(*place)
+
 
 # What Table 4's rows are called in the paper's numbers, by the names of our variants.
 PRINTED_VARIANTS = {
@@ -65,4 +71,5 @@ def printed() -> pd.DataFrame:
 
 def printed_keys() -> dict[CellKey, float]:
     """The paper's final average accuracy of each of its cells."""
-    return {CellKey(*place): number for place, number in printed()["faa"].items()}
+    faa = printed()["faa"]
+    return dict(zip(map(key_at, faa.index), faa, strict=True))

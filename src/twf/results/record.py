@@ -93,7 +93,7 @@ def read(path: Path) -> pa.Table:
                 )
             return file.read()
     except FileNotFoundError:
-        raise UserError(f"no {path}: `twf plan STUDY` says what makes it") from None
+        raise UserError(f"no {path}: `snakemake --cores all {path}` makes it") from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read ({error}); delete it and run again") from None
 

@@ -13,24 +13,18 @@ from twf.results.frame import Results
 from twf.results.show import TextRow, in_parentheses, number
 from twf.study import Plan, Table
 from twf.study.methods import METHODS
-from twf.study.params import Protocol
 from twf.study.types import Fidelity
 
-_FORGETTING = (
-    "FF is the best accuracy on each task but the last, after any phase from its own on{}, minus "
-    "its final accuracy, averaged over these tasks ({})."
-)
 FORGETTING: dict[Fidelity, str] = {
-    "published": _FORGETTING.format(
-        ", the last phase included",
-        "as the published code computes it; the paper's formula leaves the last phase out",
-    ),
-    "paper": _FORGETTING.format(
-        " but the last", "the paper's formula; the published code includes the last phase"
-    ),
+    "published": "FF is the best accuracy on each task but the last, after any phase from its own "
+    "on, the last phase included, minus its final accuracy, averaged over these tasks (as the "
+    "published code computes it; the paper's formula leaves the last phase out).",
+    "paper": "FF is the best accuracy on each task but the last, after any phase from its own on "
+    "but the last, minus its final accuracy, averaged over these tasks (the paper's formula; the "
+    "published code includes the last phase).",
 }
-FORGETTING_SHOWN: dict[Fidelity, str] = {"published": "ff", "paper": "ff_paper"}
 WIDE = ["title", "name", "method", "variant", "buffer", "protocol", "n", "n_planned", "diverged"]
+NAMED = {"mean": "faa", "sd": "faa_sd", "low": "faa_low", "high": "faa_high"}
 
 
 def write(results: Results, of_cells: pd.DataFrame, tables: Collection[Table]) -> None:
@@ -38,29 +32,23 @@ def write(results: Results, of_cells: pd.DataFrame, tables: Collection[Table]) -
     for table in tables:
         about = [f"{table.title}.", note(table, of_cells), results.plan.note or ""]
         caption = show.escape_markdown(" ".join([*about, FORGETTING[table.forgetting]]))
+        frame = _wide(table, of_cells)[[*WIDE, *NAMED, "paper", "verdict", "note", "ff"]]
+        frame = frame.assign(buffer=show.null_buffer(frame)).rename(columns=NAMED)
         texts = {
             "md": f"{caption}\n\n{show.markdown(text_rows(table, of_cells))}",
-            "csv": wide(table, of_cells).to_csv(index=False),
+            "csv": frame.to_csv(index=False),
         }
         for ending, text in texts.items():
             with atomic(table_file(results.plan.study, table.name, ending)) as partial:
                 partial.write_text(text, encoding="utf-8")
 
 
-def wide(table: Table, of_cells: pd.DataFrame) -> pd.DataFrame:
-    """A row for each cell of a table: accuracy and its interval, forgetting, the paper's."""
-    rows = of_cells[of_cells["table"] == table.name]
-    faa = rows[rows["quantity"] == "faa"].set_index("name", drop=False)
-    forgetting = rows[rows["quantity"] == FORGETTING_SHOWN[table.forgetting]].set_index("name")
-    named = {"mean": "faa", "sd": "faa_sd", "low": "faa_low", "high": "faa_high"}
-    frame = faa[[*WIDE, *named, "paper", "verdict", "note"]].rename(columns=named)
-    return frame.assign(ff=forgetting["mean"], buffer=show.null_buffer(frame))
-
-
-def columns(table: Table) -> dict[str, tuple[Protocol, int | None]]:
-    """The protocol and the buffer of each column, by its heading."""
-    places = [(p, buffer) for p in table.protocols for buffer in table.buffers or [None]]
-    return {show.place(*place): place for place in places}
+def _wide(table: Table, of_cells: pd.DataFrame) -> pd.DataFrame:
+    """A row for each cell of a table: its accuracy, and as `ff` and `ff_printed` its forgetting."""
+    rows = of_cells[of_cells["table"] == table.name].set_index("name", drop=False)
+    faa, ff = rows[rows["quantity"] == "faa"], rows[rows["quantity"] == "ff"]
+    shown = ff if table.forgetting == "published" else rows[rows["quantity"] == "ff_paper"]
+    return faa.assign(ff=shown["mean"], ff_printed=ff["paper"])
 
 
 def text_rows(table: Table, of_cells: pd.DataFrame, html: bool = False) -> list[TextRow]:
@@ -69,49 +57,49 @@ def text_rows(table: Table, of_cells: pd.DataFrame, html: bool = False) -> list[
     Such a method has the same number in the columns of all buffers; a cell that was not planned is
     empty. HTML has the interval, the seeds and the verdict too.
     """
-    rows = of_cells[of_cells["table"] == table.name]
-    faa, ff, forgetting = (
-        {row["name"]: row for row in show.rows(rows[rows["quantity"] == quantity])}
-        for quantity in ("faa", "ff", FORGETTING_SHOWN[table.forgetting])
-    )
-    highest: dict[Any, str] = {}  # of those that may be the best: with a buffer, all runs finished
-    for cell in sorted(table.cells, key=lambda cell: faa[cell.name]["mean"]):
-        if METHODS[cell.method].rehearsal and faa[cell.name]["n"] == faa[cell.name]["n_planned"]:
-            highest[cell.protocol, cell.buffer] = number(faa[cell.name]["mean"])
-    names = {(c.method, c.variant, c.protocol, c.buffer): c.name for c in table.cells}
-
-    def text(method: str, variant: str | None, protocol: Protocol, buffer: int | None) -> str:
-        buffer = buffer if METHODS[method].rehearsal else None
-        name = names.get((method, variant, protocol, buffer))
-        if name is None:
-            return ""
-        row = faa[name]
-        accuracy, whole = number(row["mean"]), row["n"] == row["n_planned"]
-        spread = f"{accuracy} ± {row['sd']:.2f}" if row["n"] > 1 else accuracy
-        # bold are all that look like the highest
-        if whole and METHODS[method].rehearsal and accuracy == highest[protocol, buffer]:
-            spread = f"<b>{spread}</b>" if html else f"**{spread}**"
-        lacks = not whole and row["n"] + row["diverged"]
-        remarks = [f"n={row['n']}/{row['n_planned']}"] if lacks else []
-        remarks += [f"{row['diverged']} diverged"] if row["diverged"] else []
-        remarks += ["untuned"] if row["note"] else []
-        first = (spread, in_parentheses(forgetting[name]["mean"]), ", ".join(remarks))
-        lines = [" ".join(filter(None, first))]
-        if html and row["n"]:
-            lines.append(f"{show.interval(row['low'], row['high'])}, n={row['n']}")
-        if not pd.isna(row["paper"]):
-            paper = f"paper {number(row['paper'])} {in_parentheses(ff[name]['paper'])}".rstrip()
-            lines.append(f"{paper}, {row['verdict']}" if html else paper)
-        if html:
-            lines[1:] = [f'<span class="soft">{line}</span>' for line in lines[1:]]
-        return Markup("<br>".join(lines))  # noqa: S704 - numbers
-
-    ordered = sorted(table.rows.items(), key=lambda row: METHODS[row[0][0]].rehearsal)
+    cells, highest = show.rows(_wide(table, of_cells)), dict[Any, str]()
+    for row in sorted(cells, key=lambda row: row["mean"]):
+        if METHODS[row["method"]].rehearsal and row["n"] == row["n_planned"]:
+            highest[row["protocol"], row["buffer"]] = number(row["mean"])
+    texts = {
+        (row["method"], row["variant"], row["protocol"], row["buffer"]): _text(row, highest, html)
+        for row in cells
+    }
+    places = [(p, buffer or 0) for p in table.protocols for buffer in table.buffers or [None]]
     return [
         {"Method": title if html else show.escape_markdown(title)}
-        | {head: text(*row, *place) for head, place in columns(table).items()}
-        for row, title in ordered
+        | {
+            show.place(protocol, buffer): texts.get(
+                (method, variant or "", protocol, buffer * METHODS[method].rehearsal), ""
+            )
+            for protocol, buffer in places
+        }
+        for (method, variant), title in sorted(
+            table.rows.items(), key=lambda row: METHODS[row[0][0]].rehearsal
+        )
     ]
+
+
+def _text(row: dict[str, Any], highest: dict[Any, str], html: bool) -> str:
+    """A cell; bold if it looks like the highest of those with a buffer whose runs all finished."""
+    accuracy, whole = number(row["mean"]), row["n"] == row["n_planned"]
+    spread = f"{accuracy} ± {row['sd']:.2f}" if row["n"] > 1 else accuracy
+    bold = highest.get((row["protocol"], row["buffer"]))
+    if whole and METHODS[row["method"]].rehearsal and accuracy == bold:
+        spread = f"<b>{spread}</b>" if html else f"**{spread}**"
+    lacks = not whole and row["n"] + row["diverged"]
+    remarks = [f"n={row['n']}/{row['n_planned']}"] if lacks else []
+    remarks += [f"{row['diverged']} diverged"] if row["diverged"] else []
+    remarks += ["untuned"] if row["note"] else []
+    lines = [" ".join(filter(None, (spread, in_parentheses(row["ff"]), ", ".join(remarks))))]
+    if html and row["n"]:
+        lines.append(f"{show.interval(row['low'], row['high'])}, n={row['n']}")
+    if not pd.isna(row["paper"]):
+        paper = f"paper {number(row['paper'])} {in_parentheses(row['ff_printed'])}".rstrip()
+        lines.append(f"{paper}, {row['verdict']}" if html else paper)
+    if html:
+        lines[1:] = [f'<span class="soft">{line}</span>' for line in lines[1:]]
+    return Markup("<br>".join(lines))  # noqa: S704 - numbers
 
 
 def note(table: Table, of_cells: pd.DataFrame) -> str:
@@ -128,8 +116,7 @@ def note(table: Table, of_cells: pd.DataFrame) -> str:
     faa = of_cells[(of_cells["table"] == table.name) & (of_cells["quantity"] == "faa")]
     if (faa["n"] < faa["n_planned"]).any():
         parts.append("n=a/b: a of b planned runs finished; —: none did.")
-    names = sorted(set(faa["note"].str.extract(r"untuned: ([^;]+)")[0].dropna()))
-    if names:
+    if names := sorted({note.removeprefix("untuned: ") for note in faa["note"] if note}):
         parts.append(
             f"Untuned: the paper does not print {', '.join(names)}, and no search has chosen it."
         )
@@ -146,8 +133,13 @@ def gain_rows(table: Table, gains: pd.DataFrame) -> list[TextRow]:
         return []
     texts: dict[str, TextRow] = {}
     for row in show.rows(rows):
+        text = show.estimate(row["mean"], row["low"], row["high"])
+        if 0 < row["n"] < row["n_planned"]:
+            text += f" n={row['n']}/{row['n_planned']}"
+        if not pd.isna(row["paper"]):
+            text += f"<br>paper {number(row['paper'], '+')}"
         of_title = texts.setdefault(row["title"], {over(table): row["title"]})
-        of_title[show.place(row["protocol"], row["buffer"])] = _gain(row)
+        of_title[show.place(row["protocol"], row["buffer"])] = Markup(text)  # noqa: S704 - numbers
     heads = dict.fromkeys(head for text in texts.values() for head in text)
     return [{head: text.get(head, "—") for head in heads} for text in texts.values()]
 
@@ -161,15 +153,6 @@ def rule(table: Table) -> str:
     """In words, what the intervals of a table's gains are."""
     by_seed = "Student's 95 % interval of the differences by seed"
     return by_seed if table.variants else "Welch's 95 % interval"
-
-
-def _gain(row: dict[str, Any]) -> Markup:
-    """A gain and the paper's: '+1.30 (-0.05 to +2.65) n=2/3<br>paper +3.28'."""
-    text = show.estimate(row["mean"], row["low"], row["high"])
-    if 0 < row["n"] < row["n_planned"]:
-        text += f" n={row['n']}/{row['n_planned']}"
-    paper = "" if pd.isna(row["paper"]) else f"<br>paper {number(row['paper'], '+')}"
-    return Markup(text + paper)  # noqa: S704 - numbers
 
 
 # DVC's metrics

@@ -26,7 +26,7 @@ import pandas as pd
 from pydantic import Field, TypeAdapter
 
 from twf.results import statistics
-from twf.results.printed import PLACE, CellKey
+from twf.results.printed import PLACE, CellKey, key_at
 from twf.study.reading import plain_values
 from twf.study.types import Strict
 
@@ -149,7 +149,7 @@ def evaluate(
         note = lost if family else "no such cell in this study"
         return row | {"verdict": "not run", "note": note}
     left, seeds = len(family) - len(done), _seeds(done, values)
-    cells = {CellKey(*key[: len(PLACE)]) for _, weights in done for key in weights}
+    cells = {key_at(key[: len(PLACE)]) for _, weights in done for key in weights}
     names = sorted({untuned[cell] for cell in cells if untuned.get(cell)})
     missing = [f"{left} of {len(family)} means"] if left else []
     missing += ["a second seed in all cells"] if len(seeds) < 2 else []
