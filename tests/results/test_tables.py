@@ -1,8 +1,5 @@
 """Tables: which of the paper's numbers stand beside ours, and what is said of unusual cells."""
 
-from typing import Any
-
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -12,17 +9,6 @@ from twf.results.frame import Results
 from twf.study import Plan
 
 TABLE = "main.split-cifar10"
-
-
-def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a frame, with None for what is null, for no text and for no buffer."""
-
-    def plain(name: str, value: Any) -> Any:
-        nothing = np.ndim(value) == 0 and (pd.isna(value) or value == "")
-        return None if nothing or (name == "buffer" and value == 0) else value
-
-    rows = frame.to_dict("records")
-    return [{str(name): plain(name, value) for name, value in row.items()} for row in rows]
 
 
 def write(runs: Results) -> str:
@@ -35,8 +21,8 @@ def write(runs: Results) -> str:
 def papers(plan: Plan) -> dict[str, float | None]:
     """The paper's Class-IL accuracy beside each cell of the only table, by variant."""
     found = estimates.cells(Results.of_records(plan, ()), list(plan.tables.values()))
-    rows = rows_of(found[found["quantity"] == "faa"])
-    return {row["variant"] or "": row["paper"] for row in rows}
+    rows = found[found["quantity"] == "faa"].astype({"paper": object})
+    return dict(zip(rows["variant"], rows["paper"].where(rows["paper"].notna(), None), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +126,7 @@ def test_the_order_of_methods_is_a_correlation_with_the_papers(means, expected):
     frame = pd.DataFrame(rows | {"mean": means, "sd": 0.1, "n": 3, "variant": ""})
     frame["paper"] = [60.0, 70.0, 75.0, 80.0]
     place = {"benchmark": "b", "source": "s", "protocol": "class-il", "quantity": "faa"}
-    (row,) = rows_of(estimates.order(frame.assign(**place)))
+    (row,) = estimates.order(frame.assign(**place)).to_dict("records")
     assert row["n"] == 3
     assert tuple(row[name] for name in ("mean", "low", "high")) == pytest.approx(expected)
 

@@ -72,7 +72,7 @@ def write(path: Path, row: dict[str, Any]) -> None:
     """Write one record; every column of `SCHEMA` must be there, and no other."""
     if row.keys() != set(SCHEMA.names):
         raise ValueError(f"record and schema differ in {row.keys() ^ set(SCHEMA.names)}")
-    _write([pa.Table.from_pylist([row], schema=SCHEMA)], path)
+    _write(pa.Table.from_pylist([row], schema=SCHEMA), path)
 
 
 def read(path: Path) -> pa.Table:
@@ -113,7 +113,8 @@ def collect(records: list[Path], output: Path, plan: str = "") -> None:
 
     It carries the study's plan, a `twf.study.products.study_digest`; empty where it has not all.
     """
-    _write([read(path) for path in records], output, plan)
+    together = pa.concat_tables([SCHEMA.empty_table(), *map(read, records)]).sort_by("run")
+    _write(together.replace_schema_metadata({**(SCHEMA.metadata or {}), PLAN: plan}), output)
 
 
 def carried(path: Path) -> str | None:
@@ -127,10 +128,7 @@ def carried(path: Path) -> str | None:
     return metadata.get(PLAN, b"").decode(errors="replace")
 
 
-def _write(tables: list[pa.Table], path: Path, plan: str = "") -> None:
-    together = pa.concat_tables([SCHEMA.empty_table(), *tables]).sort_by("run")
-    if plan:
-        together = together.replace_schema_metadata({**SCHEMA.metadata, PLAN: plan})
+def _write(table: pa.Table, path: Path) -> None:
     with atomic(path) as partial:
         # `read` holds the pages to their checksums
-        pq.write_table(together, partial, write_page_checksum=True)
+        pq.write_table(table, partial, write_page_checksum=True)

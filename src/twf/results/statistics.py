@@ -1,8 +1,7 @@
 """From values of runs to estimates: means, differences, their intervals and verdicts.
 
-The unit is the seed. One interval per question, by one rule: Student's of a mean; paired by seed
-between variants of one method, which share network, order and buffer; Welch's between methods. The
-two-way layout is for what docs/plan.md fixed so. A difference is the new thing minus its baseline.
+The unit is the seed: Student's interval of a mean; paired by seed between variants of one method,
+which share network, order and buffer; Welch's between methods; layout where docs/plan.md fixed it.
 """
 
 import math
@@ -61,10 +60,9 @@ def total(parts: Sequence[pd.Series], rule: Rule = "welch") -> Estimate:
     freedoms = np.array([len(part) - 1 for part in parts])
     error = math.sqrt(squares.sum())
     df = float(squares.sum() ** 2 / (squares**2 / freedoms).sum() if error else freedoms.min())
-    halves = (stats.t.ppf((1 + level) / 2, df) * error for level in (LEVEL, MARGIN_LEVEL))
-    return Estimate(
-        n, mean, rule, df, *(end for half in halves for end in (mean - half, mean + half))
-    )
+    half, of_margin = (stats.t.ppf((1 + x) / 2, df) * error for x in (LEVEL, MARGIN_LEVEL))
+    ends = mean - half, mean + half, mean - of_margin, mean + of_margin
+    return Estimate(n, mean, rule, df, *ends)
 
 
 def layout(corners: pd.DataFrame, weights: dict[str, float]) -> Estimate:
@@ -98,14 +96,10 @@ def verdict(estimate: Estimate) -> str:
 
 
 def summary(groups: Any) -> pd.DataFrame:
-    """`n`, `mean`, `sd` (divisor n - 1), `low` and `high` of each group of a pandas group-by.
-
-    Student's interval, as `cell` gives; null where a group has too few values, and nulls are none.
-    """
-    n, mean, sd = groups.count(), groups.mean(), groups.std()
-    half = stats.t.ppf((1 + LEVEL) / 2, n - 1) * sd / np.sqrt(n)
-    ends = {"low": mean - half, "high": mean + half}
-    return pd.DataFrame({"n": n, "mean": mean, "sd": sd, **ends})
+    """`n`, `mean`, `sd` (divisor n - 1) and Student's `low` and `high` of each pandas group."""
+    frame = pd.DataFrame({"n": groups.count(), "mean": groups.mean(), "sd": groups.std()})
+    half = stats.t.ppf((1 + LEVEL) / 2, frame["n"] - 1) * frame["sd"] / np.sqrt(frame["n"])
+    return frame.assign(low=frame["mean"] - half, high=frame["mean"] + half)
 
 
 def least(means: Sequence[Estimate], planned: int) -> tuple[Estimate, list[bool]]:
