@@ -108,14 +108,18 @@ def _write(products: list[Product], written: Written, free: bool) -> None:
 
 def _order_report(study: str, carried: str) -> None:
     """Make the collected table older than a report of the same plan, and newer than another."""
-    collected, estimates = files.runs_file(study), files.estimates_file(study, "parquet")
-    reported, at = record.carried(estimates), collected.stat().st_mtime
-    if reported == carried:
-        made = [*estimates.parent.glob("[!.]*.*"), *estimates.parent.glob("[tf]*/*")]
+    collected, report = files.runs_file(study), files.report_file(study)
+    marked = {
+        path: record.carried(path) for path in (files.estimates_file(study, "parquet"), report)
+    }
+    at = collected.stat().st_mtime
+    if set(marked.values()) == {carried}:
+        made = [*report.parent.glob("[!.]*.*"), *report.parent.glob("[tf]*/*")]
         if (first := min(path.stat().st_mtime for path in made if path.exists())) < at:
             _set_time(collected, first)
-    elif reported is not None:
-        _set_time(estimates, at - 1)
+    for path, plan in marked.items():
+        if plan not in (None, carried):
+            _set_time(path, at - 1)
 
 
 def _set(path: Path, text: str, made: Path | None, agree: bool, free: bool) -> None:

@@ -1,6 +1,7 @@
 """The record of a run: one Parquet file of one row. The truth that tables and figures come from."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from twf.files import atomic
 
 VERSION = 2  # of the schema below; raised by each change of it
 
+REPORT_MARK = '<meta name="twf-plan" content="{}">'  # in a report's head
 PLAN = b"twf_plan"  # the metadata of collected records and of estimates: their study's plan
 
 LAYERS = ("stem", "Layer 1", "Layer 2", "Layer 3", "Layer 4")
@@ -118,8 +120,12 @@ def collect(records: list[Path], output: Path, plan: str = "") -> None:
 
 
 def carried(path: Path) -> str | None:
-    """The plan that a collected table or estimates carry; None without such, empty for no plan."""
+    """The plan that a collected table, estimates or a report carry; None without such, or empty."""
     try:
+        if path.suffix == ".html":
+            page = path.read_text(encoding="utf-8", errors="replace")
+            mark = re.search(REPORT_MARK.format("([0-9a-f]{64})"), page)
+            return mark[1] if mark else ""
         metadata = pq.read_metadata(path).metadata or {}
     except FileNotFoundError:
         return None

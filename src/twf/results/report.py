@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from twf import files
-from twf.results import estimates, figures, provenance, search, show, tables
+from twf.results import estimates, figures, provenance, record, search, show, tables
 from twf.results.figures import Drawn
 from twf.results.frame import Results
 from twf.results.paper import claims
@@ -51,11 +51,12 @@ def write_all(results: Results) -> None:
         lstrip_blocks=True,
     )
     template = environment.get_template("report.html.j2")
+    mark = Markup(record.REPORT_MARK.format(record.carried(files.runs_file(study))))  # noqa: S704
     for path, values in (
         (files.runs_page(study), {"runs": _runs(results)}),
         (files.report_file(study), _contents(results, frame, trials, drawn)),
     ):
-        text = template.render(plan=plan, **values)
+        text = template.render(made_by=mark, plan=plan, **values)
         with files.atomic(path) as partial:
             partial.write_text(text, encoding="utf-8")
     estimates.write(results, frame)  # last: what carries the plan says that all of it was made

@@ -47,7 +47,8 @@ class Product(NamedTuple):
         """Why it is stale, as `lr: 0.05 -> 0.03`; else a remark, if there is one."""
         if self.made == {}:
             return self.remark or "it does not say what made it"
-        return few(changes(self.made, self.plan)) if self.state == "stale" else self.remark
+        stale = self.state == "stale"
+        return few(changes(self.made or {}, self.plan)) if stale else self.remark
 
 
 class Products:
