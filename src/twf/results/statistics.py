@@ -53,7 +53,8 @@ def total(parts: Sequence[pd.Series], rule: Rule = "welch") -> Estimate:
     Degrees of freedom by Welch and Satterthwaite: of two samples, Welch's; of one, Student's.
     """
     n = min(map(len, parts))
-    mean = round(float(sum(part.mean() for part in parts)), 9)  # cells that are alike cancel
+    mean = float(sum(part.mean() for part in parts))
+    mean = 0.0 if abs(mean) < 1e-9 else mean  # cells that are alike cancel
     if n < 2:
         return Estimate(n, mean, rule)
     squares = np.array([part.var(ddof=1) / len(part) for part in parts])

@@ -131,15 +131,17 @@ def gain_rows(table: Table, gains: pd.DataFrame) -> list[TextRow]:
     rows = gains[gains["table"] == table.name]
     if not rows["n"].any():
         return []
-    texts: dict[str, TextRow] = {}
+    texts: dict[tuple[str, str], TextRow] = {}  # by method and variant
+    prefix = "" if table.variants else "over_"
     for row in show.rows(rows):
         text = show.estimate(row["mean"], row["low"], row["high"])
         if 0 < row["n"] < row["n_planned"]:
             text += f" n={row['n']}/{row['n_planned']}"
         if not pd.isna(row["paper"]):
             text += f"<br>paper {number(row['paper'], '+')}"
-        of_title = texts.setdefault(row["title"], {over(table): row["title"]})
-        of_title[show.place(row["protocol"], row["buffer"])] = Markup(text)  # noqa: S704 - numbers
+        key = row[f"{prefix}method"], row[f"{prefix}variant"]
+        of_row = texts.setdefault(key, {over(table): row["title"]})
+        of_row[show.place(row["protocol"], row["buffer"])] = Markup(text)  # noqa: S704 - numbers
     heads = dict.fromkeys(head for text in texts.values() for head in text)
     return [{head: text.get(head, "—") for head in heads} for text in texts.values()]
 
