@@ -28,11 +28,12 @@ def main() -> None:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    except BrokenPipeError:  # `| head` has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except OSError as error:  # a full disk, a name that is too long
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+        enough = isinstance(error, BrokenPipeError)  # `| head` has read enough
+        if not enough:
+            print(f"error: {error}", file=sys.stderr)
+        # what is left in the buffer would be written, and fail, at the process's end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0 if enough else 1)
     except KeyboardInterrupt:  # while modules are imported; commands end with a word of their own
         sys.exit(130)
