@@ -57,6 +57,7 @@ SchedulerParameters=sched_interval=2,bf_interval=2,sched_min_interval=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SwitchType=switch/none
+MessageTimeout=60
 MpiDefault=none
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
