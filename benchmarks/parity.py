@@ -39,7 +39,7 @@ from twf.errors import UserError, lookup
 from twf.jobs import checkpoints
 from twf.learning import loop
 from twf.results.show import PROTOCOL_TITLES, markdown
-from twf.results.statistics import cell
+from twf.results.statistics import of_arms
 from twf.study import Run, reading
 from twf.study.params import PROTOCOLS, Params
 
@@ -212,7 +212,7 @@ def _paired(first: list[Row], second: list[Row]) -> dict[str, str]:
     texts = {"Runs": str(len(seeds))}
     for protocol in PROTOCOLS:
         pairs = [(fmean(ours[seed][protocol]), fmean(theirs[seed][protocol])) for seed in seeds]
-        gain = cell(pd.Series([one - other for one, other in pairs]))
+        gain = of_arms([pd.Series([one - other for one, other in pairs])], "student")
         texts[PROTOCOL_TITLES[protocol]] = _text(gain.mean, gain.low, gain.high)
     return texts
 

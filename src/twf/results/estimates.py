@@ -30,7 +30,7 @@ from twf.results.frame import SCORES, Results, column
 from twf.results.paper import claims
 from twf.results.printed import PLACE, CellKey, printed, printed_keys
 from twf.results.record import PROBED
-from twf.study import Cell, Run, Table
+from twf.study import Run, Table
 from twf.study.params import PROTOCOLS
 
 REFERENCE = "twf"  # whose gains over other methods are the paper's subject
@@ -105,33 +105,28 @@ def write(results: Results, frame: pd.DataFrame) -> None:
 
 def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
     """The estimates of the cells of some tables: a row for each of `SCORES`."""
-    numbers, parts = printed(), []
+    numbers = printed().melt(var_name="quantity", ignore_index=False)
+    numbers, parts = numbers.set_index("quantity", append=True), []
     for table in tables:
         members = results.members[results.members["table"] == table.name]
-        groups = members.groupby("cell", sort=False)
-        first = groups[[*PLACE, "printed_variant", "untuned"]].first()
-        places = pd.MultiIndex.from_frame(first.assign(variant=first["printed_variant"])[PLACE])
-        paper = numbers.reindex(places).set_index(first.index)
-        states = pd.crosstab(members["cell"], members["status"]).reindex(first.index)
-        about = first.assign(
-            table=table.name,
-            title=[table.rows[row["method"], row["variant"] or None] for row in show.rows(first)],
-            name=first.index,
-            source=table.source,
-            kind="cell",
-            rule="student",
-            n_planned=groups.size(),
-            diverged=states.get("diverged", 0),
-            note=("untuned: " + first["untuned"]).where(first["untuned"] != "", ""),
+        members = members.assign(
+            finished=members["status"] == "finished", diverged=members["status"] == "diverged"
         )
-        for score in SCORES:
-            rows = about.join(statistics.summary(groups[score])).assign(quantity=score)
-            rows["n"] = states.get("finished", 0)
-            rows["df"] = (rows["n"] - 1).where(rows["low"].notna())
-            rows["paper"] = paper.get(score)
-            if score == "faa":
-                rows["verdict"] = [agreement(row, table.reduced) for row in show.rows(rows)]
-            parts.append(rows)
+        long = members.melt([*members.columns.difference([*SCORES])], [*SCORES], "quantity")
+        groups = long.groupby(["quantity", "name"], sort=False)
+        rows = groups[[*PLACE, "table", "title", "printed_variant", "untuned"]].first()
+        rows = rows.join(statistics.summary(groups["value"])).reset_index()
+        counts = groups[["finished", "diverged"]].sum().assign(n_planned=groups.size())
+        rows[["n", "diverged", "n_planned"]] = counts.to_numpy()
+        place = rows.assign(variant=rows["printed_variant"])[[*PLACE, "quantity"]]
+        rows["paper"] = numbers.reindex(pd.MultiIndex.from_frame(place)).to_numpy()
+        rows["df"] = (rows["n"] - 1).where(rows["low"].notna())
+        rows["note"] = ("untuned: " + rows["untuned"]).where(rows["untuned"] != "", "")
+        rows["verdict"] = [
+            agreement(row, table.reduced) if row["quantity"] == "faa" else ""
+            for row in show.rows(rows)
+        ]
+        parts.append(rows.assign(kind="cell", rule="student", source=table.source))
     return _whole(parts)
 
 
@@ -162,55 +157,46 @@ def agreement(row: Mapping[str, Any], reduced: bool) -> str:
 # Gains
 
 
-def pairs(table: Table) -> list[tuple[Cell, Cell]]:
-    """Each cell of a table that gains over another, and that other one."""
-    if not table.variants:
-        return [
-            (cell, other)
-            for other in table.cells
-            for cell in table.cells
-            if cell.method == REFERENCE != other.method
-            and cell.protocol == other.protocol
-            and (cell.buffer == other.buffer or None in (cell.buffer, other.buffer))
-        ]
-    bases = {
-        (cell.method, cell.buffer, cell.protocol): cell
-        for cell in reversed(table.cells)  # the first of several that change nothing
-        if cell.unchanged
-    }
-    both = ((cell, bases.get((cell.method, cell.buffer, cell.protocol))) for cell in table.cells)
-    return [(cell, base) for cell, base in both if base is not None and base is not cell]
-
-
 def difference(new: pd.DataFrame, baseline: pd.DataFrame) -> statistics.Estimate:
     """The gain in accuracy of a cell's runs over another's: paired by seed within a method."""
     alike = new["method"].iloc[0] == baseline["method"].iloc[0]
-    values = (arm.set_index("seed")["faa"].dropna() for arm in (new, baseline))
-    return (statistics.paired if alike else statistics.welch)(*values)
+    arms = [arm.set_index("seed")["faa"] for arm in (new, baseline)]
+    return statistics.of_arms(arms, "paired" if alike else "welch")
 
 
 def gains(results: Results, of_cells: pd.DataFrame) -> pd.DataFrame:
-    """The estimates of each of the tables' `pairs`, from members and their `cells`."""
-    members = dict(list(results.members.groupby(["table", "cell"])))
-    faa = of_cells[of_cells["quantity"] == "faa"]
-    about = {(row["table"], row["name"]): row for row in show.rows(faa)}
+    """The estimates of what each cell gains over another of its table, from members and `cells`."""
+    members = dict(list(results.members.groupby(["table", "name"])))
+    unchanged = results.members[["table", "name", "unchanged"]].drop_duplicates()
+    faa = of_cells[of_cells["quantity"] == "faa"].merge(unchanged)
     same = ("table", "benchmark", "source", "method", "variant", "protocol", "quantity", "name")
     rows = []
     for table in results.plan.tables.values():
-        for cell, other in pairs(table):
-            one, over = about[table.name, cell.name], about[table.name, other.name]
-            new, baseline = (members[table.name, each.name] for each in (cell, other))
+        cells = faa[faa["table"] == table.name]
+        if table.variants:
+            alike = ["method", "buffer", "protocol"]
+            bases = cells[cells["unchanged"]].drop_duplicates(alike)  # the first of several
+            both = cells.merge(bases, on=alike, suffixes=("", "_over"))
+            both = both[both["name"] != both["name_over"]]
+        else:
+            ours = cells["method"] == REFERENCE
+            both = cells[~ours].merge(cells[ours], on="protocol", suffixes=("_over", ""))
+            buffers = both[["buffer", "buffer_over"]]
+            both = both[(buffers == 0).any(axis=1) | (both["buffer"] == both["buffer_over"])]
+        for row in show.rows(both):
+            new, baseline = (members[table.name, row[name]] for name in ("name", "name_over"))
             # A variant that is not in Table 4 stands beside its method's own number
             beside = not table.variants or bool(new["printed_variant"].iloc[0])
             rows.append(
-                {name: one[name] for name in same}
-                | {"kind": "gain", "title": (one if table.variants else over)["title"]}
-                | {"buffer": one["buffer"] or over["buffer"]}
-                | {"over_method": over["method"], "over_variant": over["variant"]}
+                {name: row[name] for name in same}
+                | {"kind": "gain", "title": row["title" if table.variants else "title_over"]}
+                | {"buffer": row["buffer"] or row.get("buffer_over", 0)}
+                | {"over_method": row.get("method_over", row["method"])}
+                | {"over_variant": row["variant_over"]}
                 | difference(new, baseline)._asdict()
-                | {"n_planned": len(cell.runs.keys() & other.runs.keys())}
-                | {"diverged": one["diverged"] + over["diverged"]}
-                | {"paper": one["paper"] - over["paper"] if beside else np.nan}
+                | {"n_planned": len(set(new["seed"]) & set(baseline["seed"]))}
+                | {"diverged": row["diverged"] + row["diverged_over"]}
+                | {"paper": row["paper"] - row["paper_over"] if beside else np.nan}
             )
     return pd.DataFrame(rows)
 
@@ -222,7 +208,7 @@ def compared(results: Results, new: str, baseline: str) -> Iterator[str]:
     included where the study follows it; the lines say how to make the others. Raises `UserError`
     where the study has no such cell, or the two are never in one place.
     """
-    study, cells = results.plan.study, results.cells()
+    study, cells = results.plan.study, results.cells
     names = [f"{key.method}.{key.variant}".rstrip(".") for key in cells]
     for name in (new, baseline):
         lookup("method or variant", dict.fromkeys(names), name, f"the tables of {study}")
@@ -260,7 +246,7 @@ def compared(results: Results, new: str, baseline: str) -> Iterator[str]:
 def of_claims(results: Results) -> pd.DataFrame:
     """A row for each claim of the paper."""
     values, numbers = values_of(results), printed_keys()
-    untuned = {key: members["untuned"].iloc[0] for key, members in results.cells().items()}
+    untuned = {key: members["untuned"].iloc[0] for key, members in results.cells.items()}
     return pd.DataFrame(
         [
             {"kind": "claim", "title": claim.statement, "name": claim.name, "quantity": claim.unit}
@@ -273,37 +259,29 @@ def of_claims(results: Results) -> pd.DataFrame:
 def values_of(results: Results) -> claims.Values:
     """The accuracy of each cell by seed, and what was probed of it; none where a run diverged."""
     values: dict[CellKey, pd.Series] = {}
-    for cell, members in results.cells().items():
+    for cell, members in results.cells.items():
         run = results.plan.runs[members["run"].iloc[0]]
         whole = not (members["status"] == "diverged").any()
         done = members[(members["status"] == "finished") & whole].set_index("seed")
         values[cell] = done["faa"]
-        if run.probes:
-            values |= _probed(cell, run, results.runs.loc[done["run"]].set_index(done.index))
+        recorded = results.runs.loc[done["run"]].set_index(done.index)
+        for key, name, i, j in _probed(cell, run) if run.probes else ():
+            matrices = recorded[name].items()
+            values[key] = pd.Series({seed: m[i][j] for seed, m in matrices if len(m)})
     return values
 
 
-def _probed(cell: CellKey, run: Run, rows: pd.DataFrame) -> claims.Values:
-    """What was probed of a cell's runs, by layer, tasks (-1: all) and seed."""
-    positions = {  # on a task right after learning it, which a record has under both protocols
-        cell._replace(protocol=protocol, quantity="learned", layer="network", tasks=done + 1): (
-            column("accuracy", protocol),
-            done,
-            done,
-        )
-        for protocol in PROTOCOLS
-        for done in range(run.tasks)
-        if run.phases == run.tasks  # Joint learns them at once
-    } | {
-        cell._replace(quantity=quantity, layer=layer, tasks=done): (quantity, done, i)
-        for quantity, layers in PROBED.items()
-        for i, layer in enumerate(layers)
-        for done in range(-1, run.phases + 1)
-    }
-    return {
-        key: pd.Series({seed: each[i][j] for seed, each in rows[name].items() if len(each)})
-        for key, (name, i, j) in positions.items()
-    }
+def _probed(cell: CellKey, run: Run) -> Iterator[tuple[CellKey, str, int, int]]:
+    """What is probed of a cell after some tasks (-1: all), and its column, row and position."""
+    for protocol in PROTOCOLS if run.phases == run.tasks else ():  # Joint learns them at once
+        learned = cell._replace(protocol=protocol, quantity="learned", layer="network")
+        for task in range(run.tasks):  # which a record has under both protocols
+            yield learned._replace(tasks=task + 1), column("accuracy", protocol), task, task
+    for quantity, layers in PROBED.items():
+        for i, layer in enumerate(layers):
+            for tasks in range(-1, run.phases + 1):
+                key = cell._replace(quantity=quantity, layer=layer, tasks=tasks)
+                yield key, quantity, tasks, i
 
 
 # The order of methods

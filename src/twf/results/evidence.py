@@ -35,20 +35,18 @@ def add(folder: Path, evidence: Path = EVIDENCE) -> tuple[Path, int]:
         together = pa.concat_tables(before + tables, promote_options="default")
     except pa.ArrowException as error:
         raise UserError(f"{folder} and {path} have columns of different types: {error}") from None
-    kept: dict[str, str] = {}
-    rows = []
+    kept: dict[str, tuple[int, str]] = {}
     for i, row in enumerate(together.to_pylist()):
         text = repr(row)  # compares every bit of a number, and NaN with NaN
-        if row["run"] not in kept:
-            rows.append(i)
-        if kept.setdefault(row["run"], text) != text:
+        if kept.setdefault(row["run"], (i, text))[1] != text:
             raise UserError(
                 f"{path} has another record of {row['run']}, which stays; leave "
                 f"{row['run']}.parquet out of {folder}"
             )
+    table = together.take([i for i, _ in kept.values()])
     with atomic(path) as partial:
-        pq.write_table(together.take(rows), partial, compression="zstd", write_page_checksum=True)
-    return path, len(rows) - sum(map(len, before))
+        pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
+    return path, len(table) - sum(map(len, before))
 
 
 def read_table(path: Path) -> pa.Table:

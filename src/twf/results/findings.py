@@ -6,6 +6,8 @@
 import json
 import math
 import re
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,12 +19,11 @@ from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.results import show, statistics
 from twf.results.evidence import EVIDENCE, read_table
 from twf.results.frame import column
-from twf.results.printed import printed_keys
+from twf.results.printed import printed
 from twf.study.params import PROTOCOLS, Protocol
 from twf.study.reading import plain_values
 from twf.study.types import Strict
 
-SIGNS = (1.0, -1.0, -1.0, 1.0)  # of a question's arms
 BLOCK = re.compile(r"<!-- ([a-z][^>]*?) -->(.*?)<!-- end -->", flags=re.S)
 
 
@@ -43,25 +44,18 @@ class Question(Strict):
     arms: list[str]
     rule: Literal["student", "paired", "welch"] = "student"
     # the corners of the two-way layout by which docs/plan.md asked, whose interval is shown first
-    layout: list[str] | None = None
+    layout: Sequence[str] = ()
     since: Literal["", "planned", "exploratory"] = ""
 
 
-class Table(Strict):
-    """Questions by settings, as a page shows them."""
+class Shown(Strict):
+    """Questions by settings, as a table or a drawing shows them."""
 
     questions: list[str]
     settings: list[str]
+    kind: Literal["table", "scale", "share"] = "table"
     paper: str | None = None  # a last column: the paper's numbers of this benchmark
     beside: bool = False  # the paper's number within each cell
-
-
-class Figure(Strict):
-    """Questions and settings that a drawing shows."""
-
-    kind: Literal["scale", "share"]
-    questions: list[str]
-    settings: list[str]
 
 
 class Questions(Strict):
@@ -69,46 +63,27 @@ class Questions(Strict):
 
     settings: dict[str, Setting]
     questions: dict[str, Question]
-    tables: dict[str, Table]
-    figures: dict[str, Figure]
+    tables: dict[str, Shown]
+    figures: dict[str, Shown]
 
 
 class Findings:
     """The evidence of a folder and its questions."""
 
     def __init__(self, folder: Path = EVIDENCE) -> None:
-        self.folder, path = folder, folder / "questions.yaml"
+        path = folder / "questions.yaml"
         values = plain_values(path.read_text(encoding="utf-8"), path)
         try:
             self.asked = Questions.model_validate(values)
         except ValidationError as error:
             raise invalid_file(path, explain(error)) from None
-        self.cells: dict[str, dict[str, pd.DataFrame]] = {}  # by study
-        self.printed = {
-            (key.benchmark, key.method, key.variant, key.buffer, key.protocol): number
-            for key, number in printed_keys().items()
-            if key.source != "svhn"
-        }
+        self.records = cache(lambda study: _cells(folder / f"{study}.parquet"))
+        # the numbers from SVHN are beside no question
+        numbers = printed()["faa"].drop("svhn", level="source").droplevel("source")
+        self.printed = numbers.to_dict()
 
-    def records(self, study: str) -> dict[str, pd.DataFrame]:
-        """The records of a study's cells by seed: precision, the distance's share of the loss.
-
-        And final average accuracy in per cent, by protocol; none of a run that diverged.
-        """
-        if study not in self.cells:
-            rows = [
-                {"cell": row["run"].rpartition(".s")[0], "seed": row["seed"]}
-                | {"precision": str(json.loads(row["provenance"])["precision"])}
-                | {"share": _share(row["history"])}
-                | {p: _final(row, column("accuracy", p)) for p in PROTOCOLS}
-                for row in read_table(self.folder / f"{study}.parquet").to_pylist()
-            ]
-            frame = pd.DataFrame(rows).set_index("seed").sort_index()
-            self.cells[study] = {str(cell): runs for cell, runs in frame.groupby("cell")}
-        return self.cells[study]
-
-    def arms(self, arms: list[str], setting: Setting) -> tuple[str, dict[str, pd.DataFrame]] | None:
-        """The first study that has all arms, and the runs of each; None where none has.
+    def arms(self, arms: Sequence[str], setting: Setting) -> tuple[str, dict[str, pd.DataFrame]]:
+        """The first study that has all arms, and the runs of each; empty where none has.
 
         A mean under Task-IL is of the runs with hyperparameters for Task-IL, if there are any.
         """
@@ -118,8 +93,8 @@ class Findings:
             if len(arms) == 1 and f"{cells[0]}.{setting.protocol}" in records:
                 cells = [f"{cells[0]}.{setting.protocol}"]
             if all(cell in records for cell in cells):
-                return study, dict(zip(arms, map(records.__getitem__, cells), strict=True))
-        return None
+                return study, {a: records[cell] for a, cell in zip(arms, cells, strict=True)}
+        return "", {}
 
     def estimate(self, name: str, at: str, planned: bool = False) -> dict[str, Any] | None:
         """A row of the table of estimates; None where an arm has no run.
@@ -129,19 +104,17 @@ class Findings:
         """
         asked = lookup("question", self.asked.questions, name, "questions.yaml")
         setting = lookup("setting", self.asked.settings, at, "questions.yaml")
-        found = self.arms(asked.arms, setting)
-        corners = self.arms(asked.layout, setting) if planned and asked.layout else None
-        if found is None or (planned and corners is None):
+        study, arms = self.arms(asked.arms, setting)
+        _, corners = self.arms(asked.layout if planned else [], setting)
+        if not arms or (planned and not corners):
             return None
-        study, arms = found
-        accuracies = [runs[setting.protocol] for runs in arms.values()]
-        values = [accuracy.dropna() for accuracy in accuracies]
-        diverged = sum(map(len, accuracies)) - sum(map(len, values))
-        estimate = _estimate(values, asked.rule)
-        if corners is not None:
-            columns = {arm: runs[setting.protocol] for arm, runs in corners[1].items()}
-            signs = dict(zip(asked.arms, SIGNS, strict=False))
-            estimate = statistics.layout(pd.DataFrame(columns), signs)
+        values = [runs[setting.protocol] for runs in arms.values()]
+        diverged = sum(int(accuracies.isna().sum()) for accuracies in values)
+        estimate = statistics.of_arms(values, asked.rule)
+        if planned:
+            frame = pd.DataFrame({arm: runs[setting.protocol] for arm, runs in corners.items()})
+            signs = dict(zip(asked.arms, statistics.SIGNS, strict=False))
+            estimate = statistics.layout(frame, signs)
         one = len(arms) == 1
         verdict = "" if one else "undecided" if diverged else statistics.verdict(estimate)
         return {
@@ -157,15 +130,13 @@ class Findings:
             "note": f"{diverged} diverged" if diverged else "",
             "since": asked.since,
             "study": study,
-            "precisions": " ".join(
-                sorted({p for runs in arms.values() for p in runs["precision"]})
-            ),
+            "precisions": " ".join(sorted(set(pd.concat(arms.values())["precision"]))),
         }
 
     def paper(self, asked: Question, setting: Setting) -> float | None:
         """The paper's mean or difference; None where it does not print each arm."""
         total = 0.0
-        for sign, arm in zip(SIGNS, asked.arms, strict=False):
+        for sign, arm in zip(statistics.SIGNS, asked.arms, strict=False):
             method, *rest = arm.split(".")
             buffer = setting.buffer if "B" in rest else 0
             variant = ".".join(part for part in rest if part not in {"B", "0"})
@@ -200,19 +171,18 @@ class Findings:
                 cells[setting.title] = "—" if row is None else _cell(row, setting, shown.beside)
             if shown.paper:
                 any_setting = next(s for s in settings.values() if s.benchmark == shown.paper)
-                printed = self.paper(asked, any_setting)
-                cells["the paper"] = "" if printed is None else f"{printed:.2f}"
+                paper = self.paper(asked, any_setting)
+                cells["the paper"] = "" if paper is None else f"{paper:.2f}"
             rows.append(cells)
         return show.markdown(rows)
 
     def shares(self, question: str, at: str) -> pd.DataFrame:
-        """By seed: the distance's share of TwF's loss, and what propagation adds."""
-        found = self.arms(self.asked.questions[question].arms, self.asked.settings[at])
-        if found is None:
+        """By seed: the distance's `share` of TwF's loss, and the `gain` from propagation."""
+        _, arms = self.arms(self.asked.questions[question].arms, self.asked.settings[at])
+        if not arms:
             return pd.DataFrame({"share": [], "gain": []})
-        new, baseline = found[1].values()
-        gain = new["class-il"] - baseline["class-il"]
-        return pd.DataFrame({"share": new["share"], "gain": gain}).dropna()
+        new, baseline = arms.values()
+        return new.assign(gain=new["class-il"] - baseline["class-il"])[["share", "gain"]].dropna()
 
     def filled(self, page: str) -> str:
         """A page whose marked parts say what the evidence says.
@@ -235,22 +205,26 @@ class Findings:
         return BLOCK.sub(part, page)
 
 
-def _final(row: dict[str, Any], column: str) -> float:
-    return final_average_accuracy(row[column]) if row["status"] == "finished" else math.nan
+def _cells(path: Path) -> dict[str, pd.DataFrame]:
+    """The runs of each cell of a study by seed: precision, accuracy in per cent by protocol.
 
-
-def _share(history: list[dict[str, Any]]) -> float:
-    """The part that the weighted distance has in the loss, averaged over epochs."""
-    parts = [dict(epoch["terms"]).get("distance", 0.0) / epoch["loss"] for epoch in history]
-    return sum(parts) / len(parts) if parts else math.nan
-
-
-def _estimate(values: list[pd.Series], rule: str) -> statistics.Estimate:
-    if len(values) == 1:
-        return statistics.cell(values[0])
-    if len(values) == 4:
-        values = [values[0] - values[1], values[2] - values[3]]
-    return statistics.welch(*values) if rule == "welch" else statistics.paired(*values)
+    And the part that the weighted distance has in the loss, averaged over epochs. A run that
+    diverged has no accuracy.
+    """
+    rows = []
+    for row in read_table(path).to_pylist():
+        parts = [dict(e["terms"]).get("distance", 0.0) / e["loss"] for e in row["history"]]
+        about = {"cell": row["run"].rpartition(".s")[0], "seed": row["seed"]}
+        about |= {"precision": str(json.loads(row["provenance"])["precision"])}
+        about |= {"share": sum(parts) / len(parts) if parts else math.nan}
+        matrices = {p: row[column("accuracy", p)] for p in PROTOCOLS}
+        done = row["status"] == "finished"
+        rows.append(
+            about
+            | {p: final_average_accuracy(m) if done else math.nan for p, m in matrices.items()}
+        )
+    frame = pd.DataFrame(rows).set_index("seed").sort_index()
+    return {str(cell): runs for cell, runs in frame.groupby("cell")}
 
 
 def _number(row: dict[str, Any], full: bool, digits: int = 2) -> str:

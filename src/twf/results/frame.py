@@ -71,46 +71,48 @@ class Results:
     def members(self) -> pd.DataFrame:
         """A row for each planned run of each cell of the tables, in their order.
 
-        `table`, `cell`, `PLACE` with the paper's source, `seed`, `run`; `unchanged` as in
-        `study.Cell`; `untuned` as that function says; `printed_variant` of the paper's number
-        beside it, null where there is none; `status`, and the `SCORES`, null where the run has not
-        finished.
+        `table`, `name` of the cell, `title` of its row, `PLACE` with the paper's source, `seed`,
+        `run`; `unchanged` as in `study.Cell`; `untuned` as that function says; `printed_variant` of
+        the paper's number beside it, null for none; `status`; `SCORES`, null without an end.
         """
-        names = ["table", "cell", *PLACE, "unchanged", "untuned", "printed_variant", "seed", "run"]
         rows = []
         for table in self.plan.tables.values():
+            titles = table.rows
             for cell in table.cells:
                 # a variant of Table 4 has its number there; else the method's own, where it is as
                 # printed: not with other hyperparameters, nor from random weights
                 in_table_4 = cell.variant in PRINTED_VARIANTS
                 as_printed = all(self.plan.runs[run].pretrained for run in cell.runs.values())
                 as_printed &= in_table_4 or not cell.retuned
-                printed = (cell.variant if in_table_4 else "") if as_printed else None
-                place = table.benchmark, table.paper_source, cell.method, cell.variant or ""
-                kind = cell.unchanged, untuned(cell), printed
-                about = table.name, cell.name, *place, cell.buffer or 0, cell.protocol, *kind
-                rows += [(*about, seed, run) for seed, run in cell.runs.items()]
-        frame = pd.DataFrame(rows, columns=names).astype({"unchanged": bool})
+                about = {
+                    **cell.model_dump(include={"method", "protocol", "unchanged"}),
+                    "name": cell.name,
+                    "title": titles[cell.method, cell.variant],
+                    "table": table.name,
+                    "benchmark": table.benchmark,
+                    "source": table.paper_source,
+                    "variant": cell.variant or "",
+                    "buffer": cell.buffer or 0,
+                    "untuned": untuned(cell),
+                    "printed_variant": (cell.variant if in_table_4 else "") if as_printed else None,
+                }
+                rows += [about | {"seed": seed, "run": run} for seed, run in cell.runs.items()]
+        names = ["table", "name", "title", *PLACE, "unchanged", "untuned", "printed_variant"]
+        frame = pd.DataFrame(rows, columns=[*names, "seed", "run"]).astype({"unchanged": bool})
         frame = frame.join(self.runs["status"], on="run")
         return frame.join(self.scores, on=["run", "protocol"])
 
     @cached_property
-    def by_place(self) -> pd.DataFrame:
-        """`members` by what their number is of, whichever of the tables asks for it.
+    def cells(self) -> dict[CellKey, pd.DataFrame]:
+        """`members` by what their number is of, whichever of the tables asks, ordered by seed.
 
         A variant that changes nothing has the runs of the method as it is, and stands for it too.
         """
-        unchanged = self.members[self.members["unchanged"]]
-        as_it_is = unchanged.assign(variant="")
-        others = [name for name in PLACE if name != "variant"]
-        names = unchanged[PLACE].drop_duplicates()
-        renamed = as_it_is.drop(columns="variant").merge(names, on=others)
-        frame = pd.concat([as_it_is, renamed, self.members[~self.members["unchanged"]]])
-        return frame.drop_duplicates([*PLACE, "seed"]).sort_values("seed", kind="stable")
-
-    def cells(self) -> dict[CellKey, pd.DataFrame]:
-        """`by_place` of each cell, its runs ordered by seed."""
-        groups = self.by_place.groupby(PLACE, sort=False)
+        unchanged = self.members["unchanged"]
+        as_it_is = self.members[unchanged].assign(variant="")
+        frame = pd.concat([as_it_is, self.members[unchanged], self.members[~unchanged]])
+        frame = frame.drop_duplicates([*PLACE, "seed"]).sort_values("seed", kind="stable")
+        groups = frame.groupby(PLACE, sort=False)
         return {key_at(place): members for place, members in groups}
 
 

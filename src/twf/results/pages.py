@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Drawing
 
 from twf.files import atomic
 from twf.results import figures
-from twf.results.findings import Figure, Findings
+from twf.results.findings import Findings, Shown
 
 PAGES = (Path("README.md"), Path("docs/findings.md"), Path("docs/measured.md"))
 LOOKS: tuple[dict[str, Any], ...] = (  # of the questions of a figure, in order
@@ -18,7 +18,7 @@ LOOKS: tuple[dict[str, Any], ...] = (  # of the questions of a figure, in order
 )
 
 
-def _scale(findings: Findings, shown: Figure) -> Drawing:
+def _scale(findings: Findings, shown: Shown) -> Drawing:
     """A line per question over the settings, with intervals, beside the paper's number."""
     drawing = Drawing(figsize=(7.2, 3.4), layout="constrained")
     axes = drawing.add_subplot()
@@ -48,7 +48,7 @@ def _scale(findings: Findings, shown: Figure) -> Drawing:
     return drawing
 
 
-def _share(findings: Findings, shown: Figure) -> Drawing:
+def _share(findings: Findings, shown: Shown) -> Drawing:
     """Propagation's gain against the distance's share of the loss: a point per seed."""
     drawing = Drawing(figsize=(7.2, 3.8), layout="constrained")
     axes = drawing.add_subplot()

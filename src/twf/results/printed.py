@@ -29,12 +29,6 @@ class CellKey(NamedTuple):
 
 PLACE = list(CellKey._fields[:6])  # of a number in a table
 
-
-def key_at(place: Any) -> CellKey:
-    """The key of the number at a place, a row of the columns `PLACE`."""
-    return CellKey(*place)
-
-
 # What Table 4's rows are called in the paper's numbers, by the names of our variants.
 PRINTED_VARIANTS = {
     "all": "cl=on fp=on aux=on",
@@ -60,13 +54,17 @@ def printed() -> pd.DataFrame:
     twice and differently, in Tables 3 and 4: the second has the variant `all`.
     """
     file = pd.read_csv(PRINTED)
-    places = file["benchmark"].map(_BENCHMARKS)
-    variants = file["variant"].map({text: name for name, text in PRINTED_VARIANTS.items()})
-    buffers = file["buffer_size"].fillna(0).astype(int)
-    by = [places.str[0], places.str[1], file["method"], variants.fillna(""), buffers]
-    numbers = {"faa": file["final_average_accuracy"], "ff": file["final_forgetting"]}
-    frame = pd.DataFrame(numbers, dtype=float)
-    return frame.set_index(pd.MultiIndex.from_arrays([*by, file["protocol"]], names=PLACE))
+    file["buffer"] = file["buffer_size"].fillna(0).astype(int)
+    file[["benchmark", "source"]] = file["benchmark"].map(_BENCHMARKS).to_list()
+    variants = {text: name for name, text in PRINTED_VARIANTS.items()}
+    file["variant"] = file["variant"].map(variants).fillna("")
+    names = {"final_average_accuracy": "faa", "final_forgetting": "ff"}
+    return file.rename(columns=names).set_index(PLACE)[list(names.values())].astype(float)
+
+
+def key_at(place: Any) -> CellKey:
+    """The key of the number at a place, a row of the columns `PLACE`."""
+    return CellKey(*place)
 
 
 def printed_keys() -> dict[CellKey, float]:

@@ -18,11 +18,7 @@ REPORT_MARK = '<meta name="twf-plan" content="{}">'  # in a report's head
 PLAN = b"twf_plan"  # the metadata of collected records and of estimates: their study's plan
 
 LAYERS = ("stem", "Layer 1", "Layer 2", "Layer 3", "Layer 4")
-PROBED = {  # the layers of each column
-    "cka": LAYERS,
-    "nearest_neighbours": LAYERS[-2:],
-    "gates_open": LAYERS,
-}
+PROBED = {"cka": LAYERS, "nearest_neighbours": LAYERS[-2:], "gates_open": LAYERS}  # by column
 
 _matrix = pa.list_(pa.list_(pa.float64()))
 _epoch = pa.struct(

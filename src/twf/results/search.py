@@ -20,6 +20,10 @@ _COLUMNS = [
     *(*_CELL, "method", "buffer", "protocol", "hyperparameters", "as_set", "n", "n_planned"),
     *("n_diverged", "accuracy_mean", "accuracy_std"),
 ]
+_COLUMNS = [
+    *(*_CELL, "method", "buffer", "protocol", "hyperparameters", "as_set", "n", "n_planned"),
+    *("n_diverged", "accuracy_mean", "accuracy_std"),
+]
 
 
 def trials(results: Results) -> pd.DataFrame:
@@ -69,9 +73,8 @@ def text_rows(tried: pd.DataFrame) -> list[TextRow]:
 def write(results: Results, tried: pd.DataFrame) -> None:
     """Write every one of `trials` as CSV, and the best as input of another study.
 
-    That input waits until the search is complete: fewer records than it was made from, as beside
-    another checkpoint, must not change what the other study takes. It lacks a cell whose trials
-    all have a run that diverged.
+    That waits until the search is complete: with fewer records the other study must not take other
+    values. It lacks a cell whose trials all have a run that diverged.
     """
     table, study = search_files(results.plan.study)
     with atomic(table) as partial:
@@ -81,13 +84,14 @@ def write(results: Results, tried: pd.DataFrame) -> None:
         to_do, cells = len(left[_CELL].drop_duplicates()), len(results.plan.search)
         print(f"{study} is not written: {to_do} of {cells} cells have trials to do")
         return
-    chosen, best = tried[tried["best"]].set_index(_CELL)["hyperparameters"].map(json.loads), []
-    for cell in results.plan.search:
-        if (cell.benchmark, cell.name) in chosen.index:
-            values = chosen[cell.benchmark, cell.name]
-            place = cell.model_dump(include={"method", "buffer", "protocol"})
-            named = {name: values[name] for name in cell.named}
-            best.append({"benchmark": cell.benchmark} | place | {"hyperparameters": named})
+    chosen = tried[tried["best"]].set_index(_CELL)["hyperparameters"].map(json.loads)
+    best = [
+        {"benchmark": cell.benchmark}
+        | cell.model_dump(include={"method", "buffer", "protocol"})
+        | {"hyperparameters": {name: chosen[at][name] for name in cell.named}}
+        for cell in results.plan.search
+        if (at := (cell.benchmark, cell.name)) in chosen.index
+    ]
     with atomic(study) as partial:
         partial.write_text(
             f"# Found by the searches of the study {results.plan.study}; input of another study's\n"

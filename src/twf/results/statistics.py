@@ -15,6 +15,7 @@ from scipy import stats
 LEVEL = 0.95
 MARGIN = 1.0  # points to each side of 0 that count as no effect
 MARGIN_LEVEL = 0.9  # of two one-sided tests at 5 %
+SIGNS = (1.0, -1.0, -1.0, 1.0)  # of the arms of a difference, and of one of two differences
 
 Rule = Literal["student", "paired", "welch", "layout", "least"]
 
@@ -32,22 +33,19 @@ class Estimate(NamedTuple):
     margin_high: float = math.nan
 
 
-def cell(values: pd.Series) -> Estimate:
-    """The mean of values by seed (float64 `[seeds]`), with Student's interval."""
-    return total([values], "student")
+def of_arms(arms: Sequence[pd.Series], rule: Rule) -> Estimate:
+    """The mean of one arm, the difference of two, or that of two differences, of four.
+
+    An arm has a value per seed (the index), float64 `[seeds]`, null where there is none. For
+    `welch` arms are independent samples; else values are added over the seeds that all arms have.
+    """
+    signed = [sign * arm.dropna() for sign, arm in zip(SIGNS, arms, strict=False)]
+    if rule != "welch":
+        signed = [pd.concat(signed, axis=1).dropna().sum(axis=1)]
+    return total(signed, rule)
 
 
-def paired(new: pd.Series, baseline: pd.Series) -> Estimate:
-    """The mean difference over the seeds (the index) that both have, with Student's interval."""
-    return total([(new - baseline).dropna()], "paired")
-
-
-def welch(new: pd.Series, baseline: pd.Series) -> Estimate:
-    """The difference of two means, with Welch's interval."""
-    return total([new, -baseline], "welch")
-
-
-def total(parts: Sequence[pd.Series], rule: Rule = "welch") -> Estimate:
+def total(parts: Sequence[pd.Series], rule: Rule) -> Estimate:
     """The sum of the means of independent samples, each float64 `[seeds]`.
 
     Degrees of freedom by Welch and Satterthwaite: of two samples, Welch's; of one, Student's.
@@ -67,9 +65,9 @@ def total(parts: Sequence[pd.Series], rule: Rule = "welch") -> Estimate:
 
 
 def layout(corners: pd.DataFrame, weights: dict[str, float]) -> Estimate:
-    """A contrast of corners in a two-way layout without interaction (part one of docs/plan.md).
+    """A contrast of corners (columns) in a two-way layout with seeds (rows), by docs/plan.md.
 
-    `corners` has a row per seed and a column per corner; seeds that lack a corner are left out.
+    Without interaction; seeds that lack a corner are left out.
     """
     import statsmodels.formula.api as smf
 
@@ -106,19 +104,16 @@ def summary(groups: Any) -> pd.DataFrame:
 def least(means: Sequence[Estimate], planned: int) -> tuple[Estimate, list[bool]]:
     """The least of several true means, which may depend on each other; and which are below 0.
 
-    `planned` is how many means the family has, of which some may not have been measured yet. Each
-    end of the 95 % interval misses in at most 2.5 % of samples:
+    The family has `planned` means, measured or not. Each end misses in at most 2.5 % of samples:
 
-    - the lower one is the least of the lower ends of the single intervals. It is above 0 where each
-      mean is significantly above 0: an intersection-union test, which needs no correction (Berger,
-      Technometrics 1982).
-    - the upper one is the least of the upper ends of the single intervals at the level divided by
-      `planned` (Bonferroni). Those means are below 0 whose upper end is.
+    - the lower one is the least of the single intervals': it is above 0 where each mean is
+      significantly so, an intersection-union test without correction (Berger, Technometrics 1982).
+    - the upper one is the least of the upper ends at the level divided by `planned` (Bonferroni).
+      Those means are below 0 whose upper end is.
     """
-    mean, df, low, high = (
-        np.array([getattr(each, name) for each in means]) for name in ("mean", "df", "low", "high")
-    )
-    tail = (1 - LEVEL) / 2
-    upper = mean + (high - mean) * stats.t.isf(tail / planned, df) / stats.t.isf(tail, df)
-    ends = float(df[low.argmin()]), float(low.min()), float(upper.min())
-    return Estimate(means[0].n, float(mean.min()), "least", *ends), (upper < 0).tolist()
+    frame, tail = pd.DataFrame(means), (1 - LEVEL) / 2
+    single, corrected = (stats.t.isf(part, frame["df"]) for part in (tail, tail / planned))
+    upper = frame["mean"] + (frame["high"] - frame["mean"]) * corrected / single
+    ends = frame["df"].iloc[frame["low"].argmin()], frame["low"].min(), upper.min()
+    estimate = Estimate(means[0].n, float(frame["mean"].min()), "least", *map(float, ends))
+    return estimate, (upper < 0).tolist()

@@ -26,7 +26,7 @@ import pandas as pd
 from pydantic import Field, TypeAdapter
 
 from twf.results import statistics
-from twf.results.printed import PLACE, CellKey, key_at
+from twf.results.printed import CellKey
 from twf.study.reading import plain_values
 from twf.study.types import Strict
 
@@ -42,13 +42,12 @@ class Contest(Strict):
 
     of: dict[str, Any] = Field(default_factory=dict)
     over: Sequence[dict[str, Any]] = ()
-    minus: dict[str, Any] | None = None
+    minus: dict[str, Any] = Field(default_factory=dict)
 
     def differences(self, keys: Keys) -> Iterator[Difference]:
-        """Those of the cells that there are.
+        """Those of the cells that there are, but for a cell that lacks one that it is to be over.
 
-        A cell that lacks what it is to be over, whole or in part, is left out: TwF is not said to
-        be first among all methods where only some have run.
+        TwF is not said to be first among all methods where only some have run.
         """
         wanted = {"variant": "", "quantity": "faa"} | self.of
         for key in keys:
@@ -57,9 +56,8 @@ class Contest(Strict):
             rivals = [(over, _changed(key, over, keys)) for over in self.over]
             for over, cells in rivals if all(cells for _, cells in rivals) else ():
                 for below in cells:
-                    if self.minus is None:
+                    if not self.minus:
                         yield key, below
-                        continue
                     for other in _changed(key, self.minus, keys):
                         for below_other in _changed(other, over, keys):
                             yield key, below, other, below_other
@@ -86,10 +84,9 @@ class Claim(Contest):
     unit: str = "FAA"
 
     def differences(self, keys: Keys) -> Iterator[Difference]:
-        """Those of its contests."""
+        yield from super().differences(keys)  # none where there are contests
         for contest in self.contests:
             yield from contest.differences(keys)
-        yield from super().differences(keys)  # none where there are contests
 
     def family(self, keys: Keys) -> list[Mean]:
         """The means that are to be positive."""
@@ -137,8 +134,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """A claim on measured values, as a row of `estimates.SCHEMA`.
 
-    `untuned` are hyperparameters that nobody has searched for, by cell. The note says what is
-    missing, or what contradicts the claim.
+    Its note says what is missing (of `untuned`, by cell, a search), or what contradicts the claim.
     """
     family = claim.family(values)
     done = [mean for mean in family if _seeds([mean], values)]
@@ -149,7 +145,9 @@ def evaluate(
         note = lost if family else "no such cell in this study"
         return row | {"verdict": "not run", "note": note}
     left, seeds = len(family) - len(done), _seeds(done, values)
-    cells = {key_at(key[: len(PLACE)]) for _, weights in done for key in weights}
+    cells = {
+        key._replace(quantity="faa", layer="", tasks=0) for _, weights in done for key in weights
+    }
     names = sorted({untuned[cell] for cell in cells if untuned.get(cell)})
     missing = [f"{left} of {len(family)} means"] if left else []
     missing += ["a second seed in all cells"] if len(seeds) < 2 else []
@@ -180,10 +178,9 @@ def _seeds(means: Sequence[Mean], values: Values) -> list[int]:
 def _estimate(
     weights: Mapping[CellKey, float], values: Values, seeds: list[int]
 ) -> statistics.Estimate:
-    """The cells of one method with one buffer are added by seed.
+    """Cells of one method and buffer are added by seed, as they share weights and order of images.
 
-    Their runs share first weights and the order of images. Runs of different methods, buffers or
-    benchmarks are independent.
+    Those of different methods, buffers or benchmarks are independent.
     """
     parts: dict[tuple[Any, ...], pd.Series] = {}
     for key, weight in weights.items():
