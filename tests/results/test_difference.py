@@ -16,35 +16,25 @@ VARIANTS = {
 
 
 def test_two_methods_are_compared_by_welch_and_variants_by_seed(make_plan, recorded):
-    plan = make_plan([0, 1, 2], methods=["er", "derpp"], protocols=["class-il"], buffers=[500])
-    base = {"er": 50.0, "derpp": 60.0}
-    values = {run.id: base[run.method] + run.seed for run in plan.runs.values()}
-    first, *rest = estimates.compared(recorded(plan, values), "derpp", "er")
-    assert (
-        "derpp minus er, split-cifar10 from cifar100, Class-IL, buffer 500: +10.00 points" in first
-    )
-    assert "Welch's, 3 seeds" in first and "seeds: [0, 1, 2, 3, 4]" in rest[-1]
-
-    plan = make_plan([0, 1, 2, 3, 4], methods=["er"], variants=VARIANTS, buffers=[500])
-    values = {r.id: 50.0 + r.seed + (3 if ".high." in r.id else 0) for r in plan.runs.values()}
-    found = list(estimates.compared(recorded(plan, values), "er.high", "er.all"))
-    assert "+3.00 points (95 % interval +3.00 to +3.00, paired by seed, 5 seeds)" in found[0]
-    assert not any("for 5 seeds" in line for line in found)
-
-
-def test_runs_from_another_source_are_not_averaged_in(make_plan, recorded):
-    make_plan([0], methods=["er", "derpp"], protocols=["class-il"], buffers=[500])
+    """Runs from another source are not averaged in."""
+    make_plan([0, 1, 2], methods=["er", "derpp"], protocols=["class-il"], buffers=[500])
     values = yaml.safe_load(PARAMS.read_text())
     experiments = values["studies"]["small"]["experiments"]
     experiments["other"] = experiments["main"] | {"methods": ["derpp"], "source": "svhn"}
     PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
     plan = study.expand(reading.load(PARAMS), "small")
-    levels = {"er": 50.0, "derpp": 60.0}
-    accuracies = {
-        run.id: 20.0 if run.source == "svhn" else levels[run.method] for run in plan.runs.values()
-    }
-    (line, *_) = estimates.compared(recorded(plan, accuracies), "derpp", "er")
-    assert "+10.00 points" in line
+    base = {("er", "cifar100"): 50.0, ("derpp", "cifar100"): 60.0, ("derpp", "svhn"): 20.0}
+    values = {run.id: base[run.method, run.source] + run.seed for run in plan.runs.values()}
+    first, *rest = estimates.compared(recorded(plan, values), "derpp", "er")
+    place = "split-cifar10 from cifar100, Class-IL, buffer 500"
+    assert f"derpp minus er, {place}: +10.00 points" in first
+    assert "Welch's, 3 seeds" in first and "seeds: [0, 1, 2, 3, 4]" in rest[-1]
+
+    plan = make_plan([0, 1, 2, 3, 4], methods=["er"], variants=VARIANTS, buffers=[500])
+    values = {r.id: 50.0 + r.seed + (3 if ".high." in r.id else 0) for r in plan.runs.values()}
+    lines = list(estimates.compared(recorded(plan, values), "er.high", "er.all"))
+    assert "+3.00 points (95 % interval +3.00 to +3.00, paired by seed, 5 seeds)" in lines[0]
+    assert not any("for 5 seeds" in line for line in lines)
 
 
 def test_what_does_not_count_is_named_with_its_remedy(make_plan, recorded):
@@ -52,9 +42,7 @@ def test_what_does_not_count_is_named_with_its_remedy(make_plan, recorded):
     values = {"split-cifar10.er.500.s0": 50.0, "split-cifar10.derpp.500.s0": 51.0}
     text = "\n".join(estimates.compared(recorded(plan, values), "derpp", "er"))
     assert "+1.00 points (one seed, no interval)" in text
-    assert (
-        "missing, not counted: snakemake --cores all results/small/runs/split-cifar10.er.500.s1"
-        in text
-    )
+    files = "results/small/runs/split-cifar10.er.500.s1"
+    assert f"missing, not counted: snakemake --cores all {files}" in text
     with pytest.raises(UserError, match="no method or variant 'twf'"):
         list(estimates.compared(recorded(plan, values), "twf", "er"))

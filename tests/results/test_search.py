@@ -110,14 +110,10 @@ def test_the_anchor_is_tuned_by_another_study_that_searched_for_it(make_plan, tu
 
 
 def test_two_searches_of_one_cell_are_refused_by_name(make_plan):
-    one = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"], "title": "Search"}
-    one |= {
-        "benchmarks": ["split-cifar10"],
-        "search": {"held_out": 0.1, "grids": {"er": {"lr": [0.1, 0.2]}}},
-    }
-    make_plan([0])
+    make_plan([0], methods=["er", "derpp"], buffers=[500], protocols=["class-il"], search=SEARCH)
     values = yaml.safe_load(PARAMS.read_text())
-    values["studies"]["small"]["experiments"] = {"coarse": one, "fine": one}
+    experiments = values["studies"]["small"]["experiments"]
+    experiments |= {"coarse": experiments["main"], "fine": experiments.pop("main")}
     PARAMS.write_text(yaml.safe_dump(values))
     said = "coarse and fine both have a search for er.500.class-il on split-cifar10"
     with pytest.raises(UserError, match=said):
