@@ -100,9 +100,6 @@ def write(results: Results, frame: pd.DataFrame) -> None:
         pq.write_table(table.replace_schema_metadata(plan), partial)
 
 
-# Cells
-
-
 def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
     """The estimates of the cells of some tables: a row for each of `SCORES`."""
     numbers = printed().melt(var_name="quantity", ignore_index=False)
@@ -133,10 +130,9 @@ def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
 def agreement(row: Mapping[str, Any], reduced: bool) -> str:
     """One of `AGREEMENT` for a cell's mean accuracy beside the paper's; empty without a number.
 
-    The paper prints no spread and no number of seeds, so the verdict rests on our seeds only:
-    whether the interval of our mean lies within, above or below `MARGIN` points of the paper's
-    number. Two cells, each equivalent to the paper's, keep the order of its gains of 2.8 to 4.8
-    points. Some 5 % of intervals miss their true mean: of 144 verdicts, a few are wrong.
+    The paper prints no spread, so the verdict rests on our seeds only: whether the interval of our
+    mean lies within, above or below `MARGIN` points of its number. Two cells that are equivalent
+    keep the order of its gains of 2.8 to 4.8 points. Of 144 verdicts, a few are wrong by chance.
     """
     if pd.isna(row["paper"]):
         return ""
@@ -152,9 +148,6 @@ def agreement(row: Mapping[str, Any], reduced: bool) -> str:
     if low > MARGIN:
         return "higher"
     return "lower" if high < -MARGIN else "undecided"
-
-
-# Gains
 
 
 def difference(new: pd.DataFrame, baseline: pd.DataFrame) -> statistics.Estimate:
@@ -208,19 +201,26 @@ def compared(results: Results, new: str, baseline: str) -> Iterator[str]:
     included where the study follows it; the lines say how to make the others. Raises `UserError`
     where the study has no such cell, or the two are never in one place.
     """
-    study, cells = results.plan.study, results.cells
-    names = [f"{key.method}.{key.variant}".rstrip(".") for key in cells]
+    study = results.plan.study
+    cells = {  # by name, then by all else
+        (f"{key.method}.{key.variant}".rstrip("."), key._replace(method="", variant="")): members
+        for key, members in results.cells.items()
+    }
     for name in (new, baseline):
-        lookup("method or variant", dict.fromkeys(names), name, f"the tables of {study}")
-    method, _, variant = baseline.partition(".")
-    both = [
-        (key, cells[key], cells[other])
-        for key, name in zip(cells, names, strict=True)
-        if name == new and (other := key._replace(method=method, variant=variant)) in cells
-    ]
+        lookup(
+            "method or variant",
+            dict.fromkeys(name for name, _ in cells),
+            name,
+            f"the tables of {study}",
+        )
+    both = {
+        at: (cells[new, at], cells[baseline, at])
+        for name, at in cells
+        if name == new and (baseline, at) in cells
+    }
     if not both:
         raise UserError(f"no benchmark and buffer of {study} has {new} and {baseline}")
-    for key, *pair in both:
+    for key, pair in both.items():
         gain = difference(*pair)
         words = "paired by seed" if gain.rule == "paired" else "Welch's"
         interval = f"95 % interval {gain.low:+.2f} to {gain.high:+.2f}, {words}, {gain.n} seeds"
@@ -233,14 +233,11 @@ def compared(results: Results, new: str, baseline: str) -> Iterator[str]:
                 files = " ".join(str(record_file(study, run)) for run in runs)
                 remedy = "" if status == "diverged" else f": snakemake --cores all {files}"
                 yield f"  {status}, not counted{remedy}"
-    if min(len(arm) for _, *pair in both for arm in pair) < SEEDS:
+    if min(len(arm) for pair in both.values() for arm in pair) < SEEDS:
         yield (
             f"for {SEEDS} seeds of both: `seeds: {list(range(SEEDS))}` in the experiment of "
             "params.yaml that has them"
         )
-
-
-# Claims
 
 
 def of_claims(results: Results) -> pd.DataFrame:
@@ -284,38 +281,29 @@ def _probed(cell: CellKey, run: Run) -> Iterator[tuple[CellKey, str, int, int]]:
                 yield key, quantity, tasks, i
 
 
-# The order of methods
-
-
 def order(of_cells: pd.DataFrame) -> pd.DataFrame:
     """Rank correlations for each column of the paper's tables of which `LEAST` methods ran.
 
-    Over the methods with a buffer: most pairs of one with a buffer and one without are in the
-    paper's order at any scale. Our means differ from the true ones by chance, so the interval is of
+    Over the methods with a buffer: those without stand below them at any scale. The interval is of
     the tau of the true means, drawn for each method from Student's distribution around its mean.
     """
     faa = of_cells[(of_cells["quantity"] == "faa") & of_cells["paper"].notna()]
     faa = faa[(faa["variant"] == "") & (faa["buffer"] > 0) & faa["mean"].notna()]
     columns = ["benchmark", "source", "protocol", "buffer"]
     about = {"kind": "order", "title": "Kendall's tau", "quantity": "tau", "rule": "simulation"}
-    return pd.DataFrame(
-        [
-            about | dict(zip(columns, place, strict=True)) | _tau(group)
-            for place, group in faa.drop_duplicates(PLACE).groupby(columns, sort=False)
-            if len(group) >= LEAST
-        ]
-    )
-
-
-def _tau(rows: pd.DataFrame) -> dict[str, float]:
-    numbers, means, n = (rows[name].to_numpy(float) for name in ("paper", "mean", "n"))
-    tau: dict[str, float] = {"n": len(rows), "mean": float(kendall(means, numbers))}
-    if n.min() > 1:
-        chance = np.random.default_rng(0).standard_t(n - 1, (SAMPLES, len(rows)))
-        taus = kendall(means + chance * rows["sd"].to_numpy() / np.sqrt(n), numbers)
-        tail = (1 - statistics.LEVEL) / 2
-        tau["low"], tau["high"] = map(float, np.quantile(taus, [tail, 1 - tail]))
-    return tau
+    rows = []
+    for place, group in faa.drop_duplicates(PLACE).groupby(columns, sort=False):
+        if len(group) < LEAST:
+            continue
+        numbers, means, n = (group[name].to_numpy(float) for name in ("paper", "mean", "n"))
+        tau = {"n": len(group), "mean": float(kendall(means, numbers))}
+        if n.min() > 1:
+            chance = np.random.default_rng(0).standard_t(n - 1, (SAMPLES, len(group)))
+            taus = kendall(means + chance * group["sd"].to_numpy() / np.sqrt(n), numbers)
+            tail = (1 - statistics.LEVEL) / 2
+            tau |= zip(("low", "high"), np.quantile(taus, [tail, 1 - tail]), strict=True)
+        rows.append(about | dict(zip(columns, place, strict=True)) | tau)
+    return pd.DataFrame(rows)
 
 
 def kendall(values: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:

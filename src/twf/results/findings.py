@@ -118,9 +118,7 @@ class Findings:
         one = len(arms) == 1
         verdict = "" if one else "undecided" if diverged else statistics.verdict(estimate)
         return {
-            "kind": "cell" if one else "contrast",
-            "question": name,
-            "setting": at,
+            **{"kind": "cell" if one else "contrast", "question": name, "setting": at},
             "protocol": setting.protocol,
             **estimate._asdict(),
             "level": statistics.LEVEL,

@@ -84,19 +84,12 @@ class Results:
                 in_table_4 = cell.variant in PRINTED_VARIANTS
                 as_printed = all(self.plan.runs[run].pretrained for run in cell.runs.values())
                 as_printed &= in_table_4 or not cell.retuned
-                about = {
-                    **cell.model_dump(include={"method", "protocol", "unchanged"}),
-                    "name": cell.name,
-                    "title": titles[cell.method, cell.variant],
-                    "table": table.name,
-                    "benchmark": table.benchmark,
-                    "source": table.paper_source,
-                    "variant": cell.variant or "",
-                    "buffer": cell.buffer or 0,
-                    "untuned": untuned(cell),
-                    "printed_variant": (cell.variant if in_table_4 else "") if as_printed else None,
-                }
-                rows += [about | {"seed": seed, "run": run} for seed, run in cell.runs.items()]
+                printed = (cell.variant if in_table_4 else "") if as_printed else None
+                shown = table.name, cell.name, titles[cell.method, cell.variant]
+                place = table.benchmark, table.paper_source, cell.method, cell.variant or ""
+                where = cell.buffer or 0, cell.protocol
+                about = *shown, *place, *where, cell.unchanged, untuned(cell), printed
+                rows += [(*about, seed, run) for seed, run in cell.runs.items()]
         names = ["table", "name", "title", *PLACE, "unchanged", "untuned", "printed_variant"]
         frame = pd.DataFrame(rows, columns=[*names, "seed", "run"]).astype({"unchanged": bool})
         frame = frame.join(self.runs["status"], on="run")

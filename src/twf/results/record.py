@@ -111,8 +111,8 @@ def collect(records: list[Path], output: Path, plan: str = "") -> None:
 
     It carries the study's plan, a `twf.study.products.study_digest`; empty where it has not all.
     """
-    together = pa.concat_tables([SCHEMA.empty_table(), *map(read, records)]).sort_by("run")
-    _write(together.replace_schema_metadata({**(SCHEMA.metadata or {}), PLAN: plan}), output)
+    table = pa.concat_tables([SCHEMA.empty_table(), *map(read, records)]).sort_by("run")
+    _write(table.replace_schema_metadata({**(SCHEMA.metadata or {}), PLAN: plan}), output)
 
 
 def carried(path: Path) -> str | None:

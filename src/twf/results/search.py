@@ -16,14 +16,6 @@ NOTE = (
     "set; mean over seeds. As set: the hyperparameters of params.yaml, tried in the same way."
 )
 _CELL = ["benchmark", "cell"]
-_COLUMNS = [
-    *(*_CELL, "method", "buffer", "protocol", "hyperparameters", "as_set", "n", "n_planned"),
-    *("n_diverged", "accuracy_mean", "accuracy_std"),
-]
-_COLUMNS = [
-    *(*_CELL, "method", "buffer", "protocol", "hyperparameters", "as_set", "n", "n_planned"),
-    *("n_diverged", "accuracy_mean", "accuracy_std"),
-]
 
 
 def trials(results: Results) -> pd.DataFrame:
@@ -44,7 +36,9 @@ def trials(results: Results) -> pd.DataFrame:
             as_set = trial.hyperparameters == cell.as_set
             counts = faa.count(), len(states), (states == "diverged").sum()
             rows.append((*about, values, as_set, *counts, faa.mean(), faa.std()))
-    frame = pd.DataFrame(rows, columns=_COLUMNS)
+    names = [*_CELL, "method", "buffer", "protocol", "hyperparameters", "as_set", "n", "n_planned"]
+    columns = [*names, "n_diverged", "accuracy_mean", "accuracy_std"]
+    frame = pd.DataFrame(rows, columns=columns)
     complete = frame[frame["n"] == frame["n_planned"]]
     ranked = complete.sort_values(["accuracy_mean", "as_set"], ascending=False, kind="stable")
     best = ranked.drop_duplicates(_CELL).index

@@ -104,13 +104,12 @@ def _mean(group: Sequence[Difference]) -> Mean:
         for sign, side in ((1, each[::3]), (-1, each[1:3])):
             for key in side:
                 weights[key] = weights.get(key, 0.0) + sign / len(group)
-    first = group[0]
+    first, key = group[0], group[0][0]
     above, below = (" and ".join(map(_row, side)) for side in (first[::3], first[1:3]))
-    buffer = f"buffer {first[0].buffer}" if first[0].buffer else "no buffer"
-    place = f"{first[0].benchmark} from {first[0].source}, {buffer}, {first[0].protocol}"
+    buffer = f"buffer {key.buffer}" if key.buffer else "no buffer"
     more = f", and {len(group) - 1} more on average" if len(group) > 1 else ""
-    words = f"{above} over {below}, {place}{more}"
-    return words, {key: weight for key, weight in weights.items() if weight}
+    words = f"{above} over {below}, {key.benchmark} from {key.source}, {buffer}, {key.protocol}"
+    return words + more, {cell: weight for cell, weight in weights.items() if weight}
 
 
 def _row(key: CellKey) -> str:
@@ -127,10 +126,7 @@ def load() -> list[Claim]:
 
 
 def evaluate(
-    claim: Claim,
-    values: Values,
-    printed: Mapping[CellKey, float],
-    untuned: Mapping[CellKey, str],
+    claim: Claim, values: Values, printed: Mapping[CellKey, float], untuned: Mapping[CellKey, str]
 ) -> dict[str, Any]:
     """A claim on measured values, as a row of `estimates.SCHEMA`.
 
@@ -145,10 +141,8 @@ def evaluate(
         note = lost if family else "no such cell in this study"
         return row | {"verdict": "not run", "note": note}
     left, seeds = len(family) - len(done), _seeds(done, values)
-    cells = {
-        key._replace(quantity="faa", layer="", tasks=0) for _, weights in done for key in weights
-    }
-    names = sorted({untuned[cell] for cell in cells if untuned.get(cell)})
+    places = {key._replace(quantity="faa", layer="", tasks=0) for _, cells in done for key in cells}
+    names = sorted({untuned.get(place, "") for place in places} - {""})
     missing = [f"{left} of {len(family)} means"] if left else []
     missing += ["a second seed in all cells"] if len(seeds) < 2 else []
     missing += [f"a search for {name}" for name in names]
