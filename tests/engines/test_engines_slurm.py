@@ -95,8 +95,8 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     program = shutil.which("srun")
     step.write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {program} "$@"\n')
     step.chmod(0o755)
-    # Where Slurm leaves one question unanswered, the executor asks sacct instead; hearing that there
-    # is no accounting, it would never look at its jobs again, so the queue answers
+    # Where Slurm leaves one question unanswered, the executor asks sacct instead; hearing that
+    # there is no accounting, it would never look at its jobs again, so the queue answers
     accounting = folder / "bin/sacct"
     accounting.write_text("#!/bin/sh\nexec squeue --states=all --noheader --format='%i|%T'\n")
     accounting.chmod(0o755)
