@@ -88,6 +88,16 @@ def test_f8_says_which_forgetting_is_shown(make_plan, recorded, switch, forgotte
     assert show.escape_markdown(tables.FORGETTING[switch]) in text
 
 
+def test_variants_gain_over_the_first_that_changes_nothing(make_plan, recorded):
+    variants = {name: {"title": name} for name in ("first", "second")}
+    variants["slow"] = {"title": "slow", "hyperparameters": {"lr": 1e-6}}
+    one = {"methods": ["er"], "buffers": [500], "protocols": ["class-il"]}
+    runs = recorded(make_plan([0, 1], **one, variants=variants))
+    gains = estimates.gains(runs, estimates.cells(runs, list(runs.plan.tables.values())))
+    pairs = zip(gains["variant"], gains["over_variant"], strict=True)
+    assert list(pairs) == [("second", "first"), ("slow", "first")]
+
+
 @pytest.mark.parametrize(
     ("finished", "diverged", "interval", "expected"),
     [

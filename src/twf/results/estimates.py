@@ -128,7 +128,7 @@ def cells(results: Results, tables: Collection[Table]) -> pd.DataFrame:
 
 
 def agreement(row: Mapping[str, Any], reduced: bool) -> str:
-    """One of `AGREEMENT` for a cell's mean accuracy beside the paper's; empty without a number.
+    """What a cell's mean accuracy says of the paper's number beside it; empty without a number.
 
     The paper prints no spread, so the verdict rests on our seeds only: whether the interval of our
     mean lies within, above or below `MARGIN` points of its number. Two cells that are equivalent
