@@ -8,15 +8,15 @@ cent is of images, `buffer` is 0 without rehearsal.
 import io
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import cycle, product
 from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -30,7 +30,8 @@ from twf.study.methods import METHODS
 
 PLACE = ["method", "variant", "label", "buffer", "protocol"]
 SPREAD = ["n", "mean", "low", "high"]
-QUANTITIES = {"cka": "CKA", "nearest_neighbours": "k-NN, %", "gates_open": "open gates, %"}
+CKA = "CKA"
+QUANTITIES = {"cka": CKA, "nearest_neighbours": "k-NN, %", "gates_open": "open gates, %"}
 
 # Okabe and Ito's palette, which the colour-blind can tell apart, without its yellow, which is too
 # pale for lines on white, and four of Paul Tol's, so that no two methods share a colour. In grey
@@ -39,7 +40,7 @@ BLACK, GREY, VERMILION, BLUE = "#000000", "#7F7F7F", "#D55E00", "#0072B2"
 COLOURS = [BLACK, GREY, "#CC79A7", VERMILION, "#E69F00", "#56B4E9", "#009E73"]
 COLOURS += ["#332288", "#882255", "#999933", "#44AA99", BLUE]
 MARKERS = ("h", "X", "p", "d", ">", "P", "s", "^", "v", "<", "D", "o", "*", "8", "H")
-LINES = ("-", "--", "-.", ":", (0, (5, 1)))  # as many as layers
+
 
 # What `Axes.plot` draws a method with: dotted without rehearsal, and TwF above the others
 LOOKS: dict[str, dict[str, Any]] = {
@@ -51,22 +52,19 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 SIZE = 9  # points
 _SETTINGS: dict[Any, Any] = {
-    "backend": "agg",
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same bytes on each machine
     "font.size": SIZE,
+    "figure.labelsize": SIZE,
     "axes.titlesize": SIZE,
+    "axes.titlelocation": "left",
     "xtick.labelsize": SIZE - 1,
     "ytick.labelsize": SIZE - 1,
     "legend.fontsize": SIZE - 0.5,
     "legend.frameon": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.axisbelow": True,
     "axes.grid": True,
     "axes.grid.axis": "y",
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
     "grid.color": "#DDDDDD",
     "grid.linewidth": 0.5,
     "lines.linewidth": 1.2,
@@ -93,7 +91,7 @@ def write(results: Results, of_study: pd.DataFrame) -> list[Drawn]:
     """
     study, drawn, made = results.plan.study, [], set()
     for table in results.plan.tables.values():
-        for name, title, ends, data, draw in _of_table(results, of_study, table):
+        for name, title, data, draw in _of_table(results, of_study, table):
             if data.empty:
                 continue
             drawing = svg(partial(draw, data))
@@ -103,7 +101,7 @@ def write(results: Results, of_study: pd.DataFrame) -> list[Drawn]:
                     temporary.write_text(content, encoding="utf-8", newline="\n")
                 made.add(path)
             seeds = " to ".join(map(str, sorted({data["n"].min(), data["n"].max()})))
-            caption = f"{title}. {table.title}. Seeds: {seeds}; {ends}, none for one seed."
+            caption = f"{title}, none for one seed. {table.title}. Seeds: {seeds}."
             # text from data is escaped in a drawing, and a page runs no script of it
             inside = Markup(drawing[drawing.index("<svg") :])  # noqa: S704
             drawn.append(Drawn(table.name, caption, inside))
@@ -114,29 +112,29 @@ def write(results: Results, of_study: pd.DataFrame) -> list[Drawn]:
 
 def _of_table(
     results: Results, of_study: pd.DataFrame, table: Table
-) -> Iterator[tuple[str, str, str, pd.DataFrame, Callable[[pd.DataFrame], Figure]]]:
-    """A table's figures: name, title, what the ends of intervals are, data, how these are drawn."""
-    bands, over = "bands: Student's 95 % interval", tables.over(table)
+) -> Iterator[tuple[str, str, pd.DataFrame, Callable[[pd.DataFrame], Figure]]]:
+    """A table's figures: name, title, data, how these are drawn."""
+    bands = "with bands of Student's 95 % intervals"
     probed = all(results.plan.runs[run].probes for run in results.plan.runs_of(table))
     if not (table.variants and probed):
-        title, ends = "Differences of final average accuracy", f"whiskers: {tables.rule(table)}"
-        draw = partial(_draw_differences, over=over)
-        yield "differences", title, ends, differences(of_study, table), draw
+        title = f"Differences of final average accuracy, with {tables.rule(table)}"
+        draw = partial(_draw_differences, over=tables.over(table))
+        yield "differences", title, differences(of_study, table), draw
     if not table.variants:
-        title = "Average accuracy over the tasks seen, after each task"
-        yield "accuracy", title, bands, accuracy(results, table), _draw_accuracy
+        title = f"Average accuracy over the tasks seen, after each task, {bands}"
+        yield "accuracy", title, accuracy(results, table), _draw_accuracy
     if probed:
         title = "CKA with the network before training, k-NN accuracy on the source, and open gates"
-        yield "initialization", title, bands, initialization(results, table), _draw_initialization
+        data = initialization(results, table)
+        yield "initialization", f"{title}, {bands}", data, _draw_initialization
 
 
 def _finished(results: Results, table: Table) -> Iterator[tuple[dict[str, Any], Any]]:
     """Each finished run of a table's cells: its `PLACE`, and its row of `Results.runs`."""
-    titles = table.rows
-    for row in show.rows(results.members):
-        if row["table"] == table.name and row["status"] == "finished":
-            row["label"] = titles[row["method"], row["variant"] or None]
-            yield {name: row[name] for name in PLACE}, results.runs.loc[row["run"]]
+    members = results.members[results.members["table"] == table.name]
+    for row in show.rows(members[members["status"] == "finished"]):
+        row["label"] = table.rows[row["method"], row["variant"] or None]
+        yield {name: row[name] for name in PLACE}, results.runs.loc[row["run"]]
 
 
 def _spread(rows: list[dict[str, Any]], *columns: str) -> pd.DataFrame:
@@ -146,7 +144,7 @@ def _spread(rows: list[dict[str, Any]], *columns: str) -> pd.DataFrame:
     return statistics.summary(values.groupby(by, sort=False)["value"]).reset_index()[[*by, *SPREAD]]
 
 
-# Accuracy over the tasks
+# Over the tasks
 
 
 def accuracy(results: Results, table: Table) -> pd.DataFrame:
@@ -154,6 +152,7 @@ def accuracy(results: Results, table: Table) -> pd.DataFrame:
 
     Joint, which learns them at once, has one row, after the last.
     """
+
     rows = []
     for place, run in _finished(results, table):
         matrix = run[column("accuracy", place["protocol"])]
@@ -162,20 +161,57 @@ def accuracy(results: Results, table: Table) -> pd.DataFrame:
     return _spread(rows, "tasks")
 
 
+def initialization(results: Results, table: Table) -> pd.DataFrame:
+    """What is left of the initialization after `tasks` tasks, 0 before training, by `layer`.
+
+    `quantity` is `cka`, from 0 to 1, with the network before training, `nearest_neighbours`, the
+    accuracy on the source's images in per cent, or `gates_open`, in per cent.
+    """
+
+    rows = [
+        place | {"quantity": quantity, "layer": layer, "tasks": tasks, "value": value}
+        for place, run in _finished(results, table)
+        if place["protocol"] == table.protocols[0]  # a run is probed once
+        for quantity, layers in PROBED.items()
+        for tasks, after in enumerate(run[quantity])
+        for layer, value in zip(layers, after, strict=True)
+    ]
+    return _spread(rows, "quantity", "layer", "tasks")
+
+
 def _draw_accuracy(frame: pd.DataFrame) -> Figure:
-    """Lines over the tasks; a panel per protocol and buffer, with all methods without rehearsal."""
-    names = "tasks trained", "average accuracy, %"
-    figure, panels = _panels_by_place(frame, 2.0, *names, sharex=True, sharey="row")
+    """A line per method; a panel per protocol and buffer."""
+    looks = {row["label"]: LOOKS[row["method"]] for row in show.rows(frame)}
+    places = _by_buffer(frame.assign(line=frame["label"], y="average accuracy, %"))
+    return _draw_lines(places, looks, 2.0)
+
+
+def _draw_initialization(frame: pd.DataFrame) -> Figure:
+    """A line per layer; a panel per row of the table and quantity."""
+    looks = dict(zip(frame["layer"].unique(), [*LOOKS.values()][1:], strict=False))
+    sizes = frame["buffer"].map(lambda size: f", buffer {size}" if size else "")
+    places = frame.rename(columns={"layer": "line", "quantity": "across"})
+    places = places.assign(down=frame["label"] + sizes, y=frame["quantity"].map(QUANTITIES))
+    places["title"] = places["down"].where(places["y"] == CKA, "")
+    return _draw_lines(places, looks, 1.35)
+
+
+def _draw_lines(frame: pd.DataFrame, looks: dict[str, dict[str, Any]], height: float) -> Figure:
+    """A `line` through means over the tasks, with a band over its intervals; `y` names the axis."""
+    figure, panels = _panels(frame, "tasks trained", height, sharex=True)
     for panel, rows in panels:
-        for method, group in rows.groupby("method", sort=False):
-            _line(panel, group, group["label"].iloc[0], **LOOKS[str(method)])
-        of_row = frame.loc[frame["protocol"].isin(rows["protocol"]), "mean"]
-        low, high = _limits(of_row.to_numpy(float))
-        panel.set_ylim(max(low, 0), min(high, 101.5))
+        for line, group in rows.groupby("line", sort=False):
+            tasks, mean, low, high = group[["tasks", *SPREAD[1:]]].to_numpy(float).T
+            panel.plot(tasks, mean, label=line, **looks[str(line)])
+            panel.fill_between(tasks, low, high, color=looks[str(line)]["color"], alpha=0.15, lw=0)
+        name = rows["y"].iloc[0]
+        low, high = _limits(frame.loc[frame["y"] == name, "mean"])
+        panel.set(ylim=(max(low, 0), min(high, 1.03 if name == CKA else 101.5)), ylabel=name)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     return _with_legend(figure, 3)
 
 
-def _limits(values: np.ndarray) -> tuple[float, float]:
+def _limits(values: Any) -> tuple[float, float]:
     """What a panel shows: some values, and to each side as much again as these span.
 
     So one wide interval does not flatten the others.
@@ -205,15 +241,16 @@ def _draw_differences(frame: pd.DataFrame, over: str) -> Figure:
     frame = frame.assign(label=frame["label"].map(partial(textwrap.fill, width=30)))
     lines = list(frame["label"].unique())
     height = 0.6 + 0.16 * len(lines) * max(label.count("\n") + 1 for label in lines)
-    names = f"{over} …, percentage points", ""
-    figure, panels = _panels_by_place(frame, height, *names, sharey=True, sharex="row")
+    name = f"{over} …, percentage points"
+    figure, panels = _panels(_by_buffer(frame), name, height, sharey=True, sharex="row")
     for panel, rows in panels:
         panel.axvline(0, color=BLACK, linewidth=0.8)
-        least, most = _limits(np.append(rows[["mean", "paper"]].to_numpy(float).ravel(), 0.0))
+        least, most = _limits([0.0, *rows["mean"], *rows["paper"]])
         y = rows["label"].map(lines.index)
         panel.hlines(y, rows["low"].clip(least), rows["high"].clip(upper=most), BLUE, linewidth=1)
-        for beyond, end, arrow in zip(
-            (rows["low"] < least, rows["high"] > most), (least, most), "<>", strict=True
+        for beyond, end, arrow in (
+            (rows["low"] < least, least, "<"),
+            (rows["high"] > most, most, ">"),
         ):
             panel.plot(np.full(beyond.sum(), end), y[beyond], arrow, color=BLUE)
         panel.plot(rows["mean"], y, "o", color=BLUE, label="ours, with its 95 % interval")
@@ -225,47 +262,7 @@ def _draw_differences(frame: pd.DataFrame, over: str) -> Figure:
         panel.tick_params(axis="y", length=0, grid_alpha=0)
         panel.margins(x=0.12)
         panel.grid(axis="x")
-    return _with_legend(figure, 2) if frame["paper"].notna().any() else figure
-
-
-# What is left of the initialization
-
-
-def initialization(results: Results, table: Table) -> pd.DataFrame:
-    """What is left of the initialization after `tasks` tasks, 0 before training, by `layer`.
-
-    `quantity` is `cka`, from 0 to 1, with the network before training, `nearest_neighbours`, the
-    accuracy on the source's images in per cent, or `gates_open`, in per cent.
-    """
-    rows = [
-        place | {"quantity": quantity, "layer": layer, "tasks": tasks, "value": value}
-        for place, run in _finished(results, table)
-        if place["protocol"] == table.protocols[0]  # a run is probed once
-        for quantity, layers in PROBED.items()
-        for tasks, after in enumerate(run[quantity])
-        for layer, value in zip(layers, after, strict=True)
-    ]
-    return _spread(rows, "quantity", "layer", "tasks")
-
-
-def _draw_initialization(frame: pd.DataFrame) -> Figure:
-    """What was probed, over the tasks, a line per layer; a row per row of the table."""
-    cells = dict(list(frame.groupby(["label", "buffer"], sort=False)))
-    shown = [name for name in QUANTITIES if name in set(frame["quantity"])]
-    figure, panels = _panels(list(cells), shown, 1.35, sharex=True, sharey="col")
-    layers = enumerate(frame["layer"].unique())
-    looks = {layer: (COLOURS[i + 1], MARKERS[i], LINES[i]) for i, layer in layers}
-    for (cell, quantity), panel in panels.items():
-        rows = cells[cell]
-        for layer, group in rows[rows["quantity"] == quantity].groupby("layer", sort=False):
-            colour, marker, line = looks[layer]
-            _line(panel, group, str(layer), color=colour, marker=marker, linestyle=line)
-        panel.set(ylim=(0, 1.03 if quantity == "cka" else 104), ylabel=QUANTITIES[quantity])
-        if quantity == "cka":
-            panel.set_title(f"{cell[0]}, buffer {cell[1]}" if cell[1] else cell[0], loc="left")
-        if cell == list(cells)[-1]:
-            panel.set_xlabel("tasks trained")
-    return _with_legend(figure, 3)
+    return _with_legend(figure, 2)
 
 
 # How they look
@@ -273,7 +270,7 @@ def _draw_initialization(frame: pd.DataFrame) -> Figure:
 
 def svg(draw: Callable[[], Figure]) -> str:
     """A drawing as SVG, the same bytes each time."""
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **_SETTINGS}):
+    with style.context(["default", _SETTINGS]):
         file = io.StringIO()
         # Without these entries there is no metadata element, which would name the day.
         metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -282,48 +279,38 @@ def svg(draw: Callable[[], Figure]) -> str:
     return re.sub(r' id="[a-zA-Z0-9.]*_\d+"', "", file.getvalue())
 
 
-def _panels(
-    rows: Sequence[Any], columns: Sequence[Any], height: float, **sharing: Any
-) -> tuple[Figure, dict[tuple[Any, Any], Axes]]:
-    """A figure, and its axes by row and column; a row has `height` inches with its words."""
-    # of this width, the smallest type has 9 pixels on a phone with 390
-    figure = Figure(figsize=(4.4, height * len(rows)), layout="constrained")
-    grid = figure.subplots(len(rows), len(columns), squeeze=False, **sharing)
-    return figure, dict(zip(product(rows, columns), grid.flat, strict=True))
-
-
-def _panels_by_place(
-    frame: pd.DataFrame, height: float, x: str, y: str, **sharing: Any
-) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
-    """A figure with panels by protocol down and buffer across, and those that have rows.
-
-    Rows without a buffer are in each panel of their protocol.
-    """
+def _by_buffer(frame: pd.DataFrame) -> pd.DataFrame:
+    """Places by protocol and buffer for `_panels`; rows without a buffer are beside each."""
     buffers = sorted(set(frame["buffer"]) - {0}) or [0]
-    figure, axes = _panels(list(frame["protocol"].unique()), buffers, height, **sharing)
+    beside = frame.assign(across=[[size] if size else buffers for size in frame["buffer"]])
+    beside = beside.explode("across").sort_values("across", kind="stable")
+    titles = list(map(show.place, beside["protocol"], beside["across"]))
+    return beside.assign(down=beside["protocol"], title=titles)
+
+
+def _panels(
+    frame: pd.DataFrame, x: str, height: float, **sharing: Any
+) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+    """A figure of panels by `down` and `across`, of `height` inches, and the rows of each."""
+    down, across = frame["down"].unique(), frame["across"].unique()
+    # of this width, the smallest type has 9 pixels on a phone with 390
+    figure = Figure(figsize=(4.4, height * len(down)), layout="constrained")
+    figure.supxlabel(x)
+    grid = figure.subplots(len(down), len(across), squeeze=False, **sharing)
     panels = []
-    for (protocol, buffer), panel in axes.items():
-        panel.set(title=show.place(protocol, buffer), xlabel=x, ylabel=y)
-        panel.label_outer()
-        here = frame[(frame["protocol"] == protocol) & frame["buffer"].isin([0, buffer])]
-        panels += [] if here.empty else [(panel, here)]
+    for panel, (one, other) in zip(grid.flat, product(down, across), strict=True):
+        rows = frame[(frame["down"] == one) & (frame["across"] == other)]
+        panel.set(title=rows["title"].iloc[0] if len(rows) else "", visible=not rows.empty)
+        panels += [] if rows.empty else [(panel, rows)]
     return figure, panels
 
 
 def _with_legend(figure: Figure, columns: int) -> Figure:
-    """With one legend of all panels, below them: each label once. The figure grows by it."""
+    """With one legend of all panels, above them: each label once. The figure grows by it."""
     each = [panel.get_legend_handles_labels() for panel in figure.axes]
     handles = {label: handle for both in each for handle, label in zip(*both, strict=True)}
     look: Any = {"ncols": min(columns, len(handles)), "handlelength": 2.0, "columnspacing": 1.0}
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", **look)
+    figure.legend(list(handles.values()), list(handles), loc="outside upper center", **look)
     lines = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.1 + lines * 1.4 * SIZE / 72)
     return figure
-
-
-def _line(panel: Axes, group: pd.DataFrame, label: str, **look: Any) -> None:
-    """A line through means over the tasks, and a band over their intervals."""
-    tasks, low, high = (group[name].to_numpy(dtype=float) for name in ("tasks", "low", "high"))
-    panel.plot(tasks, group["mean"].to_numpy(), label=label, **look)
-    panel.fill_between(tasks, low, high, color=look["color"], alpha=0.15, linewidth=0)
-    panel.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -1,10 +1,11 @@
 """What the findings write: a table of estimates and drawings in docs, and numbers in pages."""
 
-import math
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from twf.files import atomic
@@ -20,55 +21,47 @@ LOOKS: tuple[dict[str, Any], ...] = (  # of the questions of a figure, in order
 
 def _scale(findings: Findings, shown: Shown) -> Drawing:
     """A line per question over the settings, with intervals, beside the paper's number."""
-    drawing = Drawing(figsize=(7.2, 3.4), layout="constrained")
-    axes = drawing.add_subplot()
-    settings = [findings.asked.settings[at] for at in shown.settings]
+    asked, settings = findings.asked, [findings.asked.settings[at] for at in shown.settings]
+    drawing, axes = _axes("points of Class-IL accuracy")
     beside: Any = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
     for shift, name, look in zip((-0.04, 0.04), shown.questions, LOOKS, strict=True):
-        rows = [findings.estimate(name, at) for at in shown.settings]
-        points = [(x + shift, row) for x, row in enumerate(rows) if row is not None]
-        axes.plot([x for x, _ in points], [row["mean"] for _, row in points], **look)
-        for x, row in points:
-            if not math.isnan(row["low"]):
-                axes.vlines(x, row["low"], row["high"], color=look["color"], linewidth=1.2)
-        x, last = points[-1]
-        title = findings.asked.questions[name].title.replace("*", "").partition(", ")[2]
-        text = f"{title}: {last['mean']:.1f}"
-        axes.annotate(text, (x, last["mean"]), color=look["color"], **beside)
-    paper = findings.paper(findings.asked.questions[shown.questions[0]], settings[-1])
+        estimates = {x: findings.estimate(name, at) for x, at in enumerate(shown.settings)}
+        rows = pd.DataFrame({x + shift: row for x, row in estimates.items() if row}).T
+        mean, low, high = (rows[end].astype(float) for end in ("mean", "low", "high"))
+        axes.errorbar(rows.index, mean, yerr=[mean - low, high - mean], **look)
+        title = asked.questions[name].title.replace("*", "").partition(", ")[2]
+        last = (rows.index[-1], mean.iloc[-1])
+        axes.annotate(f"{title}: {last[1]:.1f}", last, color=look["color"], **beside)
+    paper = findings.paper(asked.questions[shown.questions[0]], settings[-1])
     if paper is not None:
-        x = len(settings) - 1
-        axes.plot([x], [paper], marker="*", markersize=12, color=figures.BLACK, linestyle="")
-        axes.annotate(f"the paper: {paper:.1f}", (x, paper), **beside)
-    axes.axhline(0, color=figures.GREY, linewidth=0.8)
+        point = (len(settings) - 1, paper)
+        axes.plot(*point, marker="*", markersize=12, color=figures.BLACK)
+        axes.annotate(f"the paper: {paper:.1f}", point, **beside)
     axes.set_xlim(-0.3, len(settings) + 0.3)
     titles = [setting.title.replace("Split CIFAR-10, ", "") for setting in settings]
     axes.set_xticks(range(len(settings)), [title.replace(", ", ",\n") for title in titles])
-    axes.set_ylabel("points of Class-IL accuracy")
     return drawing
 
 
 def _share(findings: Findings, shown: Shown) -> Drawing:
     """Propagation's gain against the distance's share of the loss: a point per seed."""
-    drawing = Drawing(figsize=(7.2, 3.8), layout="constrained")
-    axes = drawing.add_subplot()
+    drawing, axes = _axes("TwF with its distance minus {CL}, points")
     for setting, marker in zip(shown.settings, figures.MARKERS, strict=False):
         for number, question in enumerate(shown.questions):  # under either stream loss, in turn
             points = findings.shares(question, setting)
-            axes.plot(
-                100 * points["share"],
-                points["gain"],
-                marker=marker,
-                color=LOOKS[number % 2]["color"],
-                fillstyle="none" if number % 2 else "full",
-                linestyle="",
-                label=None if number else findings.asked.settings[setting].title,
-            )
-    axes.axhline(0, color=figures.GREY, linewidth=0.8)
+            look = {"color": LOOKS[number % 2]["color"], "fillstyle": ("full", "none")[number % 2]}
+            label = None if number else findings.asked.settings[setting].title
+            axes.plot(100 * points["share"], points["gain"], marker, label=label, **look)
     axes.set_xlabel("share of the distance in TwF's loss, per cent (filled: F6 published)")
-    axes.set_ylabel("TwF with its distance minus {CL}, points")
     axes.legend(fontsize=8)
     return drawing
+
+
+def _axes(label: str) -> tuple[Drawing, Axes]:
+    drawing = Drawing(figsize=(7.2, 3.6), layout="constrained")
+    axes = drawing.add_subplot(ylabel=label)
+    axes.axhline(0, color=figures.GREY, linewidth=0.8)
+    return drawing, axes
 
 
 def write(docs: Path = Path("docs")) -> list[Path]:

@@ -18,9 +18,10 @@ from twf.results.figures import Drawn
 from twf.results.frame import Results
 from twf.results.paper import claims
 from twf.results.printed import PLACE
-from twf.results.show import PROTOCOL_TITLES, Section, TextRow, in_parentheses, number
+from twf.results.show import PROTOCOL_TITLES, Section, TextRow, number
 from twf.study import Plan, Table
 
+KINDS = "cell", "gain", "claim", "order"
 CLAIMS = (
     "A claim says that some differences between cells, or means of them, are positive; “ours” is "
     "the least of these, with its 95 % interval. A claim holds where the interval lies above 0 and "
@@ -43,13 +44,8 @@ def write_all(results: Results) -> None:
     if plan.search:
         search.write(results, trials)
     drawn = figures.write(results, frame)
-    environment = Environment(
-        loader=PackageLoader("twf.results"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader, spaces = PackageLoader("twf.results"), {"trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, **spaces)
     template = environment.get_template("report.html.j2")
     mark = Markup(record.REPORT_MARK.format(record.carried(files.runs_file(study))))  # noqa: S704
     for path, values in (
@@ -66,16 +62,12 @@ def _contents(
     results: Results, frame: pd.DataFrame, trials: pd.DataFrame, drawn: Sequence[Drawn]
 ) -> dict[str, Any]:
     """What the report shows of a study's estimates, the trials of its searches, its figures."""
-    plan = results.plan
-    of_cells, gains, claimed, ranked = (
-        frame[frame["kind"] == kind] for kind in ("cell", "gain", "claim", "order")
-    )
-    counts = Counter(claimed["verdict"])
-    verdicts = ", ".join(f"{name} {counts[name]}" for name in claims.VERDICTS if counts[name])
-    decided = f"Of {len(claimed)} claims: {verdicts}. {CLAIMS}"
+    plan, kinds = results.plan, {kind: frame[frame["kind"] == kind] for kind in KINDS}
+    counts = Counter(kinds["claim"]["verdict"])
+    verdicts = ", ".join(f"{counts[name]} {name}" for name in claims.VERDICTS if counts[name])
     sections = [
-        Section("The paper's claims", _claims(claimed), decided),
-        Section("The order of methods", _orders(ranked), ORDER),
+        Section("The paper's claims", _claims(kinds["claim"]), f"{verdicts}. {CLAIMS}"),
+        Section("The order of methods", _orders(kinds["order"]), ORDER),
         Section("Hyperparameters searched for", search.text_rows(trials), search.NOTE),
     ]
     return {
@@ -83,13 +75,14 @@ def _contents(
         "main_figure": drawn[0] if drawn else None,  # the first table's differences, if it has any
         "tables": [
             {
-                "name": name,
+                "name": table.name,
                 "title": table.title,
-                "rows": tables.text_rows(table, of_cells, html=True),
+                "rows": tables.text_rows(table, kinds["cell"]),
+                "note": tables.note(table, kinds["cell"]),
+                "gains": tables.gain_rows(table, kinds["gain"]),
+                "figures": [figure for figure in drawn[1:] if figure.table == table.name],
             }
-            | {"note": tables.note(table, of_cells), "gains": tables.gain_rows(table, gains)}
-            | {"figures": [figure for figure in drawn[1:] if figure.table == name]}
-            for name, table in plan.tables.items()
+            for table in plan.tables.values()
         ],
         "sections": [section for section in sections if section.rows],
         "provenance": provenance.sections(results),
@@ -112,49 +105,34 @@ def message(results: Results, frame: pd.DataFrame) -> list[str]:
 
 def _main_result(plan: Plan, table: Table, frame: pd.DataFrame) -> str:
     """TwF in a table's first column, and its lead over the best other method with a buffer."""
+    protocol = table.protocols[0]
     shown = frame[(frame["table"] == table.name) & (frame["quantity"] == "faa")]
-    shown = shown[(shown["protocol"] == table.protocols[0]) & (shown["buffer"] > 0)]
-    shown = shown[shown["mean"].notna()].sort_values("mean", ascending=False)
-    shown = shown[shown["buffer"] == shown["buffer"].min()]
-    cells, gains = (shown[shown["kind"] == kind] for kind in ("cell", "gain"))
-    if cells.empty:
+    shown = shown[(shown["protocol"] == protocol) & (shown["buffer"] > 0) & shown["mean"].notna()]
+    shown = shown[shown["buffer"] == shown["buffer"].min()].sort_values("mean", ascending=False)
+    cells, gains = (show.rows(shown[shown["kind"] == kind]) for kind in ("cell", "gain"))
+    if not cells:
         return "No method with a buffer has finished yet."
-    own = cells[cells["method"] == estimates.REFERENCE]
-    first = (own if len(own) else cells).iloc[0]
-    gains = gains[gains["method"] == first["method"]]
+    first = next((cell for cell in cells if cell["method"] == estimates.REFERENCE), cells[0])
+    others = [cell["method"] for cell in cells if cell["method"] != first["method"]]
     ends = show.interval(first["low"], first["high"])
     sentence = (
         f"{first['title']} has {number(first['mean'])} % final average accuracy "
         f"({'one seed' if pd.isna(first['low']) else f'95 % interval {ends}'}) on "
-        f"{plan.params.benchmarks[table.benchmark].title}, "
-        f"{show.place(table.protocols[0], first['buffer'])}"
+        f"{plan.params.benchmarks[table.benchmark].title}, {show.place(protocol, first['buffer'])}"
     )
-    best = cells.loc[cells["method"] != first["method"], "method"].head(1)
-    for gain in show.rows(gains[gains["over_method"].isin(best)]):
-        lead = show.estimate(gain["mean"], gain["low"], gain["high"])
-        sentence += f": {lead} points over {gain['title']}, the best of the others"
+    for gain in gains:
+        if [gain["method"], gain["over_method"]] == [first["method"], *others[:1]]:
+            lead = show.estimate(gain["mean"], gain["low"], gain["high"])
+            sentence += f": {lead} points over {gain['title']}, the best of the others"
     return f"{sentence}."
 
 
 def agreement(of_cells: pd.DataFrame) -> str:
-    """What the comparison with the paper's numbers comes to, in a sentence or two."""
-    compared = of_cells[(of_cells["quantity"] == "faa") & of_cells["paper"].notna()]
-    counts = Counter(compared.drop_duplicates(PLACE)["verdict"])
-    measured = counts.total() - counts["not run"] - counts["reduced"]
-    parts = []
-    if measured:
-        parts.append(
-            f"Of {measured} numbers of the paper that were measured at its own scale, "
-            f"{counts['equivalent']} agree within {estimates.MARGIN:g} point, ours are higher in "
-            f"{counts['higher']} and lower in {counts['lower']}, and {counts['undecided']} are "
-            "undecided."
-        )
-    if counts["reduced"]:
-        parts.append(
-            "Numbers of the paper that were measured at reduced scale, where a difference says "
-            f"nothing of them: {counts['reduced']}."
-        )
-    return " ".join(parts) or "None of the numbers that the paper prints has been measured yet."
+    """How our means stand beside the paper's numbers, counted by verdict."""
+    compared = of_cells[(of_cells["quantity"] == "faa") & (of_cells["verdict"] != "")]
+    counts = compared.drop_duplicates(PLACE)["verdict"].value_counts(sort=False)
+    verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+    return f"Beside the paper's numbers, ours are: {verdicts or 'none to compare'}."
 
 
 def _orders(ranked: pd.DataFrame) -> list[TextRow]:
@@ -192,19 +170,16 @@ def _coloured(text: str, kind: str = "") -> Markup:
 
 def _runs(results: Results) -> list[TextRow]:
     """The planned runs, unfinished ones first; each opens to show what it was made from."""
-    plan, scores, rows = results.plan, results.scores.to_dict("index"), []
+    plan, faa, rows = results.plan, results.scores["faa"].to_dict(), []
     done = results.runs["status"] == "finished"
     for run in done.sort_values(kind="stable").index:
         row = results.runs.loc[run]
         about = {"parameters": plan.runs[run].parameters} | row["provenance"]
-        about |= {name: row[name] for name in ("started", "device", "seconds", "peak_memory_mib")}
+        about |= row[["started", "device", "seconds", "peak_memory_mib"]].to_dict()
         about |= {"command": f"twf run {plan.study} {run}", "log": files.log_file(plan.study, run)}
         text = json.dumps(about, indent=1, ensure_ascii=False, default=str)
         details = Markup("<details><summary>{}</summary><pre>{}</pre></details>").format(run, text)
-        final = {}
-        for protocol, title in PROTOCOL_TITLES.items():
-            score = scores.get((run, protocol), {})
-            final[title] = f"{number(score.get('faa'))} {in_parentheses(score.get('ff'))}"
+        final = {title: number(faa.get((run, p))) for p, title in PROTOCOL_TITLES.items()}
         rows.append(
             {"Run": details, "Status": _coloured(row["status"]), **final}
             | {"Seconds": number(row["seconds"]), "Reason": row["reason"] or ""}

@@ -23,20 +23,21 @@ FORGETTING: dict[Fidelity, str] = {
     "but the last, minus its final accuracy, averaged over these tasks (the paper's formula; the "
     "published code includes the last phase).",
 }
-WIDE = ["title", "name", "method", "variant", "buffer", "protocol", "n", "n_planned", "diverged"]
-NAMED = {"mean": "faa", "sd": "faa_sd", "low": "faa_low", "high": "faa_high"}
+COLUMNS = ["title", "name", "method", "variant", "buffer", "protocol", "n", "n_planned"]
+COLUMNS += ["diverged", "mean", "sd", "low", "high", "paper", "verdict", "note", "ff"]
 
 
 def write(results: Results, of_cells: pd.DataFrame, tables: Collection[Table]) -> None:
     """Write tables: as CSV with a row for each cell, and in Markdown."""
     for table in tables:
-        about = [f"{table.title}.", note(table, of_cells), results.plan.note or ""]
-        caption = show.escape_markdown(" ".join([*about, FORGETTING[table.forgetting]]))
-        frame = _wide(table, of_cells)[[*WIDE, *NAMED, "paper", "verdict", "note", "ff"]]
-        frame = frame.assign(buffer=show.null_buffer(frame)).rename(columns=NAMED)
+        about = table.title, note(table, of_cells), results.plan.note, FORGETTING[table.forgetting]
+        caption = show.escape_markdown(" ".join(text for text in about if text))
+        rows = text_rows(table, of_cells)
+        titled = [row | {"Method": show.escape_markdown(row["Method"])} for row in rows]
+        frame = _wide(table, of_cells)[COLUMNS]
         texts = {
-            "md": f"{caption}\n\n{show.markdown(text_rows(table, of_cells))}",
-            "csv": frame.to_csv(index=False),
+            "md": f"{caption}\n\n{show.markdown(titled)}",
+            "csv": frame.assign(buffer=show.null_buffer(frame)).to_csv(index=False),
         }
         for ending, text in texts.items():
             with atomic(table_file(results.plan.study, table.name, ending)) as partial:
@@ -44,83 +45,68 @@ def write(results: Results, of_cells: pd.DataFrame, tables: Collection[Table]) -
 
 
 def _wide(table: Table, of_cells: pd.DataFrame) -> pd.DataFrame:
-    """A row for each cell of a table: its accuracy, and as `ff` and `ff_printed` its forgetting."""
+    """A row for each cell of a table: its accuracy, and as `ff` and `ff_paper` its forgetting."""
     rows = of_cells[of_cells["table"] == table.name].set_index("name", drop=False)
-    faa, ff = rows[rows["quantity"] == "faa"], rows[rows["quantity"] == "ff"]
-    shown = ff if table.forgetting == "published" else rows[rows["quantity"] == "ff_paper"]
-    return faa.assign(ff=shown["mean"], ff_printed=ff["paper"])
+    by = dict(list(rows.groupby("quantity")))
+    shown = by["ff" if table.forgetting == "published" else "ff_paper"]
+    return by["faa"].assign(ff=shown["mean"], ff_paper=by["ff"]["paper"])
 
 
-def text_rows(table: Table, of_cells: pd.DataFrame, html: bool = False) -> list[TextRow]:
-    """A table as Markdown, methods without rehearsal first: `71.20 ± 1.30 (12.30)<br>paper 72.00`.
+def text_rows(table: Table, of_cells: pd.DataFrame) -> list[TextRow]:
+    """A table as HTML within Markdown, methods without rehearsal first.
 
-    Such a method has the same number in the columns of all buffers; a cell that was not planned is
-    empty. HTML has the interval, the seeds and the verdict too.
+    A cell is `71.20 ± 1.30 (12.30)<br>69.91 to 72.49, n=5<br>paper 72.00, undecided`, in bold if it
+    looks like the highest with rehearsal whose runs all finished, and empty if it was not planned.
+    A method without rehearsal has the same number in the columns of all buffers.
     """
-    cells, highest = show.rows(_wide(table, of_cells)), dict[Any, str]()
-    for row in sorted(cells, key=lambda row: row["mean"]):
-        if METHODS[row["method"]].rehearsal and row["n"] == row["n_planned"]:
-            highest[row["protocol"], row["buffer"]] = number(row["mean"])
-    texts = {
-        (row["method"], row["variant"], row["protocol"], row["buffer"]): _text(row, highest, html)
-        for row in cells
-    }
-    places = [(p, buffer or 0) for p in table.protocols for buffer in table.buffers or [None]]
-    return [
-        {"Method": title if html else show.escape_markdown(title)}
-        | {
-            show.place(protocol, buffer): texts.get(
-                (method, variant or "", protocol, buffer * METHODS[method].rehearsal), ""
-            )
-            for protocol, buffer in places
-        }
-        for (method, variant), title in sorted(
-            table.rows.items(), key=lambda row: METHODS[row[0][0]].rehearsal
-        )
-    ]
+    cells = _wide(table, of_cells)
+    rehearsal = cells["method"].map(lambda method: METHODS[method].rehearsal)
+    shown = cells["mean"].where(rehearsal & (cells["n"] == cells["n_planned"])).round(2)
+    best = shown == shown.groupby([cells["protocol"], cells["buffer"]]).transform("max")
+    cells = cells.assign(rehearsal=rehearsal, best=best).sort_values("rehearsal", kind="stable")
+    buffers = [buffer or 0 for buffer in table.buffers] or [0]
+    heads = [show.place(protocol, buffer) for protocol in table.protocols for buffer in buffers]
+    rows: dict[str, TextRow] = {}
+    for cell in show.rows(cells):
+        empty = {"Method": cell["title"]} | dict.fromkeys(heads, "")
+        row = rows.setdefault(f"{cell['method']}.{cell['variant']}", empty)
+        for buffer in [cell["buffer"]] if cell["rehearsal"] else buffers:
+            row[show.place(cell["protocol"], buffer)] = _text(cell)
+    return [*rows.values()]
 
 
-def _text(row: dict[str, Any], highest: dict[Any, str], html: bool) -> str:
-    """A cell; bold if it looks like the highest of those with a buffer whose runs all finished."""
-    accuracy, whole = number(row["mean"]), row["n"] == row["n_planned"]
-    spread = f"{accuracy} ± {row['sd']:.2f}" if row["n"] > 1 else accuracy
-    bold = highest.get((row["protocol"], row["buffer"]))
-    if whole and METHODS[row["method"]].rehearsal and accuracy == bold:
-        spread = f"<b>{spread}</b>" if html else f"**{spread}**"
-    lacks = not whole and row["n"] + row["diverged"]
-    remarks = [f"n={row['n']}/{row['n_planned']}"] if lacks else []
-    remarks += [f"{row['diverged']} diverged"] if row["diverged"] else []
-    remarks += ["untuned"] if row["note"] else []
-    lines = [" ".join(filter(None, (spread, in_parentheses(row["ff"]), ", ".join(remarks))))]
-    if html and row["n"]:
-        lines.append(f"{show.interval(row['low'], row['high'])}, n={row['n']}")
-    if not pd.isna(row["paper"]):
-        paper = f"paper {number(row['paper'])} {in_parentheses(row['ff_printed'])}".rstrip()
-        lines.append(f"{paper}, {row['verdict']}" if html else paper)
-    if html:
-        lines[1:] = [f'<span class="soft">{line}</span>' for line in lines[1:]]
+def _text(cell: dict[str, Any]) -> Markup:
+    """A cell of a table: the mean with its spread, what the mean is of, the paper's number."""
+    mean = number(cell["mean"]) + (f" ± {cell['sd']:.2f}" if cell["n"] > 1 else "")
+    accuracy = f"<b>{mean}</b>" if cell["best"] else mean
+    about = [] if pd.isna(cell["low"]) else [show.interval(cell["low"], cell["high"])]
+    about.append(_count(cell))
+    about += [f"{cell['diverged']} diverged"] if cell["diverged"] else []
+    about += ["untuned"] if cell["note"] else []
+    lines = [f"{accuracy} {in_parentheses(cell['ff'])}".rstrip(), ", ".join(about)]
+    if not pd.isna(cell["paper"]):
+        paper = f"paper {number(cell['paper'])} {in_parentheses(cell['ff_paper'])}".rstrip()
+        lines.append(f"{paper}, {cell['verdict']}")
     return Markup("<br>".join(lines))  # noqa: S704 - numbers
+
+
+def _count(row: dict[str, Any]) -> str:
+    """The number of seeds, and beside it that of planned ones where some are not finished."""
+    return f"n={row['n']}" + f"/{row['n_planned']}" * (row["n"] < row["n_planned"])
 
 
 def note(table: Table, of_cells: pd.DataFrame) -> str:
     """What the numbers of a table are, in plain text; `FORGETTING` adds what FF is."""
-    seeds = max(len(cell.runs) for cell in table.cells)
-    spread = f" ± sample standard deviation over {seeds} seeds" if seeds > 1 else ""
-    parts = [
-        f"Final average accuracy{spread}, and final forgetting (FF) in parentheses, in per cent"
-        + ("." if spread else " (one seed: no spread, no interval)."),
-        f"Pretrained on {table.source}.",
-    ]
-    if table.buffers:
-        parts.append("Bold: the highest of the methods with a buffer whose runs all finished.")
-    faa = of_cells[(of_cells["table"] == table.name) & (of_cells["quantity"] == "faa")]
-    if (faa["n"] < faa["n_planned"]).any():
-        parts.append("n=a/b: a of b planned runs finished; —: none did.")
-    if names := sorted({note.removeprefix("untuned: ") for note in faa["note"] if note}):
-        parts.append(
-            f"Untuned: the paper does not print {', '.join(names)}, and no search has chosen it."
-        )
-    return " ".join(parts)
+    text = (
+        "Final average accuracy ± sample standard deviation, and final forgetting (FF) in "
+        "parentheses, in per cent; below, Student's 95 % interval of the mean and the number of "
+        "seeds, n=a/b where only a of b planned runs finished. Bold: the highest of the methods "
+        f"with a buffer whose runs all finished. Pretrained on {table.source}."
+    )
+    notes = of_cells.loc[of_cells["table"] == table.name, "note"]
+    if names := sorted({note.removeprefix("untuned: ") for note in notes if note}):
+        text += f" Untuned: the paper does not print {', '.join(names)}, and no search chose it."
+    return text
 
 
 # Gains
@@ -128,22 +114,20 @@ def note(table: Table, of_cells: pd.DataFrame) -> str:
 
 def gain_rows(table: Table, gains: pd.DataFrame) -> list[TextRow]:
     """A table's gains for the report, a row for each method or variant; none where none has run."""
-    rows = gains[gains["table"] == table.name]
-    if not rows["n"].any():
+    shown = gains[gains["table"] == table.name]
+    if not shown["n"].any():
         return []
-    texts: dict[tuple[str, str], TextRow] = {}  # by method and variant
     prefix = "" if table.variants else "over_"
-    for row in show.rows(rows):
-        text = show.estimate(row["mean"], row["low"], row["high"])
-        if 0 < row["n"] < row["n_planned"]:
-            text += f" n={row['n']}/{row['n_planned']}"
-        if not pd.isna(row["paper"]):
-            text += f"<br>paper {number(row['paper'], '+')}"
-        key = row[f"{prefix}method"], row[f"{prefix}variant"]
-        of_row = texts.setdefault(key, {over(table): row["title"]})
-        of_row[show.place(row["protocol"], row["buffer"])] = Markup(text)  # noqa: S704 - numbers
-    heads = dict.fromkeys(head for text in texts.values() for head in text)
-    return [{head: text.get(head, "—") for head in heads} for text in texts.values()]
+    places = dict.fromkeys(map(show.place, shown["protocol"], shown["buffer"]), "—")
+    rows: dict[str, TextRow] = {}
+    for gain in show.rows(shown):
+        lines = [show.estimate(gain["mean"], gain["low"], gain["high"])]
+        lines[0] += f" {_count(gain)}" if 0 < gain["n"] < gain["n_planned"] else ""
+        lines += [] if pd.isna(gain["paper"]) else [f"paper {number(gain['paper'], '+')}"]
+        name = f"{gain[f'{prefix}method']}.{gain[f'{prefix}variant']}"
+        row = rows.setdefault(name, {over(table): gain["title"]} | places)
+        row[show.place(gain["protocol"], gain["buffer"])] = Markup("<br>".join(lines))  # noqa: S704
+    return [*rows.values()]
 
 
 def over(table: Table) -> str:
@@ -169,9 +153,11 @@ def write_metrics(plan: Plan, frame: pd.DataFrame) -> None:
     """
     values: dict[str, float] = {}
     for table in list(plan.tables.values())[:1]:
-        shown = frame[(frame["table"] == table.name) & (frame["quantity"] == "faa")]
-        shown = shown[(shown["kind"] == "cell") & (shown["protocol"] == table.protocols[0])]
-        shown = shown[shown["buffer"] == next(filter(None, table.buffers), 0)]
+        where = frame[["table", "kind", "quantity", "protocol", "buffer"]]
+        buffer = next(filter(None, table.buffers), 0)
+        shown = frame[
+            (where == [table.name, "cell", "faa", table.protocols[0], buffer]).all(axis=1)
+        ]
         for row in show.rows(shown[shown["mean"].notna()]):
             values[f"{row['method']}.{row['variant']}".rstrip(".")] = round(row["mean"], 2)
         if missing := int((shown["n_planned"] - shown["n"]).sum()):
