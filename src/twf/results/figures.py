@@ -205,8 +205,8 @@ def _draw_lines(frame: pd.DataFrame, looks: dict[str, dict[str, Any]], height: f
             panel.plot(tasks, mean, label=line, **looks[str(line)])
             panel.fill_between(tasks, low, high, color=looks[str(line)]["color"], alpha=0.15, lw=0)
         name = rows["y"].iloc[0]
-        low, high = _limits(frame.loc[frame["y"] == name, "mean"])
-        panel.set(ylim=(max(low, 0), min(high, 1.03 if name == CKA else 101.5)), ylabel=name)
+        least, most = _limits(frame.loc[frame["y"] == name, "mean"])
+        panel.set(ylim=(max(least, 0), min(most, 1.03 if name == CKA else 101.5)), ylabel=name)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     return _with_legend(figure, 3)
 
@@ -282,7 +282,7 @@ def svg(draw: Callable[[], Figure]) -> str:
 def _by_buffer(frame: pd.DataFrame) -> pd.DataFrame:
     """Places by protocol and buffer for `_panels`; rows without a buffer are beside each."""
     buffers = sorted(set(frame["buffer"]) - {0}) or [0]
-    beside = frame.assign(across=[[size] if size else buffers for size in frame["buffer"]])
+    beside = frame.assign(across=frame["buffer"].map(lambda size: [size] if size else buffers))
     beside = beside.explode("across").sort_values("across", kind="stable")
     titles = list(map(show.place, beside["protocol"], beside["across"]))
     return beside.assign(down=beside["protocol"], title=titles)

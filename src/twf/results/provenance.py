@@ -1,7 +1,6 @@
 """What a study's numbers rest on: deviations from the paper, hyperparameters, networks, code."""
 
 import json
-from collections import Counter, defaultdict
 
 import pandas as pd
 
@@ -41,22 +40,18 @@ def sections(results: Results) -> list[Section]:
 
 def _hyperparameters(plan: Plan) -> list[TextRow]:
     """The hyperparameters of each cell of the study's tables, and where each has them from."""
-    protocols = defaultdict[tuple[str, ...], list[str]](list)
+    names, rows = ["Benchmark", "Method", "Buffer", "Hyperparameters", "From", "Protocol"], []
     for table in plan.tables.values():
         for cell in table.cells:
             values = plan.runs[next(iter(cell.runs.values()))].hyperparameters.text
             origins = [f"variant {table.experiment}.{cell.variant}"] if cell.retuned else []
             origins += [f"search: {', '.join(cell.searched)}"] if cell.searched else []
-            if name := untuned(cell):
-                origins.append(f"untuned: {name}")
-            title, buffer = METHODS[cell.method].title, str(cell.buffer or "—")
-            row = table.benchmark, title, buffer, values, "; ".join(origins) or "params.yaml"
-            protocols[row].append(PROTOCOL_TITLES[cell.protocol])
-    names = "Benchmark", "Method", "Buffer", "Hyperparameters", "From"
-    return [
-        dict(zip(names, row, strict=True)) | {"Protocol": ", ".join(dict.fromkeys(titles))}
-        for row, titles in protocols.items()
-    ]
+            origins += [f"untuned: {name}"] if (name := untuned(cell)) else []
+            about = table.benchmark, METHODS[cell.method].title, str(cell.buffer or "—"), values
+            origin = "; ".join(origins) or "params.yaml"
+            rows.append((*about, origin, PROTOCOL_TITLES[cell.protocol]))
+    protocols = pd.DataFrame(rows, columns=names).drop_duplicates().groupby(names[:-1], sort=False)
+    return show.rows(protocols["Protocol"].agg(", ".join).reset_index())
 
 
 def _networks(plan: Plan) -> list[TextRow]:
@@ -79,23 +74,18 @@ def _networks(plan: Plan) -> list[TextRow]:
 
 def _origins(runs: pd.DataFrame) -> list[TextRow]:
     """Each value of what made the records, and the number of runs that have it."""
-    counts: Counter[tuple[str, str]] = Counter()
+    values: list[tuple[str, str]] = []
     for row in show.rows(runs):
-        made, name = row["provenance"], METHODS[row["method"]].title
+        made, method = row["provenance"], row["method"]
         code, precision = made["code"], made.get("precision", "not recorded")
         if precision == "tf32" and "cuda" not in made["versions"]:  # a CPU has none
             precision = "fp32"
-        other = code.get("method_hash") != code_hash(LOOP, method_module(row["method"]))
-        values = {
-            "commit": code["commit"] or "unknown",
-            "twf": code["version"],
-            "precision": precision,
-            f"code of {name}": f"{code.get('method_hash')}{f' ({OTHER_CODE})' if other else ''}",
-            **{
-                f"{row['benchmark']}, {key}": value for key, value in made.get("inputs", {}).items()
-            },
-            **made["versions"],
-        }
-        counts.update((key, str(value)) for key, value in values.items())
-    rows = sorted(counts.items(), key=lambda item: item[0][0])
-    return [{"What": key, "Value": value, "Runs": str(n)} for (key, value), n in rows]
+        other = code.get("method_hash") != code_hash(LOOP, method_module(method))
+        own = f"{code.get('method_hash')}{f' ({OTHER_CODE})' if other else ''}"
+        about = {"commit": code["commit"] or "unknown", "twf": code["version"]}
+        about |= {"precision": precision, f"code of {METHODS[method].title}": own}
+        inputs = made.get("inputs", {}).items()
+        about |= {f"{row['benchmark']}, {key}": value for key, value in inputs}
+        values += [(key, str(value)) for key, value in (about | made["versions"]).items()]
+    counts = pd.DataFrame(values, columns=["What", "Value"]).groupby(["What", "Value"]).size()
+    return show.rows(counts.astype(str).reset_index(name="Runs"))

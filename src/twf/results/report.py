@@ -44,8 +44,8 @@ def write_all(results: Results) -> None:
     if plan.search:
         search.write(results, trials)
     drawn = figures.write(results, frame)
-    loader, spaces = PackageLoader("twf.results"), {"trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, **spaces)
+    loader = PackageLoader("twf.results")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     template = environment.get_template("report.html.j2")
     mark = Markup(record.REPORT_MARK.format(record.carried(files.runs_file(study))))  # noqa: S704
     for path, values in (

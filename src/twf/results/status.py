@@ -46,25 +46,22 @@ def recorded(products: Products, run: Run) -> Product:
         except (UserError, ValueError) as error:
             made, remarks = {}, [str(error)]
     plan = products.run_plan(run, made or {})
-    remark = saved(run, plan) if made is None else ", ".join(remarks)
+    remark = _saved(run, plan) if made is None else ", ".join(remarks)
     return Product(path, plan_file, plan, made, remark)
 
 
-def saved(run: Run, plan: Mapping[str, Any]) -> str:
-    """How far a run has come that was begun, by its saved state: `3/15 epochs saved`.
-
-    A state of another plan is not gone on from.
-    """
-    header = files.header(files.state_file(run.study, run.id))
+def _saved(run: Run, plan: Mapping[str, Any]) -> str:
+    """How far a run was saved that goes on by this plan: `3/15 epochs saved`; else empty."""
     try:
-        about = json.loads(header["__metadata__"]["about"])
-        if about["guard"]["plan"] != digest(plan):
-            return "what is saved is of another plan"
+        about = json.loads(
+            files.header(files.state_file(run.study, run.id))["__metadata__"]["about"]
+        )
         position = about["state"]["place"]
         done = position["phase"] * run.epochs + position["epoch"]
+        of_plan = about["guard"]["plan"] == digest(plan)
     except (KeyError, TypeError, ValueError):
         return ""
-    return f"{done}/{run.phases * run.epochs} epochs saved"
+    return f"{done}/{run.phases * run.epochs} epochs saved" if of_plan else ""
 
 
 def wanted(plan: Plan, runs: Mapping[str, Product]) -> str | None:
@@ -98,39 +95,33 @@ def show(plan: Plan, runs: Mapping[str, Product], every: bool = False) -> None:
     console.print(f"[bold]{plan.study}[/bold]: {escape(plan.title)}")
     inputs = {"data": map(products.data, plan.data), "sources": map(products.network, plan.sources)}
     for kind, held in inputs.items():
-        parts = [f"{one.file.stem} {_state(one.state, one.why)}" for one in held]
-        console.print(f"{kind}: {', '.join(parts)}")
-    listed = {name: run for name, run in runs.items() if every or run.state != "done" or run.why}
-    if listed:
-        console.print(_table(plan, listed))
-    if len(listed) < len(runs):
-        console.print(f"done, and not listed (see --all): {len(runs) - len(listed)}")
+        console.print(f"{kind}: {', '.join(f'{one.file.stem} {_state(one)}' for one in held)}")
+    alike = defaultdict[tuple[str, str, str], list[str]](list)  # seeds
+    for name, run in runs.items():
+        if every or run.state != "done" or run.why:
+            cell, _, seed = name.rpartition(".s")
+            alike[cell, plan.runs[name].hyperparameters.text, _state(run)].append(seed)
+    table = Table("run", "hyperparameters", "status")
+    table.columns[0].no_wrap = True
+    for (cell, values, state), seeds in alike.items():  # by the name that a shell takes
+        numbers = seeds[0] if len(seeds) == 1 else f"{{{','.join(seeds)}}}"
+        table.add_row(f"{cell}.s{numbers}", values, state)
+    if alike:
+        console.print(table)
+    if unlisted := len(runs) - sum(map(len, alike.values())):
+        console.print(f"done, and not listed (see --all): {unlisted}")
     counts = Counter(run.state for run in runs.values())
-    total = ", ".join(f"{count} {_state(state)}" for state, count in counts.items())
+    total = ", ".join(f"{count} {state}" for state, count in counts.items())
     searched = f", and search for {len(plan.search)} cells" if plan.search else ""
+    cells = sum(len(table.cells) for table in plan.tables.values())
     console.print(
-        f"{len(runs)} runs ({total}) fill {sum(len(t.cells) for t in plan.tables.values())} cells "
-        f"of {len(plan.tables)} table(s){searched}"
+        f"{len(runs)} runs ({total}) fill {cells} cells of {len(plan.tables)} table(s){searched}"
     )
     if set(counts) != {"done"}:
         console.print(f"next: snakemake --cores all {files.report_file(plan.study)}")
 
 
-def _table(plan: Plan, runs: Mapping[str, Product]) -> Table:
-    """Runs by name, as a shell takes it: `split-digits.er.50.s{0,1,2}`."""
-    alike = defaultdict[tuple[str, str, str], list[str]](list)
-    for name, run in runs.items():
-        cell, _, seed = name.rpartition(".s")
-        values = plan.runs[name].hyperparameters.text
-        alike[cell, values, _state(run.state, run.why)].append(seed)
-    table = Table("run", "hyperparameters", "status")
-    table.columns[0].no_wrap = True
-    for (cell, values, state), seeds in alike.items():
-        numbers = ",".join(seeds)
-        table.add_row(f"{cell}.s{numbers if len(seeds) == 1 else f'{{{numbers}}}'}", values, state)
-    return table
-
-
-def _state(status: str, why: str = "") -> str:
-    """A state in its colour, and why."""
-    return f"[{COLOURS[status]}]{status}[/]" + (f", {escape(why)}" if why else "")
+def _state(product: Product) -> str:
+    """Its state in colour, and why."""
+    why = f", {escape(product.why)}" if product.why else ""
+    return f"[{COLOURS[product.state]}]{product.state}[/]{why}"

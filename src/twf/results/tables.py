@@ -63,15 +63,15 @@ def text_rows(table: Table, of_cells: pd.DataFrame) -> list[TextRow]:
     rehearsal = cells["method"].map(lambda method: METHODS[method].rehearsal)
     shown = cells["mean"].where(rehearsal & (cells["n"] == cells["n_planned"])).round(2)
     best = shown == shown.groupby([cells["protocol"], cells["buffer"]]).transform("max")
-    cells = cells.assign(rehearsal=rehearsal, best=best).sort_values("rehearsal", kind="stable")
     buffers = [buffer or 0 for buffer in table.buffers] or [0]
     heads = [show.place(protocol, buffer) for protocol in table.protocols for buffer in buffers]
-    rows: dict[str, TextRow] = {}
-    for cell in show.rows(cells):
-        empty = {"Method": cell["title"]} | dict.fromkeys(heads, "")
-        row = rows.setdefault(f"{cell['method']}.{cell['variant']}", empty)
-        for buffer in [cell["buffer"]] if cell["rehearsal"] else buffers:
-            row[show.place(cell["protocol"], buffer)] = _text(cell)
+    order = sorted(table.rows, key=lambda row: METHODS[row[0]].rehearsal)
+    rows = {row: {"Method": table.rows[row]} | dict.fromkeys(heads, "") for row in order}
+    for cell in show.rows(cells.assign(best=best)):
+        rehearses = METHODS[cell["method"]].rehearsal
+        for buffer in [cell["buffer"]] if rehearses else buffers:
+            place = show.place(cell["protocol"], buffer)
+            rows[cell["method"], cell["variant"] or None][place] = _text(cell)
     return [*rows.values()]
 
 
