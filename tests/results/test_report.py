@@ -116,10 +116,9 @@ def test_hostile_text_is_escaped(make_plan, recorded):
         assert not [name for name, _ in elements.attributes if name.startswith("on")]
         assert not [link for link in elements.values("href") if link.startswith("javascript")]
     shown = Elements(page).text + Elements(runs).text
-    # a title, a reason, a parameter
     for text in (f"Study {HOSTILE}", f"Experiment {HOSTILE}", f"loss is nan {HOSTILE}"):
         assert text in shown
-    assert json.dumps(HOSTILE) in shown
+    assert json.dumps(HOSTILE) in shown  # a parameter
     folder = report_file(plan.study).parent
     for path in (*folder.rglob("*.md"), *folder.rglob("*.svg")):
         text = path.read_text()
@@ -152,8 +151,7 @@ def test_every_run_is_listed_with_what_it_was_made_from(results, page):
     text = Elements(runs).text
     for run in results.plan.runs:
         assert runs.count(f"<summary>{run}</summary>") == 1
-        assert f"twf run small {run}" in text
-        assert f"logs/small/runs/{run}.log" in text
+        assert f"twf run small {run}" in text and f"logs/small/runs/{run}.log" in text
     assert '"lambda_fp_replay": 0.1' in text  # of a missing run, from the plan
     assert '"method_hash": ' in text
 

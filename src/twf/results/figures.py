@@ -37,17 +37,14 @@ QUANTITIES = {"cka": CKA, "nearest_neighbours": "k-NN, %", "gates_open": "open g
 # pale for lines on white, and four of Paul Tol's, so that no two methods share a colour. In grey
 # print, markers and line styles do it.
 BLACK, GREY, VERMILION, BLUE = "#000000", "#7F7F7F", "#D55E00", "#0072B2"
-COLOURS = [BLACK, GREY, "#CC79A7", VERMILION, "#E69F00", "#56B4E9", "#009E73"]
-COLOURS += ["#332288", "#882255", "#999933", "#44AA99", BLUE]
+COLOURS = [BLACK, GREY, "#CC79A7", VERMILION, "#E69F00", "#56B4E9", "#009E73", "#332288"]
+COLOURS += ["#882255", "#999933", "#44AA99", BLUE]
 MARKERS = ("h", "X", "p", "d", ">", "P", "s", "^", "v", "<", "D", "o", "*", "8", "H")
 
-
-# What `Axes.plot` draws a method with: dotted without rehearsal, and TwF above the others
+# What `Axes.plot` draws a method with: dotted without rehearsal
 LOOKS: dict[str, dict[str, Any]] = {
-    method: {"color": colour, "marker": marker}
-    | {"linestyle": "-" if METHODS[method].rehearsal else ":"}
-    | {"zorder": 4 if method == "twf" else 3}
-    for method, colour, marker in zip(METHODS, cycle(COLOURS), cycle(MARKERS), strict=False)
+    method: {"color": colour, "marker": marker, "linestyle": "-" if info.rehearsal else ":"}
+    for (method, info), colour, marker in zip(METHODS.items(), cycle(COLOURS), cycle(MARKERS))
 }
 
 SIZE = 9  # points
@@ -117,7 +114,8 @@ def _of_table(
     bands = "with bands of Student's 95 % intervals"
     probed = all(results.plan.runs[run].probes for run in results.plan.runs_of(table))
     if not (table.variants and probed):
-        title = f"Differences of final average accuracy, with {tables.rule(table)}"
+        rule = "Student's 95 % intervals, by seed" if table.variants else "Welch's 95 % intervals"
+        title = f"Differences of final average accuracy, with {rule}"
         draw = partial(_draw_differences, over=tables.over(table))
         yield "differences", title, differences(of_study, table), draw
     if not table.variants:
@@ -212,10 +210,7 @@ def _draw_lines(frame: pd.DataFrame, looks: dict[str, dict[str, Any]], height: f
 
 
 def _limits(values: Any) -> tuple[float, float]:
-    """What a panel shows: some values, and to each side as much again as these span.
-
-    So one wide interval does not flatten the others.
-    """
+    """What a panel shows, so that no wide interval flattens the rest: thrice what values span."""
     low, high = np.nanmin(values), np.nanmax(values)
     room = max(high - low, 1.0)
     return low - room, high + room
@@ -226,11 +221,10 @@ def _limits(values: Any) -> tuple[float, float]:
 
 def differences(of_study: pd.DataFrame, table: Table) -> pd.DataFrame:
     """A table's estimates of kind `gain`, in percentage points; of methods, those with a buffer."""
+    rehearse = [name for name, info in METHODS.items() if info.rehearsal or table.variants]
     rows = of_study[(of_study["kind"] == "gain") & (of_study["table"] == table.name)]
-    if not table.variants:
-        rehearse = [name for name, method in METHODS.items() if method.rehearsal]
-        rows = rows[rows["over_method"].isin(rehearse)]
-    return rows[rows["n"] > 0].rename(columns={"title": "label"})[[*PLACE, *SPREAD, "paper"]]
+    rows = rows[rows["over_method"].isin(rehearse) & (rows["n"] > 0)]
+    return rows.rename(columns={"title": "label"})[[*PLACE, *SPREAD, "paper"]]
 
 
 def _draw_differences(frame: pd.DataFrame, over: str) -> Figure:
@@ -241,24 +235,20 @@ def _draw_differences(frame: pd.DataFrame, over: str) -> Figure:
     frame = frame.assign(label=frame["label"].map(partial(textwrap.fill, width=30)))
     lines = list(frame["label"].unique())
     height = 0.6 + 0.16 * len(lines) * max(label.count("\n") + 1 for label in lines)
-    name = f"{over} …, percentage points"
-    figure, panels = _panels(_by_buffer(frame), name, height, sharey=True, sharex="row")
+    places, x = _by_buffer(frame), f"{over} …, percentage points"
+    figure, panels = _panels(places, x, height, sharey=True, sharex="row")
     for panel, rows in panels:
         panel.axvline(0, color=BLACK, linewidth=0.8)
         least, most = _limits([0.0, *rows["mean"], *rows["paper"]])
         y = rows["label"].map(lines.index)
         panel.hlines(y, rows["low"].clip(least), rows["high"].clip(upper=most), BLUE, linewidth=1)
-        for beyond, end, arrow in (
-            (rows["low"] < least, least, "<"),
-            (rows["high"] > most, most, ">"),
-        ):
-            panel.plot(np.full(beyond.sum(), end), y[beyond], arrow, color=BLUE)
+        panel.plot(np.where(rows["low"] < least, least, np.nan), y, "<", color=BLUE)
+        panel.plot(np.where(rows["high"] > most, most, np.nan), y, ">", color=BLUE)
         panel.plot(rows["mean"], y, "o", color=BLUE, label="ours, with its 95 % interval")
         if rows["paper"].notna().any():
             look: Any = {"color": VERMILION, "fillstyle": "none", "markersize": 3}
             panel.plot(rows["paper"], y, "D", label="the paper", **look)
         panel.set(yticks=range(len(lines)), yticklabels=lines, ylim=(len(lines) - 0.5, -0.6))
-        panel.tick_params(axis="x", labelbottom=True)
         panel.tick_params(axis="y", length=0, grid_alpha=0)
         panel.margins(x=0.12)
         panel.grid(axis="x")

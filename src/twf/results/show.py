@@ -36,14 +36,12 @@ def interval(low: float | None, high: float | None, sign: str = "") -> str:
 
     An end that is rounded to 0 keeps its sign, as a verdict may depend on it.
     """
-    ends = (low, high)
-    return "—" if pd.isna(low) else " to ".join(f"{end or 0.0:{sign}.2f}" for end in ends)
+    return "—" if pd.isna(low) else f"{low or 0.0:{sign}.2f} to {high or 0.0:{sign}.2f}"
 
 
 def estimate(value: float | None, low: float | None, high: float | None) -> str:
     """A difference as text, and its interval: `+1.30 (-0.50 to +3.10)`; a dash for none."""
-    ends = "" if pd.isna(low) else f" ({interval(low, high, '+')})"
-    return number(value, "+") + ends
+    return number(value, "+") + ("" if pd.isna(low) else f" ({interval(low, high, '+')})")
 
 
 def in_parentheses(value: float | None) -> str:

@@ -135,12 +135,6 @@ def over(table: Table) -> str:
     return "Change by" if table.variants else f"{METHODS[estimates.REFERENCE].title} minus"
 
 
-def rule(table: Table) -> str:
-    """In words, what the intervals of a table's gains are."""
-    by_seed = "Student's 95 % interval of the differences by seed"
-    return by_seed if table.variants else "Welch's 95 % interval"
-
-
 # DVC's metrics
 
 
