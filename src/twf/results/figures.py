@@ -150,7 +150,6 @@ def accuracy(results: Results, table: Table) -> pd.DataFrame:
 
     Joint, which learns them at once, has one row, after the last.
     """
-
     rows = []
     for place, run in _finished(results, table):
         matrix = run[column("accuracy", place["protocol"])]
@@ -165,7 +164,6 @@ def initialization(results: Results, table: Table) -> pd.DataFrame:
     `quantity` is `cka`, from 0 to 1, with the network before training, `nearest_neighbours`, the
     accuracy on the source's images in per cent, or `gates_open`, in per cent.
     """
-
     rows = [
         place | {"quantity": quantity, "layer": layer, "tasks": tasks, "value": value}
         for place, run in _finished(results, table)

@@ -55,7 +55,8 @@ def printed() -> pd.DataFrame:
     """
     file = pd.read_csv(PRINTED)
     file["buffer"] = file["buffer_size"].fillna(0).astype(int)
-    file[["benchmark", "source"]] = file["benchmark"].map(_BENCHMARKS).to_list()
+    both = file["benchmark"].map(_BENCHMARKS)
+    file["benchmark"], file["source"] = both.str[0], both.str[1]
     variants = {text: name for name, text in PRINTED_VARIANTS.items()}
     file["variant"] = file["variant"].map(variants).fillna("")
     names = {"final_average_accuracy": "faa", "final_forgetting": "ff"}

@@ -132,7 +132,8 @@ def agreement(of_cells: pd.DataFrame) -> str:
     compared = of_cells[(of_cells["quantity"] == "faa") & (of_cells["verdict"] != "")]
     counts = compared.drop_duplicates(PLACE)["verdict"].value_counts(sort=False)
     verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-    return f"Beside the paper's numbers, ours are: {verdicts or 'none to compare'}."
+    beside = f"Beside {counts.sum()} numbers of the paper, ours are: {verdicts}."
+    return beside if verdicts else "The paper prints none of these numbers."
 
 
 def _orders(ranked: pd.DataFrame) -> list[TextRow]:

@@ -45,11 +45,11 @@ def write(results: Results, of_cells: pd.DataFrame, tables: Collection[Table]) -
 
 
 def _wide(table: Table, of_cells: pd.DataFrame) -> pd.DataFrame:
-    """A row for each cell of a table: its accuracy, and as `ff` and `ff_paper` its forgetting."""
+    """A row for each cell of a table: its accuracy, its forgetting `ff`, the paper's `ff_printed`."""
     rows = of_cells[of_cells["table"] == table.name].set_index("name", drop=False)
     by = dict(list(rows.groupby("quantity")))
     shown = by["ff" if table.forgetting == "published" else "ff_paper"]
-    return by["faa"].assign(ff=shown["mean"], ff_paper=by["ff"]["paper"])
+    return by["faa"].assign(ff=shown["mean"], ff_printed=by["ff"]["paper"])
 
 
 def text_rows(table: Table, of_cells: pd.DataFrame) -> list[TextRow]:
@@ -85,7 +85,7 @@ def _text(cell: dict[str, Any]) -> Markup:
     about += ["untuned"] if cell["note"] else []
     lines = [f"{accuracy} {in_parentheses(cell['ff'])}".rstrip(), ", ".join(about)]
     if not pd.isna(cell["paper"]):
-        paper = f"paper {number(cell['paper'])} {in_parentheses(cell['ff_paper'])}".rstrip()
+        paper = f"paper {number(cell['paper'])} {in_parentheses(cell['ff_printed'])}".rstrip()
         lines.append(f"{paper}, {cell['verdict']}")
     return Markup("<br>".join(lines))  # noqa: S704 - numbers
 
