@@ -45,7 +45,7 @@ def write(results: Results, of_cells: pd.DataFrame, tables: Collection[Table]) -
 
 
 def _wide(table: Table, of_cells: pd.DataFrame) -> pd.DataFrame:
-    """A row for each cell of a table: its accuracy, its forgetting `ff`, the paper's `ff_printed`."""
+    """A row for each cell of a table: accuracy, `ff`, and as `ff_printed` that of the paper."""
     rows = of_cells[of_cells["table"] == table.name].set_index("name", drop=False)
     by = dict(list(rows.groupby("quantity")))
     shown = by["ff" if table.forgetting == "published" else "ff_paper"]
