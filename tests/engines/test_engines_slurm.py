@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,11 +78,17 @@ def ask(*words: str, fails: bool = False) -> str:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A Slurm of one node for this test, whose files and keys lie in a folder of the test's."""
-    folder = tmp_path / "slurm"
+def folder() -> Iterator[Path]:
+    """A folder for Slurm's files and keys, near the root: a socket's path has 107 characters."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def cluster(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Slurm of one node for this test."""
     for name in ("state", "spool", "bin"):
-        (folder / name).mkdir(parents=True)
+        (folder / name).mkdir()
     filled = CONFIGURATION.format(
         folder=folder, user=getpass.getuser(), controller=free_port(), node=free_port()
     )
@@ -169,7 +176,7 @@ def test_a_study_on_slurm_ends_in_the_records_of_a_local_one(
         assert snakemake.wait(3 * TIMEOUT) == 0, (project / "said.log").read_text()
     finally:
         snakemake.send_signal(signal.SIGINT)  # SIGTERM would wait for its jobs
-        print((project / "said.log").read_text(), ask("squeue"))  # shown if this fails
+        print((project / "said.log").read_text(), ask("squeue", "--long"))  # shown if this fails
         snakemake.wait(TIMEOUT)
 
     said = (project / "said.log").read_text()
