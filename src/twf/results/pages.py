@@ -52,7 +52,7 @@ def _share(findings: Findings, shown: Shown) -> Drawing:
             look = {"color": LOOKS[number % 2]["color"], "fillstyle": ("full", "none")[number % 2]}
             label = None if number else findings.asked.settings[setting].title
             axes.plot(100 * points["share"], points["gain"], marker, label=label, **look)
-    axes.set_xlabel("share of the distance in TwF's loss, per cent (filled: F6 published)")
+    axes.set_xlabel("the distance's share of TwF's loss, per cent (filled: code's stream loss)")
     axes.legend(fontsize=8)
     return drawing
 
