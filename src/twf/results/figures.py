@@ -39,7 +39,7 @@ QUANTITIES = {"cka": CKA, "nearest_neighbours": "k-NN, %", "gates_open": "open g
 BLACK, GREY, VERMILION, BLUE = "#000000", "#7F7F7F", "#D55E00", "#0072B2"
 COLOURS = [BLACK, GREY, "#CC79A7", VERMILION, "#E69F00", "#56B4E9", "#009E73", "#332288"]
 COLOURS += ["#882255", "#999933", "#44AA99", BLUE]
-MARKERS = ("h", "X", "p", "d", ">", "P", "s", "^", "v", "<", "D", "o", "*", "8", "H")
+MARKERS = ("o", "X", "s", "d", ">", "P", "p", "^", "v", "<", "D", "h", "*", "8", "H")
 
 # What `Axes.plot` draws a method with: dotted without rehearsal
 LOOKS: dict[str, dict[str, Any]] = {

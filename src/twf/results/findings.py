@@ -56,6 +56,7 @@ class Shown(Strict):
     kind: Literal["table", "scale", "share"] = "table"
     paper: str | None = None  # a last column: the paper's numbers of this benchmark
     beside: bool = False  # the paper's number within each cell
+    hollow: list[str] = []  # the questions whose points are not filled
 
 
 class Questions(Strict):

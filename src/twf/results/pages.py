@@ -47,9 +47,9 @@ def _share(findings: Findings, shown: Shown) -> Drawing:
     """Propagation's gain against the distance's share of the loss: a point per seed."""
     drawing, axes = _axes("TwF with its distance minus {CL}, points")
     for setting, marker in zip(shown.settings, figures.MARKERS, strict=False):
-        for number, question in enumerate(shown.questions):  # under either stream loss, in turn
-            points = findings.shares(question, setting)
-            look = {"color": LOOKS[number % 2]["color"], "fillstyle": ("full", "none")[number % 2]}
+        for number, question in enumerate(shown.questions):
+            points, hollow = findings.shares(question, setting), question in shown.hollow
+            look = {"color": LOOKS[hollow]["color"], "fillstyle": ("full", "none")[hollow]}
             label = None if number else findings.asked.settings[setting].title
             axes.plot(100 * points["share"], points["gain"], marker, label=label, **look)
     axes.set_xlabel("the distance's share of TwF's loss, per cent (filled: code's stream loss)")
