@@ -91,6 +91,7 @@ questions:
   absent: {title: Absent, arms: [er.B.none]}
 tables: {all: {questions: [er, gain, absent], settings: [here]}}
 figures: {}
+curves: {}
 """
     )
     monkeypatch.chdir(PROJECT)

@@ -113,3 +113,34 @@ def test_how_often_the_interval_of_the_least_mean_misses_it(count: int):
 def test_means_below_zero_are_those_whose_corrected_interval_is():
     made, below = least(np.array([[0.0] * 2, [1.0] * 2, [-1.0] * 2, [-3.0, -9.0]]), planned=4)
     assert below == [False, False, True, False] and made.high == -1.0
+
+
+@pytest.mark.parametrize(
+    ("shift", "noise", "verdict"),
+    [(0.0, 0.3, "one curve"), (2.0, 0.3, "not one curve"), (0.0, 3.0, "undecided")],
+)
+def test_points_are_one_curve_unless_a_scale_is_shifted(shift, noise, verdict):
+    """F beside the residuals of NumPy's least squares; the power beside simulated shifts."""
+    random, scale = np.random.default_rng(0), np.repeat([0, 1, 2, 3], [6, 6, 6, 1])
+    share = random.uniform(0, 0.2, len(scale))
+    gain = 10 * share - 20 * share**2 + shift * (scale == 1) + random.normal(0, noise, len(scale))
+    points = pd.DataFrame({"gain": gain, "share": share, "scale": scale.astype(str)})
+    made = statistics.one_curve(points)
+    assert made.verdict == verdict
+
+    curve = np.column_stack([np.ones_like(share), share, share**2])
+    each = np.column_stack([curve, scale[:, None] == [1, 2, 3]])
+
+    def of(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # F, and the residual variance
+        alone, more = (np.linalg.lstsq(x, values, rcond=None)[1].squeeze() for x in (curve, each))
+        return (alone - more) / 3 / (more / 13), more / 13
+
+    f, variance = of(gain)
+    assert (made.df, made.residual_df) == (3, 13)
+    assert made.f == pytest.approx(float(f)) and made.p == pytest.approx(stats.f.sf(f, 3, 13))
+    shifted = 2.0 * (scale[:, None] == [0, 1, 2])  # those of three points or more
+    draws = random.normal(0, math.sqrt(variance), (len(scale), 4000))
+    chances = [
+        (of(part[:, None] + draws)[0] > stats.f.isf(0.05, 3, 13)).mean() for part in shifted.T
+    ]
+    assert made.power == pytest.approx(min(chances), abs=0.03)

@@ -56,7 +56,7 @@ class Shown(Strict):
     kind: Literal["table", "scale", "share"] = "table"
     paper: str | None = None  # a last column: the paper's numbers of this benchmark
     beside: bool = False  # the paper's number within each cell
-    hollow: list[str] = []  # the questions whose points are not filled
+    hollow: Sequence[str] = ()  # the questions whose points are not filled
 
 
 class Questions(Strict):
@@ -66,6 +66,7 @@ class Questions(Strict):
     questions: dict[str, Question]
     tables: dict[str, Shown]
     figures: dict[str, Shown]
+    curves: dict[str, Shown]
 
 
 class Findings:
@@ -176,24 +177,36 @@ class Findings:
         return show.markdown(rows)
 
     def shares(self, question: str, at: str) -> pd.DataFrame:
-        """By seed: the distance's `share` of TwF's loss, and the `gain` from propagation."""
+        """By seed: the distance's `share` of TwF's loss, propagation's `gain`, and the `scale`."""
+        columns = ["share", "gain", "scale"]
         _, arms = self.arms(self.asked.questions[question].arms, self.asked.settings[at])
         if not arms:
-            return pd.DataFrame({"share": [], "gain": []})
+            return pd.DataFrame(columns=columns)
         new, baseline = arms.values()
-        return new.assign(gain=new["class-il"] - baseline["class-il"])[["share", "gain"]].dropna()
+        return new.assign(gain=new["class-il"] - baseline["class-il"])[columns].dropna()
+
+    def curve(self, name: str) -> statistics.Curve:
+        """The test whether the gains at the settings of a curve depend on the share alone."""
+        shown = lookup("curve", self.asked.curves, name, "questions.yaml")
+        points = [self.shares(q, at) for q in shown.questions for at in shown.settings]
+        return statistics.one_curve(pd.concat([part for part in points if len(part)]))
 
     def filled(self, page: str) -> str:
         """A page whose marked parts say what the evidence says.
 
-        `<!-- table NAME -->...<!-- end -->` holds a table, and `<!-- QUESTION SETTING FORMAT -->`
-        a number: `mean` or `full` (with the interval), with one digit after `1`.
+        `<!-- table NAME -->...<!-- end -->` holds a table, `<!-- curve NAME -->` a test's result,
+        and `<!-- QUESTION SETTING FORMAT -->` a number: `mean` or `full` (with the interval), with
+        one digit after `1`.
         """
 
         def part(match: re.Match[str]) -> str:
             words = match[1].split()
             if words[0] == "table":
                 return f"<!-- {match[1]} -->\n{self.markdown(words[1])}<!-- end -->"
+            if words[0] == "curve":
+                test = self.curve(words[1])
+                text = f"F({test.df}, {test.residual_df}) = {test.f:.1f}, p = {test.p:.2g}"
+                return f"<!-- {match[1]} -->{text}: *{test.verdict}*<!-- end -->"
             question, at, form = words[:3]
             row = self.estimate(question, at, "planned" in words)
             if row is None or not row["n"]:
@@ -207,14 +220,18 @@ class Findings:
 def _cells(path: Path) -> dict[str, pd.DataFrame]:
     """The runs of each cell of a study by seed: precision, accuracy in per cent by protocol.
 
-    And the part that the weighted distance has in the loss, averaged over epochs. A run that
-    diverged has no accuracy.
+    And the part that the weighted distance has in the loss, averaged over epochs; and the scale:
+    benchmark, network, epochs and switches. A run that diverged has no accuracy.
     """
     rows = []
     for row in read_table(path).to_pylist():
         parts = [dict(e["terms"]).get("distance", 0.0) / e["loss"] for e in row["history"]]
-        about = {"cell": row["run"].rpartition(".s")[0], "seed": row["seed"]}
-        about |= {"precision": str(json.loads(row["provenance"])["precision"])}
+        provenance = json.loads(row["provenance"])
+        parameters = provenance["parameters"]
+        by_paper = sorted(s for s, value in parameters["fidelity"].items() if value == "paper")
+        scale = [*(parameters[key] for key in ("benchmark", "network", "epochs")), by_paper]
+        about = {"cell": row["run"].rpartition(".s")[0], "seed": row["seed"], "scale": str(scale)}
+        about |= {"precision": str(provenance["precision"])}
         about |= {"share": sum(parts) / len(parts) if parts else math.nan}
         matrices = {p: row[column("accuracy", p)] for p in PROTOCOLS}
         done = row["status"] == "finished"

@@ -15,6 +15,7 @@ from scipy import stats
 LEVEL = 0.95
 MARGIN = 1.0  # points to each side of 0 that count as no effect
 MARGIN_LEVEL = 0.9  # of two one-sided tests at 5 %
+SHIFT, POWER = 2.0, 0.8  # points of a scale that a test of one curve is to find, and how likely
 SIGNS = (1.0, -1.0, -1.0, 1.0)  # of the arms of a difference, and of one of two differences
 
 Rule = Literal["student", "paired", "welch", "layout", "least"]
@@ -81,6 +82,42 @@ def layout(corners: pd.DataFrame, weights: dict[str, float]) -> Estimate:
     test = fit.t_test(contrast)
     ends = (test.conf_int(1 - level)[0] for level in (LEVEL, MARGIN_LEVEL))
     return Estimate(n, mean, "layout", fit.df_resid, *np.concatenate(list(ends)))
+
+
+class Curve(NamedTuple):
+    """An F test of whether points are on one curve, and the chance to see where they are not."""
+
+    f: float
+    df: int  # of the scales, beyond the first
+    residual_df: int
+    p: float
+    power: float
+
+    @property
+    def verdict(self) -> str:
+        if self.p < 1 - LEVEL:
+            return "not one curve"
+        return "one curve" if self.power >= POWER else "undecided"
+
+
+def one_curve(points: pd.DataFrame) -> Curve:
+    """Whether `gain` depends on the `share` alone or on its `scale` too, by docs/plan.md.
+
+    Two regressions, on the share and its square, without and with a factor for the scale. The power
+    is that of finding one scale shifted by `SHIFT`, the least over scales of three points or more.
+    """
+    import statsmodels.formula.api as smf
+
+    alone = smf.ols("gain ~ share + I(share**2)", points).fit()
+    each = smf.ols("gain ~ share + I(share**2) + C(scale)", points).fit()
+    f, p, df = each.compare_f_test(alone)
+    critical = stats.f.isf(1 - LEVEL, df, each.df_resid)
+    counts = points["scale"].value_counts()
+    shifts = [SHIFT * (points["scale"] == scale) for scale in counts.index[counts >= 3]]
+    # what the curve alone does not explain of a shift, over the variance
+    unseen = [type(alone.model)(shift, alone.model.exog).fit().ssr for shift in shifts]
+    power = stats.ncf.sf(critical, df, each.df_resid, np.array(unseen) / each.mse_resid).min()
+    return Curve(float(f), int(df), int(each.df_resid), float(p), float(power))
 
 
 def verdict(estimate: Estimate) -> str:
