@@ -17,11 +17,18 @@ from twf.results import evidence, findings, pages, record
 def row(run: str, accuracy: float, study: str = "mine") -> dict:
     values = dict.fromkeys(record.SCHEMA.names)
     matrix = [[accuracy, 0.0], [accuracy, accuracy]]
+    epochs = [{"loss": loss, "terms": [("distance", 0.5)]} for loss in (1.0, 2.0)]
+    switches = {"F6": "paper" if ".f6" in run else "published"}
+    parameters = {"benchmark": "b", "network": {"width": 8}, "epochs": 2, "fidelity": switches}
     return values | {
-        **{"run": run, "study": study, "seed": int(run[-1]), "status": "finished", "history": []},
+        **{"run": run, "study": study, "seed": int(run[-1]), "status": "finished"},
+        "history": [
+            dict.fromkeys(record.SCHEMA.field("history").type.value_type.names) | epoch
+            for epoch in epochs
+        ],
         "accuracy_class_il": matrix,
         "accuracy_task_il": matrix,
-        "provenance": json.dumps({"precision": "fp32"}),
+        "provenance": json.dumps({"precision": "fp32", "parameters": parameters}),
     }
 
 
@@ -78,9 +85,10 @@ def test_records_of_other_versions_of_the_schema_share_a_table(tmp_path):
 
 @pytest.fixture
 def asked(tmp_path, monkeypatch) -> findings.Findings:
-    """Three seeds of two variants: 50, 52, 54 and 44, 45, 46."""
+    """Three seeds of three variants: 50, 52, 54; 44, 45, 46; and 60 thrice, with F6's switch."""
     rows = [row(f"split-mine.er.8.s{s}", 50.0 + 2 * s) for s in range(3)]
     rows += [row(f"split-mine.er.8.off.s{s}", 44.0 + s) for s in range(3)]
+    rows += [row(f"split-mine.er.8.f6.s{s}", 60.0) for s in range(3)]
     evidence.add(write(tmp_path / "a", *rows), tmp_path)
     (tmp_path / "questions.yaml").write_text(
         """
@@ -88,6 +96,7 @@ settings: {here: {title: Here, benchmark: split-mine, buffer: 8, files: [mine]}}
 questions:
   er: {title: ER, arms: [er.B]}
   gain: {title: Gain, arms: [er.B, er.B.off], rule: paired, since: planned}
+  f6: {title: F6, arms: [er.B.f6, er.B.off]}
   absent: {title: Absent, arms: [er.B.none]}
 tables: {all: {questions: [er, gain, absent], settings: [here]}}
 figures: {}
@@ -115,6 +124,15 @@ def test_a_table_says_what_the_records_say(tmp_path, asked, diverged):
     gain = asked.estimate("gain", "here")
     assert gain is not None and gain["n"] == 3
     assert gain["verdict"] == ("undecided" if diverged else "an effect")
+
+
+def test_a_point_of_a_curve_has_the_distances_share_and_the_scale_of_its_runs(asked):
+    points = asked.shares("gain", "here")
+    assert points["share"].tolist() == [(0.5 + 0.25) / 2] * 3
+    assert points["gain"].tolist() == [6.0, 7.0, 8.0]
+    assert points["scale"].nunique() == 1
+    assert set(points["scale"]).isdisjoint(asked.shares("f6", "here")["scale"])
+    assert asked.shares("absent", "here").empty
 
 
 def test_marked_parts_of_a_page_are_filled_and_all_else_stays(asked):

@@ -205,7 +205,8 @@ class Findings:
                 return f"<!-- {match[1]} -->\n{self.markdown(words[1])}<!-- end -->"
             if words[0] == "curve":
                 test = self.curve(words[1])
-                text = f"F({test.df}, {test.residual_df}) = {test.f:.1f}, p = {test.p:.2g}"
+                p = f"= {test.p:.3f}" if test.p >= 0.001 else "< 0.001"
+                text = f"F({test.df}, {test.residual_df}) = {test.f:.1f}, p {p}"
                 return f"<!-- {match[1]} -->{text}: *{test.verdict}*<!-- end -->"
             question, at, form = words[:3]
             row = self.estimate(question, at, "planned" in words)
