@@ -213,7 +213,7 @@ class Findings:
             if row is None or not row["n"]:
                 raise UserError(f"{match[1]}: no records for {question} at {at}")
             text = _number(row, form == "full", 1 if "1" in words[3:] else 2)
-            return f"<!-- {match[1]} -->{text}<!-- end -->"
+            return f"<!-- {match[1]} -->{text}{_of_precisions(row)}<!-- end -->"
 
         return BLOCK.sub(part, page)
 
@@ -252,6 +252,11 @@ def _number(row: dict[str, Any], full: bool, digits: int = 2) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
+def _of_precisions(row: dict[str, Any]) -> str:
+    """The mark of a difference between runs of several precisions."""
+    return " †" if " " in row["precisions"] and row["kind"] == "contrast" else ""
+
+
 def _cell(row: dict[str, Any], setting: Setting, beside: bool) -> str:
     text = _number(row, row["kind"] == "contrast") if row["n"] else "—"
     if not math.isnan(row["sd"]):
@@ -262,8 +267,7 @@ def _cell(row: dict[str, Any], setting: Setting, beside: bool) -> str:
         text += f" ({row['note']})"
     if row["study"] != setting.files[0]:
         text += " ‡"
-    if " " in row["precisions"] and row["kind"] == "contrast":
-        text += " †"
+    text += _of_precisions(row)
     if beside and row["paper"] is not None:
         text += f"<br>paper {row['paper']:.2f}".replace("-", "\N{MINUS SIGN}")
     return text
