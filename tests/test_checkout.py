@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,21 +11,22 @@ import twf
 from twf.checkout import COMMIT, commit
 
 
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A committed checkout that the package seems to lie in."""
-    package = tmp_path / "src/twf"
+@pytest.fixture(params=[".", "project"])
+def checkout(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A committed checkout, or a folder of another's, that the package seems to lie in."""
+    folder: Path = tmp_path / request.param
+    package = folder / "src/twf"
     package.mkdir(parents=True)
     for path in ("src/twf/__init__.py", "src/twf/loss.py", "params.yaml"):
-        (tmp_path / path).write_text("a: 1\n")
-    (tmp_path / ".gitignore").write_text("/.venv/\n/results/\n")
+        (folder / path).write_text("a: 1\n")
+    (folder / ".gitignore").write_text("/.venv/\n/results/\n")
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", ".")
     author = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
     git(tmp_path, *author, "commit", "--quiet", "--message", "x")
     monkeypatch.setattr(twf, "__file__", str(package / "__init__.py"))
     monkeypatch.delenv(COMMIT, raising=False)
-    return tmp_path
+    return folder
 
 
 def git(folder: Path, *words: str) -> str:
@@ -58,7 +60,7 @@ def test_a_variable_of_git_that_names_another_repository_decides_nothing(
 
 
 def test_a_wheel_in_anothers_checkout_has_no_commit_and_a_copy_without_git_the_one_it_is_told(
-    checkout, monkeypatch
+    checkout, tmp_path, monkeypatch
 ):
     installed = checkout / ".venv/lib/twf/__init__.py"
     installed.parent.mkdir(parents=True)
@@ -66,7 +68,7 @@ def test_a_wheel_in_anothers_checkout_has_no_commit_and_a_copy_without_git_the_o
     with monkeypatch.context() as patch:
         patch.setattr(twf, "__file__", str(installed))
         assert commit() is None
-    shutil.rmtree(checkout / ".git")
+    shutil.rmtree(tmp_path / ".git")
     assert commit() is None
     monkeypatch.setenv(COMMIT, "0123")
     assert commit() == "0123"

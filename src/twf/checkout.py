@@ -34,14 +34,14 @@ def commit() -> str | None:
     own = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
 
     def git(*words: str) -> str:
-        command = ["git", "-C", str(Path(twf.__file__).parent), *words]
+        command = ["git", "-C", str(Path(twf.__file__).parents[2]), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=own)
         return done.stdout.strip()
 
     try:
         # a wheel may lie in a folder that the git of another project ignores
-        git("ls-files", "--error-unmatch", "__init__.py")
-        changed = git("status", "--porcelain", "--", *(f":/{name}" for name in DECIDE))
+        git("ls-files", "--error-unmatch", "src/twf/__init__.py")
+        changed = git("status", "--porcelain", "--", *DECIDE)
         return git("rev-parse", "HEAD") + ("+" if changed else "")
     except (subprocess.CalledProcessError, FileNotFoundError):
         return os.environ.get(COMMIT)

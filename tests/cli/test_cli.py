@@ -73,6 +73,20 @@ MISSING = {  # the file that is not there, and what makes it
 }
 
 
+MISUSED = {  # a command that would do something else, and what is said
+    f"run tiny {RUN} --seed 7": "--seed is for --again",
+    f"run a b --again {files.record_file('tiny', RUN)}": "one run, not a and b",
+    "pretrain plans/data/target.json": "not the plan of a source: these are in plans/checkpoints",
+    "data prepare plans/checkpoints/origin.json": "not the plan of a data set",
+}
+
+
+@pytest.mark.parametrize("words", MISUSED)
+def test_what_would_be_something_else_is_refused(twf, tiny_inputs, words):
+    succeed(twf, "plan --write")
+    assert MISUSED[words] in mistake(twf(words))
+
+
 @pytest.mark.parametrize("words", MISSING)
 def test_a_missing_input_is_named_with_the_command_that_makes_it(twf, tiny_inputs, words):
     path, remedy = MISSING[words]

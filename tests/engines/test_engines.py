@@ -208,6 +208,19 @@ def test_touch_seals_nothing_that_is_not_as_planned(project: Path) -> None:
     assert touched(longer) == {"pretrain": 1, "run": 3} | OF_RECORDS | {"total": 6}
 
 
+@pytest.mark.parametrize("engine", [snakemake, repro])
+def test_a_table_of_an_edit_that_is_undone_is_made_again(project: Path, engine: Any) -> None:
+    table = str(files.table_file("demo", "main.split-digits", "md"))
+    params, before = (project / files.PARAMS).read_text(), (project / table).read_text()
+    change_params(project, lambda v: v["studies"]["demo"]["experiments"]["main"].update(title="B"))
+    call(project, "snakemake", table, "--cores", "2")
+    assert (project / table).read_text() != before
+    (project / files.PARAMS).write_text(params)
+    engine(project)
+    assert (project / table).read_text() == before
+    assert idle(project) and jobs(project, table) == {}
+
+
 def test_what_a_user_forces_is_made_from_what_must_be_there(project: Path) -> None:
     assert trains(project, REPORT, "--forcerun", "run") == {"run": 4}
     for name in ("data", "checkpoints"):

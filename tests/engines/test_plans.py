@@ -262,6 +262,21 @@ def test_the_collected_table_and_the_report_carry_the_studys_plan(reported, chan
     assert is_older(ESTIMATES, STUDY) and is_older(files.report_file("tiny"), STUDY)
 
 
+@pytest.mark.parametrize("change", OTHERWISE[:2])
+def test_a_table_of_an_edit_that_is_undone_is_made_again(reported, changed, twf, change):
+    plans.write(reported, "tiny")
+    assert is_older(PLAN, STUDY)
+    plans.write(changed(change), "tiny")
+    succeed(twf, f"table {PLAN} main.split-target")
+    plans.write(reported, "tiny")
+    table = files.table_file("tiny", "main.split-target", "md")
+    assert 0 < table.stat().st_mtime < PLAN.stat().st_mtime < STUDY.stat().st_mtime
+    assert is_older(ESTIMATES, STUDY)
+    succeed(twf, f"report {PLAN}")
+    plans.write(reported, "tiny")
+    assert is_older(PLAN, STUDY) and is_older(STUDY, table) and is_older(STUDY, ESTIMATES)
+
+
 def test_what_is_as_planned_is_given_the_order_in_which_it_is_made(reported):
     """Git and DVC bring files in any order. Another record of the same plan is not as planned."""
     made = [files.metrics_file("tiny"), files.runs_page("tiny"), files.report_file("tiny")]
@@ -282,7 +297,7 @@ def test_a_studys_plan_keeps_the_order_of_its_experiments(params, tiny_values):
         tiny_values["studies"]["tiny"]["experiments"] = dict.fromkeys(order, main)
         both = reading.check(tiny_values)
         plan = expand(both, "tiny")
-        made.append(study_digest(both, plan, {}))
+        made.append(study_digest(plan))
         plans.write(both, "tiny")
         assert list(expand(reading.load(PLAN), "tiny").tables) == list(plan.tables)
         assert list(plan.tables) == [f"{name}.split-target" for name in order]

@@ -10,7 +10,7 @@ import pytest
 from support import PROJECT
 
 from twf.errors import UserError
-from twf.files import FINDINGS
+from twf.files import FINDINGS, locked
 from twf.results import evidence, findings, pages, record
 
 
@@ -66,6 +66,16 @@ def test_what_does_not_belong_or_is_damaged_is_refused_and_nothing_changes(tmp_p
     with pytest.raises(UserError, match=r"er\.s4\.parquet cannot be read"):
         evidence.add(tmp_path / "e", tmp_path / "evidence")
     assert path.read_bytes() == before
+
+
+def test_another_process_that_adds_is_waited_for_and_what_has_no_records_is_named(tmp_path):
+    folder = write(tmp_path / "a", row("er.s0", 50.0))
+    with locked(tmp_path / ".mine.parquet.lock", "x"), pytest.raises(UserError, match="adding to"):
+        evidence.add(folder, tmp_path)
+    pq.write_table(pa.table({"mean": [1.0]}), folder / "estimates.parquet")
+    with pytest.raises(UserError, match="estimates.parquet has no records"):
+        evidence.add(folder, tmp_path)
+    assert not (tmp_path / "mine.parquet").exists()
 
 
 def test_records_of_other_versions_of_the_schema_share_a_table(tmp_path):

@@ -7,11 +7,13 @@ import pytest
 import yaml
 
 from twf.errors import UserError
-from twf.files import PARAMS, search_files
-from twf.results import search
+from twf.files import PARAMS, figures_folder, report_file, search_files
+from twf.results import report, search
 from twf.results.frame import untuned
+from twf.results.record import carried
 from twf.study import expand, reading
 from twf.study import expansion as searching
+from twf.study.products import study_digest
 
 SEARCH = {"held_out": 0.1, "grids": {"er": {"lr": [0.01, 0.1]}, "derpp": {"alpha": [0.2, 0.4]}}}
 
@@ -118,3 +120,11 @@ def test_two_searches_of_one_cell_are_refused_by_name(make_plan):
     said = "coarse and fine both have a search for er.500.class-il on split-cifar10"
     with pytest.raises(UserError, match=said):
         expand(reading.load(PARAMS), "small")
+
+
+def test_a_study_that_only_searches_has_a_report_and_a_folder_of_figures(plan, recorded):
+    """As both engines ask for it."""
+    levels = [[70.0, 70.0], [60.0, 50.0]]
+    report.write_all(recorded(plan, of_trials(plan, er=levels, derpp=levels)))
+    assert report_file(plan.study).exists() and figures_folder(plan.study).is_dir()
+    assert carried(search_files(plan.study)[1]) == study_digest(plan)

@@ -69,7 +69,7 @@ def test_a_trials_name_does_not_change_when_the_grid_grows(values):
 
 
 def test_a_limit_draws_always_the_same_points_each_once_with_the_set_one_among_them():
-    grid = {"lr": [0.1, 0.1, 0.3], "alpha": [float(i) for i in range(10)], "beta": [0.0, 1.0]}
+    grid = {"lr": [0.1, 0.2, 0.3], "alpha": [float(i) for i in range(10)], "beta": [0.0, 1.0]}
     base = METHODS["derpp"].hyperparameters(lr=0.1, alpha=3.0, beta=1.0)
     search = Search(held_out=0.1, points=7, grids={"derpp": grid})
     drawn = points(search, "derpp", base, "")
@@ -137,6 +137,13 @@ def test_a_study_takes_the_best_of_a_search_and_the_rest_from_params(tiny_values
     fast = {"title": "Fast", "hyperparameters": {"lr": 0.9}}
     tiny_values["studies"]["tiny"]["experiments"]["main"]["variants"] = {"fast": fast}
     assert {run.hyperparameters.lr for run in plan(tiny_values).runs.values()} == {0.9}
+
+
+def test_a_cell_that_stands_twice_among_the_best_is_refused(tiny_values, best):
+    path = best("derpp", "task-il", lr=0.7)
+    path.write_text(path.read_text() + path.read_text().replace("0.7", "0.5"))
+    with pytest.raises(UserError, match=f"{path} has derpp on split-target twice"):
+        plan(tiny_values)
 
 
 @pytest.mark.parametrize("text", [None, "- {method: er}", "a: [", "{}", "[]"])

@@ -76,9 +76,20 @@ def two_variants(values: Values) -> None:
     experiments(values)["two"] = main | {"variants": {"high": changed}}
 
 
+def two_searches(values: Values) -> None:
+    """A search has two variants, and another study takes the best of a cell."""
+    search = {"grids": {"er": {"lr": [0.1, 0.2]}}, "held_out": 0.1}
+    main = experiments(values)["main"] | {"methods": ["er"], "search": search}
+    variants = {"as-set": {"title": "A"}, "f6": {"title": "B", "hyperparameters": {"lr": 0.3}}}
+    experiments(values)["one"] = main | {"variants": {"f6": variants["f6"]}}
+    plan(values)
+    experiments(values)["one"] = main | {"variants": variants}
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
+        (two_searches, "one and one both have a search for er.16.class-il on split-target"),
         (two_shares, "one and two both have .*trial"),
         (two_variants, "one and two both have er.high.* on split-target"),
     ],

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -128,6 +128,10 @@ def run(
         from twf.jobs.run import execute
 
         recorded, path = None, Path(study)
+        if again is None and seed is not None:
+            raise UserError("--seed is for --again; a run's name has its seed: RUN.s1")
+        if again is not None and run is not None:
+            raise UserError(f"--again takes one run, not {study} and {run}")
         if again is not None:
             from twf.jobs import again as records
 
@@ -167,7 +171,7 @@ def pretrain(
     with _training(job):
         from twf.jobs import pretraining
 
-        path, _held = _plan_file("source", source, files.checkpoint_plan(source))
+        path, _held = _plan_file("source", source, files.checkpoint_plan)
         device = device_for(threads, gpu_slots or plans.settings()[0], deterministic)
         pretraining.pretrain(path.stem, products.read_plan(path), device, save_every, execution)
 
@@ -186,12 +190,14 @@ def _training(job: bool) -> Iterator[None]:
         raise typer.Exit(STATUS) from None
 
 
-def _plan_file(kind: str, name: str, path: Path) -> tuple[Path, plans.Written]:
-    """The plan file that `name` is, or else `path`, which is written first; and what holds it."""
+def _plan_file(kind: str, name: str, file_of: Callable[[str], Path]) -> tuple[Path, plans.Written]:
+    """The plan file that `name` is, or that of a name, which is written first; what holds it."""
     if name.endswith(".json"):
+        if Path(name).parent.name != (folder := file_of("").parent).name:
+            raise UserError(f"{name} is not the plan of a {kind}: these are in {folder}")
         return Path(name), plans.Written()
     held = plans.write(reading.load(files.PARAMS))
-    return products.named(kind, path), held
+    return products.named(kind, file_of(name)), held
 
 
 data_app = group("data", NODES, "Data sets: fetch their archives, prepare or import arrays.")
@@ -225,7 +231,7 @@ def data_prepare(
     """
     from twf.data.prepare import prepare
 
-    path, _held = _plan_file("data set", name, files.data_plan(name))
+    path, _held = _plan_file("data set", name, files.data_plan)
     dataset = products.planned_dataset(products.read_plan(path))
     prepare(path.stem, dataset, files.data_file(path.stem))
 

@@ -21,7 +21,15 @@ from twf.errors import UserError
 from twf.results import record, status
 from twf.study import Plan, expand
 from twf.study.params import Params, Tracking
-from twf.study.products import Product, Products, Values, digest, read_plan, study_values
+from twf.study.products import (
+    Product,
+    Products,
+    Values,
+    digest,
+    read_plan,
+    study_digest,
+    study_values,
+)
 
 INPUTS = "data and networks"  # the group of plans that studies share
 SETTINGS = files.PLANS / ".settings.json"  # what jobs are told beside their plans
@@ -57,11 +65,11 @@ def write(params: Params, *studies: str) -> Written:
             # unsorted: the first experiment is the main one, and names the runs that others share
             text = json.dumps(study_values(params, plan), indent=1) + "\n"
             made = None if carried is None else files.runs_file(study)
-            # without a collected table, only tables and searches tell by time what they are of
+            # without collected records, only tables and searches tell by time what they are of
             agree = made is not None and carried == wanted
             _set(files.study_plan(study), text, made, agree, free)
             if carried is not None and free:
-                _order_report(study, carried)
+                _order_report(plan, carried)
     return written
 
 
@@ -106,19 +114,29 @@ def _write(products: list[Product], written: Written, free: bool) -> None:
         _set(product.plan_file, _text(product.plan), made, product.state != "stale", free)
 
 
-def _order_report(study: str, carried: str) -> None:
-    """Make the collected table older than a report of the same plan, and newer than another."""
+def _order_report(plan: Plan, carried: str) -> None:
+    """Make the collected table older than a report of the same plan, and newer than another.
+
+    A table of another plan, or what a search by another found, is older than the plan.
+    """
+    study = plan.study
+    shown = [files.table_file(study, name, "md") for name in plan.tables]
+    shown.append(files.search_files(study)[1])
+    others = [path for path in shown if record.carried(path) not in (None, study_digest(plan))]
+    for path in others:
+        if is_made(path, files.study_plan(study)):
+            _set_time(path, 0.5)  # before any plan; Snakemake takes 0 for none
     collected, report = files.runs_file(study), files.report_file(study)
     marked = {
         path: record.carried(path) for path in (files.estimates_file(study, "parquet"), report)
     }
     at = collected.stat().st_mtime
-    if set(marked.values()) == {carried}:
+    if set(marked.values()) == {carried} and not others:
         made = [*report.parent.glob("[!.]*.*"), *report.parent.glob("[tf]*/*")]
         if (first := min(path.stat().st_mtime for path in made if path.exists())) < at:
             _set_time(collected, first)
-    for path, plan in marked.items():
-        if plan not in (None, carried):
+    for path, mark in marked.items():
+        if mark is not None and (mark != carried or others):
             _set_time(path, at - 1)
 
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from twf.errors import UserError
-from twf.files import atomic
+from twf.files import atomic, locked
 
 EVIDENCE = Path("results/evidence")
+NEEDED = {"run", "study", "provenance"}  # columns of any record
 
 
 def add(folder: Path, evidence: Path = EVIDENCE) -> tuple[Path, int]:
@@ -30,6 +31,11 @@ def add(folder: Path, evidence: Path = EVIDENCE) -> tuple[Path, int]:
             "of one: name a folder such as results/STUDY/runs"
         )
     path = evidence / f"{studies[0]}.parquet"
+    with locked(path.with_name(f".{path.name}.lock"), f"adding to {path}"):
+        return path, _append(path, folder, tables)
+
+
+def _append(path: Path, folder: Path, tables: list[pa.Table]) -> int:
     before = [read_table(path)] if path.exists() else []
     try:
         together = pa.concat_tables(before + tables, promote_options="default")
@@ -46,12 +52,21 @@ def add(folder: Path, evidence: Path = EVIDENCE) -> tuple[Path, int]:
     table = together.take([i for i, _ in kept.values()])
     with atomic(path) as partial:
         pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
-    return path, len(table) - sum(map(len, before))
+    return len(table) - sum(map(len, before))
 
 
 def read_table(path: Path) -> pa.Table:
-    """The records of a file, with the columns that it has. Raises `UserError` for a damaged one."""
+    """The records of a file, with the columns that it has.
+
+    Raises `UserError` for a damaged one, and for a table of something else.
+    """
     try:
-        return pq.read_table(path, page_checksum_verification=True)
+        table = pq.read_table(path, page_checksum_verification=True)
     except (OSError, pa.ArrowException, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it, or leave it out") from None
+    if missing := NEEDED - set(table.column_names):
+        raise UserError(
+            f"{path} has no records, as it lacks {', '.join(sorted(missing))}: name a folder such "
+            "as results/STUDY/runs, or a file such as results/evidence/STUDY.parquet"
+        )
+    return table

@@ -87,6 +87,7 @@ def write(results: Results, of_study: pd.DataFrame) -> list[Drawn]:
     of what is left of the initialization where all its runs are probed; none without data.
     """
     study, drawn, made = results.plan.study, [], set()
+    figures_folder(study).mkdir(parents=True, exist_ok=True)  # also where there is none to draw
     for table in results.plan.tables.values():
         for name, title, data, draw in _of_table(results, of_study, table):
             if data.empty:

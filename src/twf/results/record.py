@@ -15,6 +15,7 @@ from twf.files import atomic
 VERSION = 2  # of the schema below; raised by each change of it
 
 REPORT_MARK = '<meta name="twf-plan" content="{}">'  # in a report's head
+TABLE_MARK = "twf-plan {}"  # in a comment of a table, and of what a search found
 PLAN = b"twf_plan"  # the metadata of collected records and of estimates: their study's plan
 
 LAYERS = ("stem", "Layer 1", "Layer 2", "Layer 3", "Layer 4")
@@ -116,12 +117,13 @@ def collect(records: list[Path], output: Path, plan: str = "") -> None:
 
 
 def carried(path: Path) -> str | None:
-    """The plan that a collected table, estimates or a report carry; None without such, or empty."""
+    """The plan that a file of a study carries; None without such a file, or empty."""
     try:
-        if path.suffix == ".html":
+        if path.suffix != ".parquet":
             page = path.read_text(encoding="utf-8", errors="replace")
-            mark = re.search(REPORT_MARK.format("([0-9a-f]{64})"), page)
-            return mark[1] if mark else ""
+            mark = REPORT_MARK if path.suffix == ".html" else TABLE_MARK
+            match = re.search(mark.format("([0-9a-f]{64})"), page)
+            return match[1] if match else ""
         metadata = pq.read_metadata(path).metadata or {}
     except FileNotFoundError:
         return None

@@ -6,10 +6,11 @@ import pandas as pd
 import yaml
 
 from twf.files import atomic, search_files
-from twf.results import show
+from twf.results import record, show
 from twf.results.frame import Results
 from twf.results.show import PROTOCOL_TITLES, TextRow, number
 from twf.study.methods import METHODS
+from twf.study.products import study_digest
 
 NOTE = (
     "Final average accuracy in per cent on training images that were held out, not on the test "
@@ -86,9 +87,10 @@ def write(results: Results, tried: pd.DataFrame) -> None:
         for cell in results.plan.search
         if (at := (cell.benchmark, cell.name)) in chosen.index
     ]
+    mark = record.TABLE_MARK.format(study_digest(results.plan))
     with atomic(study) as partial:
         partial.write_text(
             f"# Found by the searches of the study {results.plan.study}; input of another study's\n"
-            f"# `best_hyperparameters`.\n{yaml.safe_dump(best, sort_keys=False)}",
+            f"# `best_hyperparameters`. {mark}\n{yaml.safe_dump(best, sort_keys=False)}",
             encoding="utf-8",
         )

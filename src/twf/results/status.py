@@ -69,8 +69,9 @@ def wanted(plan: Plan, runs: Mapping[str, Product]) -> str | None:
 
     None where a record is to be made.
     """
-    done = {name: files.sha256(run.file) for name, run in runs.items() if run.state == "done"}
-    return study_digest(plan.params, plan, {name: done.get(name) for name in runs})
+    if any(run.state != "done" for run in runs.values()):
+        return None
+    return study_digest(plan, {name: files.sha256(run.file) for name, run in runs.items()})
 
 
 def require_done(plan: Plan) -> str:

@@ -8,11 +8,12 @@ import pandas as pd
 from markupsafe import Markup
 
 from twf.files import atomic, metrics_file, table_file
-from twf.results import estimates, show
+from twf.results import estimates, record, show
 from twf.results.frame import Results
 from twf.results.show import TextRow, in_parentheses, number
 from twf.study import Plan, Table
 from twf.study.methods import METHODS
+from twf.study.products import study_digest
 from twf.study.types import Fidelity
 
 FORGETTING: dict[Fidelity, str] = {
@@ -28,7 +29,8 @@ COLUMNS += ["diverged", "mean", "sd", "low", "high", "paper", "verdict", "note",
 
 
 def write(results: Results, of_cells: pd.DataFrame, tables: Collection[Table]) -> None:
-    """Write tables: as CSV with a row for each cell, and in Markdown."""
+    """Write tables: as CSV with a row for each cell, and in Markdown, which carries the plan."""
+    mark = record.TABLE_MARK.format(study_digest(results.plan))
     for table in tables:
         about = table.title, note(table, of_cells), results.plan.note, FORGETTING[table.forgetting]
         caption = show.escape_markdown(" ".join(text for text in about if text))
@@ -36,7 +38,7 @@ def write(results: Results, of_cells: pd.DataFrame, tables: Collection[Table]) -
         titled = [row | {"Method": show.escape_markdown(row["Method"])} for row in rows]
         frame = _wide(table, of_cells)[COLUMNS]
         texts = {
-            "md": f"{caption}\n\n{show.markdown(titled)}",
+            "md": f"{caption}\n\n{show.markdown(titled)}\n<!-- {mark} -->\n",
             "csv": frame.assign(buffer=show.null_buffer(frame)).to_csv(index=False),
         }
         for ending, text in texts.items():

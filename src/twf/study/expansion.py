@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from twf.errors import UserError
+from twf.errors import UserError, explain
 from twf.study.methods import METHODS
 from twf.study.params import MethodName, Params, Protocol, Search, Variant
 from twf.study.plan import Cell, Plan, Position, Run, SearchCell, Table, Trial
@@ -158,8 +158,9 @@ class _Grid:
     def searched_cells(self, search: Search) -> Iterator[SearchCell]:
         for at, variant in self._positions():
             run, where = self._run(at, variant), f"{self.path}.{self.name}.search.grids.{at.method}"
-            what = f"a search for {at.name} on {self.benchmark_name}"
-            self._claim((self.benchmark_name, at), self.name, what)
+            cell = at.model_copy(update={"variant": None})  # what another study takes the best of
+            what = f"a search for {cell.name} on {self.benchmark_name}"
+            self._claim((self.benchmark_name, cell), f"{self.name} {at.variant}", what)
             trials = []
             for values in points(search, at.method, run.hyperparameters, where):
                 trial = f"trial-{digest(values.model_dump())[:8]}"
@@ -239,8 +240,7 @@ def points(search: Search, method: str, base: Hyperparameters, where: str) -> li
     """
     grid = search.grids.get(method, {})
     combinations = product(*grid.values())
-    every = [base.changed(dict(zip(grid, values, strict=True)), where) for values in combinations]
-    tried = list({values.model_dump_json(): values for values in every}.values())  # each once
+    tried = [base.changed(dict(zip(grid, values, strict=True)), where) for values in combinations]
     if search.points is None or len(tried) <= search.points:
         return tried
     others = [values for values in tried if values != base]
@@ -262,5 +262,10 @@ def load_best_hyperparameters(path: str | None, study: str) -> Best:
         raise UserError(f"{where} is not there: snakemake --cores all {path}") from None
     except ValidationError as error:
         what = "is not what `twf search` writes, or all trials of its search diverged"
-        raise UserError(f"{where} {what}: {error}") from None
-    return {(e.benchmark, e.method, e.buffer, e.protocol): e.hyperparameters for e in entries}
+        raise UserError(f"{where} {what}: {'; '.join(explain(error))}") from None
+    best: Best = {}
+    for entry in entries:
+        cell = entry.benchmark, entry.method, entry.buffer, entry.protocol
+        if best.setdefault(cell, entry.hyperparameters) is not entry.hyperparameters:
+            raise UserError(f"{where} has {entry.method} on {entry.benchmark} twice: keep one")
+    return best

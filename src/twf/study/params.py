@@ -1,7 +1,7 @@
 """`params.yaml` as types: with `expansion`, the one definition of everything that is run."""
 
 from collections.abc import Collection
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationInfo, create_model, model_validator
 
@@ -9,7 +9,20 @@ from twf.errors import UserError, lookup, near_miss
 from twf.study.methods import METHODS, SWITCHES
 from twf.study.types import Count, Fidelity, Hyperparameters, NonNegative, Positive, Strict
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+T = TypeVar("T")
+
+
+def _distinct(values: list[T]) -> list[T]:
+    """The same: a mean would count what stands twice twice."""
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"{value!r} stands twice")
+    return values
+
+
+Several = Annotated[list[T], Field(min_length=1), AfterValidator(_distinct)]
+# names make file names, which have a bound
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # as records hold it
 Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
 Protocol = Literal["class-il", "task-il"]
@@ -157,7 +170,7 @@ class Benchmark(Strict):
     epochs: Count  # per task
     batch_size: Count  # of the stream, and of replay
     lr_decay: LrDecay | None = None
-    buffers: Annotated[list[Count], Field(min_length=1)]
+    buffers: Several[Count]
     methods: Methods
 
     def hyperparameters(
@@ -183,14 +196,14 @@ class Scale(Strict):
     epochs: Count
     source: SourceName
     lr_decay: LrDecay | None = None
-    buffers: Annotated[list[Count], Field(min_length=1)] | None = None  # not the benchmark's own
+    buffers: Several[Count] | None = None  # not the benchmark's own
 
 
 class Variant(Strict):
     """How some runs of an experiment differ from what params.yaml says elsewhere."""
 
     title: str
-    methods: list[MethodName] | None = None  # those it is about; all of the experiment's
+    methods: Several[MethodName] | None = None  # those it is about; all of the experiment's
     without_buffer: bool = False  # run methods that can without a buffer too
     pretrained: bool = True  # false: from random weights
     fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)
@@ -202,21 +215,21 @@ class Search(Strict):
 
     held_out: Annotated[float, Field(gt=0, lt=1)]  # share of the training set that decides
     points: Count | None = None  # at most so many combinations, at random; all of them
-    grids: dict[MethodName, dict[str, Annotated[list[int | float], Field(min_length=1)]]]
+    grids: dict[MethodName, dict[str, Several[int | float]]]
 
 
 class Experiment(Strict):
     """One question: methods, or variants of them, on benchmarks; a table, or a search, for each."""
 
     title: str
-    benchmarks: Annotated[list[BenchmarkName], Field(min_length=1)]
-    methods: Annotated[list[MethodName], Field(min_length=1)]
-    protocols: list[Protocol] = Field(default=list(PROTOCOLS), min_length=1)
-    buffers: Annotated[list[Count], Field(min_length=1)] | None = None  # not the benchmarks' own
+    benchmarks: Several[BenchmarkName]
+    methods: Several[MethodName]
+    protocols: Several[Protocol] = Field(default=list(PROTOCOLS))
+    buffers: Several[Count] | None = None  # not the benchmarks' own
     probes: bool = False  # follow how the initialization is forgotten: CKA and k-NN accuracy
     variants: dict[Name, Variant] = Field(default_factory=dict)
     source: SourceName | None = None  # in place of the benchmarks' own
-    seeds: Annotated[list[Seed], Field(min_length=1)] | None = None  # not the study's own
+    seeds: Several[Seed] | None = None  # not the study's own
     search: Search | None = None
 
     @model_validator(mode="after")
@@ -234,7 +247,7 @@ class Study(Strict):
 
     title: str
     note: str | None = None  # what a reader must know of its numbers, shown beside them
-    seeds: Annotated[list[Seed], Field(min_length=1)]
+    seeds: Several[Seed]
     precision: Precision = "tf32"
     follow_code: bool = False  # whether a change of a method's code makes its runs again
     fidelity: dict[Switch, Fidelity] = Field(default_factory=dict)  # in place of the params' own

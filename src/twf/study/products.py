@@ -17,6 +17,7 @@ from twf.errors import UserError, few, lookup
 from twf.study.code import LOOP, code_hash, method_module
 from twf.study.params import Dataset, Params, Source
 from twf.study.plan import Plan, Run
+from twf.study.reading import plain_values
 
 Values = dict[str, Any]
 
@@ -125,14 +126,16 @@ def study_values(params: Params, plan: Plan) -> Values:
     return values
 
 
-def study_digest(params: Params, plan: Plan, records: Mapping[str, str | None]) -> str | None:
-    """What a study's table and report carry, by its records' SHA-256; None if one is to be made."""
-    if None in records.values():
-        return None
-    best = params.studies[plan.study].best_hyperparameters
-    read = [_content(path, None) for path in (files.PRINTED, best) if path]
-    in_order = json.dumps(study_values(params, plan))  # of its experiments, which decides too
-    return digest([in_order, dict(records), files.TABLES_VERSION, *read])
+def study_digest(plan: Plan, records: Mapping[str, str] | None = None) -> str:
+    """What a study's collected records and report carry, by the records' SHA-256.
+
+    And each table and search of it, whose own records Snakemake looks at, without them.
+    """
+    best = plan.params.studies[plan.study].best_hyperparameters
+    found = plain_values(Path(best).read_bytes(), Path(best)) if best else None
+    in_order = json.dumps(study_values(plan.params, plan))  # of its experiments, which decides too
+    made_from = [in_order, dict(records or {}), _content(files.PRINTED, None), found]
+    return digest([files.TABLES_VERSION, *made_from])
 
 
 def digest(values: Any) -> str:
