@@ -262,19 +262,29 @@ def test_the_collected_table_and_the_report_carry_the_studys_plan(reported, chan
     assert is_older(ESTIMATES, STUDY) and is_older(files.report_file("tiny"), STUDY)
 
 
-@pytest.mark.parametrize("change", OTHERWISE[:2])
-def test_a_table_of_an_edit_that_is_undone_is_made_again(reported, changed, twf, change):
-    plans.write(reported, "tiny")
-    assert is_older(PLAN, STUDY)
-    plans.write(changed(change), "tiny")
-    succeed(twf, f"table {PLAN} main.split-target")
-    plans.write(reported, "tiny")
-    table = files.table_file("tiny", "main.split-target", "md")
-    assert 0 < table.stat().st_mtime < PLAN.stat().st_mtime < STUDY.stat().st_mtime
-    assert is_older(ESTIMATES, STUDY)
-    succeed(twf, f"report {PLAN}")
-    plans.write(reported, "tiny")
-    assert is_older(PLAN, STUDY) and is_older(STUDY, table) and is_older(STUDY, ESTIMATES)
+def test_a_table_or_search_of_an_edit_that_is_undone_is_made_again(reported, changed, twf):
+    def also_searched(v: dict[str, Any], title: str) -> None:
+        experiments = v["studies"]["tiny"]["experiments"]
+        search = {"held_out": 0.5, "grids": {"er": {"lr": [0.05]}}}
+        experiments["search"] = experiments["main"] | {"search": search, "title": title}
+
+    params, other = (changed(lambda v, title=title: also_searched(v, title)) for title in "AB")
+    write_params(params)
+    trials = [name for name in expand(params, "tiny").runs if name != RUN]
+    succeed(twf, *(f"run tiny {name}" for name in trials), "collect tiny", "report tiny")
+    for by in (params, other, params):
+        plans.write(by, "tiny")
+        assert is_older(PLAN, STUDY) == (by is params)
+    table, best = files.table_file("tiny", "main.split-target", "md"), files.search_files("tiny")[1]
+    for command, path in ((f"table {PLAN} main.split-target", table), (f"search {PLAN}", best)):
+        plans.write(other, "tiny")
+        succeed(twf, command)
+        plans.write(params, "tiny")
+        assert 0 < path.stat().st_mtime < PLAN.stat().st_mtime < STUDY.stat().st_mtime
+        assert is_older(ESTIMATES, STUDY)
+        succeed(twf, f"report {PLAN}")
+        plans.write(params, "tiny")
+        assert is_older(PLAN, STUDY) and is_older(STUDY, path) and is_older(STUDY, ESTIMATES)
 
 
 def test_what_is_as_planned_is_given_the_order_in_which_it_is_made(reported):

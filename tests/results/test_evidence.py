@@ -18,8 +18,8 @@ def row(run: str, accuracy: float, study: str = "mine") -> dict:
     values = dict.fromkeys(record.SCHEMA.names)
     matrix = [[accuracy, 0.0], [accuracy, accuracy]]
     epochs = [{"loss": loss, "terms": [("distance", 0.5)]} for loss in (1.0, 2.0)]
-    switches = {"F6": "paper" if ".f6" in run else "published"}
-    parameters = {"benchmark": "b", "network": {"width": 8}, "epochs": 2, "fidelity": switches}
+    switches = {"F6": "paper"} if ".f6" in run else {"F6": "published"} if "s0" in run else {}
+    parameters = {"benchmark": "b", "network": "wide" in run, "epochs": 2, "fidelity": switches}
     return values | {
         **{"run": run, "study": study, "seed": int(run[-1]), "status": "finished"},
         "history": [
@@ -95,10 +95,10 @@ def test_records_of_other_versions_of_the_schema_share_a_table(tmp_path):
 
 @pytest.fixture
 def asked(tmp_path, monkeypatch) -> findings.Findings:
-    """Three seeds of three variants: 50, 52, 54; 44, 45, 46; and 60 thrice, with F6's switch."""
+    """Three seeds: 50, 52, 54; without something 44, 45, 46; with F6's switch, and wide, 60."""
     rows = [row(f"split-mine.er.8.s{s}", 50.0 + 2 * s) for s in range(3)]
     rows += [row(f"split-mine.er.8.off.s{s}", 44.0 + s) for s in range(3)]
-    rows += [row(f"split-mine.er.8.f6.s{s}", 60.0) for s in range(3)]
+    rows += [row(f"split-mine.er.8.{name}.s{s}", 60.0) for s in range(3) for name in ("f6", "wide")]
     evidence.add(write(tmp_path / "a", *rows), tmp_path)
     (tmp_path / "questions.yaml").write_text(
         """
@@ -107,6 +107,7 @@ questions:
   er: {title: ER, arms: [er.B]}
   gain: {title: Gain, arms: [er.B, er.B.off], rule: paired, since: planned}
   f6: {title: F6, arms: [er.B.f6, er.B.off]}
+  wide: {title: Wide, arms: [er.B.wide, er.B.off]}
   absent: {title: Absent, arms: [er.B.none]}
 tables: {all: {questions: [er, gain, absent], settings: [here]}}
 figures: {}
@@ -140,8 +141,8 @@ def test_a_point_of_a_curve_has_the_distances_share_and_the_scale_of_its_runs(as
     points = asked.shares("gain", "here")
     assert points["share"].tolist() == [(0.5 + 0.25) / 2] * 3
     assert points["gain"].tolist() == [6.0, 7.0, 8.0]
-    [scale] = set(points["scale"])
-    assert scale not in set(asked.shares("f6", "here")["scale"])
+    scales = [set(asked.shares(name, "here")["scale"]) for name in ("gain", "f6", "wide")]
+    assert [*map(len, scales), len(set.union(*scales))] == [1, 1, 1, 3]
     assert asked.shares("absent", "here").empty
 
 

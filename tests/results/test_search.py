@@ -123,7 +123,6 @@ def test_two_searches_of_one_cell_are_refused_by_name(make_plan):
 
 
 def test_a_study_that_only_searches_has_a_report_and_a_folder_of_figures(plan, recorded):
-    """As both engines ask for it."""
     levels = [[70.0, 70.0], [60.0, 50.0]]
     report.write_all(recorded(plan, of_trials(plan, er=levels, derpp=levels)))
     assert report_file(plan.study).exists() and figures_folder(plan.study).is_dir()

@@ -81,8 +81,6 @@ def two_searches(values: Values) -> None:
     search = {"grids": {"er": {"lr": [0.1, 0.2]}}, "held_out": 0.1}
     main = experiments(values)["main"] | {"methods": ["er"], "search": search}
     variants = {"as-set": {"title": "A"}, "f6": {"title": "B", "hyperparameters": {"lr": 0.3}}}
-    experiments(values)["one"] = main | {"variants": {"f6": variants["f6"]}}
-    plan(values)
     experiments(values)["one"] = main | {"variants": variants}
 
 

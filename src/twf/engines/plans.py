@@ -121,7 +121,7 @@ def _order_report(plan: Plan, carried: str) -> None:
     """
     study = plan.study
     shown = [files.table_file(study, name, "md") for name in plan.tables]
-    shown.append(files.search_files(study)[1])
+    shown += [files.search_files(study)[1]] * bool(plan.search)
     others = [path for path in shown if record.carried(path) not in (None, study_digest(plan))]
     for path in others:
         if is_made(path, files.study_plan(study)):
