@@ -37,7 +37,7 @@ overnight: setup ## Real CIFAR at reduced scale, after a forecast, and the repor
 	$(call MAKE_STUDY,overnight)
 
 findings: setup ## The findings' numbers and figures in README and docs/, from the measured records
-	twf findings --pages
+	twf findings
 
 test: setup ## The fast tests, in a minute or two
 	pytest --numprocesses auto --dist worksteal -m "not slow and not service"

@@ -23,7 +23,6 @@ localrules:  # on a cluster, seconds where Snakemake runs; maybe the only node w
     table,
     search,
     report,
-    findings,
 
 
 rule all:

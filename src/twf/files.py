@@ -14,8 +14,6 @@ from twf.errors import UserError
 PARAMS = Path("params.yaml")
 PRINTED = Path("results/printed.csv")
 COSTS = Path("results/costs.csv")  # what recorded runs took
-FINDINGS_FROM = [*sorted(map(str, Path("results/evidence").glob("*.*"))), str(PRINTED)]
-FINDINGS = [f"docs/{name}" for name in ("estimates.csv", "corners.svg", "share.svg")]
 ARCHIVES = Path("archives")
 
 TABLES_VERSION = 11  # of the columns of tables; raised by each change, so that they are made anew

@@ -101,15 +101,6 @@ def tear(path: Path) -> None:
     path.write_bytes(content[: len(content) // 2])
 
 
-def test_a_torn_record_is_named_and_planned_anew(twf, tiny_inputs):
-    succeed(twf, f"run tiny {RUN}")
-    path = files.record_file("tiny", RUN)
-    change_params(lambda v: v["studies"]["tiny"]["experiments"]["main"].update(methods=["er"]))
-    tear(path)
-    assert str(path) in mistake(twf("collect tiny"))
-    assert all(said in twf("plan").out for said in ("stale", "cannot be read"))
-
-
 def test_what_is_there_of_a_study_makes_its_tables_and_report(twf, tiny_inputs):
     """One run is done; data and checkpoint are gone."""
     planned = len(expand(tiny_inputs, "tiny").runs)

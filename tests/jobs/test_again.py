@@ -1,5 +1,6 @@
 """A record in a table of evidence, run again from itself."""
 
+import copy
 import json
 from pathlib import Path
 
@@ -54,6 +55,15 @@ def test_a_record_made_again_is_the_same_and_leaves_the_first(table):
     assert repeat(table) == ["every accuracy and every loss is the record's, to the last bit"]
     assert table.read_bytes() == before
     assert files.record_file("again-tiny", RUN).exists()
+
+
+def test_a_run_that_diverges_again_is_the_same(table):
+    done = again.read_row(table, RUN)
+    lost = done | {"status": "diverged", "history": [{"loss": float("nan"), "terms": []}]}
+    (said,) = again.compared(lost, copy.deepcopy(lost))
+    assert said == "every accuracy and every loss is the record's, to the last bit"
+    lost |= {"accuracy_class_il": lost["accuracy_class_il"][:1]}
+    assert "Class-IL: diverged now" in next(again.compared(done, lost))
 
 
 def test_another_seed_and_other_code_are_named_with_both_numbers(table):

@@ -10,8 +10,8 @@ import matplotlib
 import pandas as pd
 import pytest
 
-from twf.files import figure_file, figures_folder
-from twf.results import estimates, figures
+from twf.files import figure_file, figures_folder, tables_folder
+from twf.results import estimates, figures, report
 from twf.results.frame import Results
 from twf.study import Plan, Run
 from twf.study.methods import METHODS
@@ -149,3 +149,13 @@ def test_figures_of_what_is_gone_are_removed(make_plan, all_of, collect):
     for run in runs.plan.runs:
         Path(f"results/small/runs/{run}.parquet").unlink()
     assert write(collect(runs.plan)) == [] and files() == {}
+
+
+def test_tables_of_an_experiment_that_is_taken_out_are_removed(make_plan, collect):
+    results = collect(make_plan([0], methods=["er"]))
+    report.write_all(results)
+    kept = sorted(tables_folder("small").iterdir())
+    for ending in ("md", "csv"):
+        (tables_folder("small") / f"old.split-cifar10.{ending}").touch()
+    report.write_all(results)
+    assert kept and sorted(tables_folder("small").iterdir()) == kept

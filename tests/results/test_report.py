@@ -172,8 +172,9 @@ def test_nothing_finished_still_makes_a_report(make_plan, collect):
 )
 def test_numbers_of_the_paper_are_counted_by_verdict(verdicts, counts):
     rows = {name: map(str, range(len(verdicts))) for name in PLACE}
-    cells = pd.DataFrame({"verdict": verdicts, "quantity": "faa"} | rows)
-    said = report.agreement(pd.concat([cells, cells]))  # two tables may show the same
+    cells = pd.DataFrame({"verdict": verdicts, "quantity": "faa", "paper": 1.0} | rows)
+    again = cells.assign(variant="f1")  # two tables may show a number, or a variant beside it
+    said = report.agreement(pd.concat([cells, cells, again]))
     assert said.endswith(counts)
 
 

@@ -111,17 +111,6 @@ def test_the_anchor_is_tuned_by_another_study_that_searched_for_it(make_plan, tu
     assert [bool(untuned(cell)) for cell in table.cells] == [not tuned]
 
 
-def test_two_searches_of_one_cell_are_refused_by_name(make_plan):
-    make_plan([0], methods=["er", "derpp"], buffers=[500], protocols=["class-il"], search=SEARCH)
-    values = yaml.safe_load(PARAMS.read_text())
-    experiments = values["studies"]["small"]["experiments"]
-    experiments |= {"coarse": experiments["main"], "fine": experiments.pop("main")}
-    PARAMS.write_text(yaml.safe_dump(values))
-    said = "coarse and fine both have a search for er.500.class-il on split-cifar10"
-    with pytest.raises(UserError, match=said):
-        expand(reading.load(PARAMS), "small")
-
-
 def test_a_study_that_only_searches_has_a_report_and_a_folder_of_figures(plan, recorded):
     levels = [[70.0, 70.0], [60.0, 50.0]]
     report.write_all(recorded(plan, of_trials(plan, er=levels, derpp=levels)))

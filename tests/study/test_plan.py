@@ -77,17 +77,17 @@ def two_variants(values: Values) -> None:
 
 
 def two_searches(values: Values) -> None:
-    """A search has two variants, and another study takes the best of a cell."""
+    """Two experiments search for one cell, of which another study takes the best."""
     search = {"grids": {"er": {"lr": [0.1, 0.2]}}, "held_out": 0.1}
     main = experiments(values)["main"] | {"methods": ["er"], "search": search}
-    variants = {"as-set": {"title": "A"}, "f6": {"title": "B", "hyperparameters": {"lr": 0.3}}}
-    experiments(values)["one"] = main | {"variants": variants}
+    variant = {"f6": {"title": "B", "hyperparameters": {"lr": 0.3}}}
+    experiments(values).update(one=main, two=main | {"variants": variant})
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (two_searches, "one and one both have a search for er.16.class-il on split-target"),
+        (two_searches, "one and two both have a search for er.16.class-il on split-target"),
         (two_shares, "one and two both have .*trial"),
         (two_variants, "one and two both have er.high.* on split-target"),
     ],

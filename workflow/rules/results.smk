@@ -66,16 +66,3 @@ rule report:
         ENVIRONMENT
     shell:
         "twf report {input.plan} > {log} 2>&1"
-
-
-rule findings:
-    input:
-        files.FINDINGS_FROM,
-    output:
-        files.FINDINGS,
-    log:
-        "logs/findings.log",
-    conda:
-        ENVIRONMENT
-    shell:
-        "twf findings > {log} 2>&1"

@@ -107,14 +107,11 @@ def search(study: Study) -> None:
 
 
 @app.command(rich_help_panel=PROJECT)
-def findings(
-    fill: Annotated[bool, typer.Option("--pages", help="The pages' numbers too.")] = False,
-) -> None:
-    """Make the findings' estimates and figures in docs/ from results/evidence: no data, no runs."""
+def findings() -> None:
+    """Make the findings' numbers and figures, in README and docs/, from results/evidence alone."""
     from twf.results import pages
 
-    if fill:
-        pages.fill()
+    pages.fill()
     print(*pages.write(), sep="\n")
 
 
@@ -127,7 +124,7 @@ def evidence_add(
 
     folder = Path(study) if "/" in study else files.record_file(study, "any").parent
     path, added = evidence.add(folder)
-    print(f"{path}: {added} more; next: `twf findings --pages`")
+    print(f"{path}: {added} more; next: `twf findings`")
 
 
 @group("new", PROJECT, "Your own method, begun as a copy of another.").command("method")

@@ -75,14 +75,18 @@ def planned(
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """How a record made again differs from the first one, and what differed in the making."""
     equal = all(old[name] == new[name] for name in ACCURACIES)
-    first, again = ([(e["loss"], dict(e["terms"])) for e in row["history"]] for row in (old, new))
+    first, again = (  # as text, since a run that diverges has NaN, which equals nothing
+        repr([(e["loss"], dict(e["terms"])) for e in row["history"]]) for row in (old, new)
+    )
     if equal:
         same = "every accuracy and every loss is the record's, to the last bit"
         yield same if first == again else "every accuracy is the record's; losses differ"
     else:
         for title, name in (("Class-IL", "accuracy_class_il"), ("Task-IL", "accuracy_task_il")):
             before, now = (
-                f"{final_average_accuracy(row[name]):.2f} %" if row[name] else "diverged"
+                f"{final_average_accuracy(row[name]):.2f} %"
+                if row["status"] == "finished"
+                else "diverged"
                 for row in (old, new)
             )
             yield f"{title}: {now} now, {before} in the record"

@@ -3,7 +3,6 @@
 `questions.yaml` there says what is compared. Nothing here knows a study, a method or a benchmark.
 """
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from pydantic import ValidationError
 
 from twf.errors import UserError, explain, invalid_file, lookup
 from twf.learning.evaluation.metrics import final_average_accuracy
-from twf.results import show, statistics
+from twf.results import record, show, statistics
 from twf.results.evidence import EVIDENCE, read_table
 from twf.results.frame import column
 from twf.results.printed import printed
@@ -106,17 +105,17 @@ class Findings:
         """
         asked = lookup("question", self.asked.questions, name, "questions.yaml")
         setting = lookup("setting", self.asked.settings, at, "questions.yaml")
-        study, arms = self.arms(asked.arms, setting)
-        _, corners = self.arms(asked.layout if planned else [], setting)
-        if not arms or (planned and not corners):
+        study, arms = self.arms(asked.layout if planned else asked.arms, setting)
+        if not arms:
             return None
         values = [runs[setting.protocol] for runs in arms.values()]
         diverged = sum(int(accuracies.isna().sum()) for accuracies in values)
-        estimate = statistics.of_arms(values, asked.rule)
         if planned:
-            frame = pd.DataFrame({arm: runs[setting.protocol] for arm, runs in corners.items()})
             signs = dict(zip(asked.arms, statistics.SIGNS, strict=False))
-            estimate = statistics.layout(frame, signs)
+            corners = pd.DataFrame(dict(zip(arms, values, strict=True)))
+            estimate = statistics.layout(corners, signs)
+        else:
+            estimate = statistics.of_arms(values, asked.rule)
         one = len(arms) == 1
         verdict = "" if one else "undecided" if diverged else statistics.verdict(estimate)
         return {
@@ -179,11 +178,13 @@ class Findings:
     def shares(self, question: str, at: str) -> pd.DataFrame:
         """By seed: the distance's `share` of TwF's loss, propagation's `gain`, and the `scale`."""
         columns = ["share", "gain", "scale"]
-        _, arms = self.arms(self.asked.questions[question].arms, self.asked.settings[at])
+        setting = self.asked.settings[at]
+        _, arms = self.arms(self.asked.questions[question].arms, setting)
         if not arms:
             return pd.DataFrame(columns=columns)
         new, baseline = arms.values()
-        return new.assign(gain=new["class-il"] - baseline["class-il"])[columns].dropna()
+        gain = new[setting.protocol] - baseline[setting.protocol]
+        return new.assign(gain=gain)[columns].dropna()
 
     def curve(self, name: str) -> statistics.Curve:
         """The test whether the gains at the settings of a curve depend on the share alone."""
@@ -227,12 +228,12 @@ def _cells(path: Path) -> dict[str, pd.DataFrame]:
     rows = []
     for row in read_table(path).to_pylist():
         parts = [dict(e["terms"]).get("distance", 0.0) / e["loss"] for e in row["history"]]
-        provenance = json.loads(row["provenance"])
+        provenance = record.provenance(row)
         parameters = provenance["parameters"]
         by_paper = sorted(s for s, value in parameters["fidelity"].items() if value == "paper")
         scale = [*(parameters[key] for key in ("benchmark", "network", "epochs")), by_paper]
         about = {"cell": row["run"].rpartition(".s")[0], "seed": row["seed"], "scale": str(scale)}
-        about |= {"precision": str(provenance["precision"])}
+        about |= {"precision": record.precision(provenance)}
         about |= {"share": sum(parts) / len(parts) if parts else math.nan}
         matrices = {p: row[column("accuracy", p)] for p in PROTOCOLS}
         done = row["status"] == "finished"

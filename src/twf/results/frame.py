@@ -81,7 +81,7 @@ class Results:
             for cell in table.cells:
                 # a variant of Table 4 has its number there; else the method's own, where it is as
                 # printed: not with other hyperparameters, nor from random weights
-                in_table_4 = cell.variant in PRINTED_VARIANTS
+                in_table_4 = cell.method == "twf" and cell.variant in PRINTED_VARIANTS
                 as_printed = all(self.plan.runs[run].pretrained for run in cell.runs.values())
                 as_printed &= in_table_4 or not cell.retuned
                 printed = (cell.variant if in_table_4 else "") if as_printed else None

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 
 from twf import files
-from twf.results import show
+from twf.results import record, show
 from twf.results.frame import Results, untuned
 from twf.results.show import PROTOCOL_TITLES, Section, TextRow
 from twf.results.status import OTHER_CODE
@@ -77,13 +77,11 @@ def _origins(runs: pd.DataFrame) -> list[TextRow]:
     values: list[tuple[str, str]] = []
     for row in show.rows(runs):
         made, method = row["provenance"], row["method"]
-        code, precision = made["code"], made.get("precision", "not recorded")
-        if precision == "tf32" and "cuda" not in made["versions"]:  # a CPU has none
-            precision = "fp32"
+        code = made["code"]
         other = code.get("method_hash") != code_hash(LOOP, method_module(method))
         own = f"{code.get('method_hash')}{f' ({OTHER_CODE})' if other else ''}"
         about = {"commit": code["commit"] or "unknown", "twf": code["version"]}
-        about |= {"precision": precision, f"code of {METHODS[method].title}": own}
+        about |= {"precision": record.precision(made), f"code of {METHODS[method].title}": own}
         inputs = made.get("inputs", {}).items()
         about |= {f"{row['benchmark']}, {key}": value for key, value in inputs}
         values += [(key, str(value)) for key, value in (about | made["versions"]).items()]

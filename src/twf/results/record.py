@@ -102,6 +102,12 @@ def provenance(row: Mapping[str, Any]) -> dict[str, Any]:
     return dict(json.loads(row["provenance"] or "{}"))
 
 
+def precision(provenance: Mapping[str, Any]) -> str:
+    """What a run with this provenance was computed in; tf32 is fp32 on a CPU, which has no TF32."""
+    name = str(provenance.get("precision", "not recorded"))
+    return "fp32" if name == "tf32" and "cuda" not in provenance["versions"] else name
+
+
 def plan_of(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """The plan that a record with this provenance was made by: see `twf.study.products`."""
     return {"parameters": provenance.get("parameters"), **provenance.get("plan", {})}

@@ -39,6 +39,9 @@ def write_all(results: Results) -> None:
     plan, study = results.plan, results.plan.study
     frame = estimates.of_study(results)
     tables.write(results, frame[frame["kind"] == "cell"], plan.tables.values())
+    for path in files.tables_folder(study).glob("[!.]*.*.*"):
+        if path.stem not in plan.tables:  # of an experiment that was taken out
+            path.unlink()
     tables.write_metrics(plan, frame)
     trials = search.trials(results)
     if plan.search:
@@ -130,7 +133,9 @@ def _main_result(plan: Plan, table: Table, frame: pd.DataFrame) -> str:
 def agreement(of_cells: pd.DataFrame) -> str:
     """How our means stand beside the paper's numbers, counted by verdict."""
     compared = of_cells[(of_cells["quantity"] == "faa") & (of_cells["verdict"] != "")]
-    counts = compared.drop_duplicates(PLACE)["verdict"].value_counts(sort=False)
+    # a variant beside its method's own number is no other number of the paper
+    place = [*(name for name in PLACE if name != "variant"), "paper"]
+    counts = compared.drop_duplicates(place)["verdict"].value_counts(sort=False)
     verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
     beside = f"Beside {counts.sum()} numbers of the paper, ours are: {verdicts}."
     return beside if verdicts else "The paper prints none of these numbers."

@@ -279,8 +279,9 @@ class Params(Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        for name in self.studies.keys() & {"data", "checkpoints"}:
-            raise ValueError(f"studies.{name}: another name, as plans/{name}/ is taken")
+        for name in self.studies.keys() & {"data", "checkpoints", "evidence"}:
+            place = "results" if name == "evidence" else "plans"
+            raise ValueError(f"studies.{name}: another name, as {place}/{name}/ is taken")
         for switch in SWITCHES.keys() - self.fidelity.keys():
             raise ValueError(f"fidelity: say 'paper' or 'published' for {switch}")
         for name, benchmark in self.benchmarks.items():
