@@ -1,5 +1,6 @@
 """Errors and warnings for the user. `UserError` is one that the user can mend."""
 
+import contextlib
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
@@ -61,6 +62,12 @@ def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> 
 def note(text: str) -> None:
     """Print a notice to stderr."""
     print(_printable(text), file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """Print a job's last line; a full disk costs the log this line, not what was made."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
 
 
 def few(names: Collection[str]) -> str:

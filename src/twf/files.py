@@ -92,18 +92,21 @@ def locked(path: Path, work: str) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout  # most commands lock nothing
 
+    lock = FileLock(path, blocking=False, fallback_to_soft=False)  # a soft one outlives a kill
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise UserError(
+                f"{work} is being done by another process, which holds {path}: wait for it, or "
+                "stop it"
+            ) from None
     try:
-        with FileLock(path, blocking=False, fallback_to_soft=False):  # a soft one outlives a kill
-            try:
-                yield
-            finally:
-                path.unlink(missing_ok=True)
-    except Timeout:
-        raise UserError(
-            f"{work} is being done by another process, which holds {path}: wait for it, or stop it"
-        ) from None
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.release()
 
 
 def sha256(path: Path) -> str:

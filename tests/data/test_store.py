@@ -90,6 +90,7 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [  # and what is named
     *((torn(kept), "cannot be read") for kept in (0, 0.01, 0.999)),
     (lambda path: save_file({"train_images": np.zeros(1)}, path), "version none"),
     (lambda p: save_file({"x": np.zeros(1)}, p, {"twf_data_version": "0"}), "version 0"),
+    (lambda p: p.write_bytes(p.read_bytes().replace(b"classes", b"klasses")), "cannot be read"),
     *((changed(f"train_{key}"), "its train images") for key in ("images", "labels")),
     *((changed(f"test_{key}"), "its test images") for key in ("images", "labels")),
 ]

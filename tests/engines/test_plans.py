@@ -126,7 +126,7 @@ def test_without_a_collected_table_a_studys_plan_is_newer_than_a_table_of_anothe
     plans.write(params, "tiny")
     table = files.table_file("tiny", "main.split-target", "md")
     table.parent.mkdir(parents=True, exist_ok=True)
-    table.write_text("as planned")
+    table.write_text(record.TABLE_MARK.format(study_digest(expand(params, "tiny"))))
     plans.write(params, "tiny")
     assert is_older(files.study_plan("tiny"), table)
     plans.write(changed(lambda v: v["studies"]["tiny"].update(title="Another")), "tiny")
@@ -196,6 +196,9 @@ def test_own_weights_that_a_source_names_count_by_their_content(params, changed)
     assert plans.write(named, "tiny").why == {}
     Path("mine.pth").write_bytes(b"others")
     assert plans.write(named, "tiny").why == {str(checkpoint): "another file of the weights"}
+    archived = {"weights": "archives/resnet50-imagenet/mine.pth"}  # where only checksums count
+    with pytest.raises(UserError, match="sources.origin.weights: .*mine.pth.*move"):
+        plans.write(changed(lambda values: values["sources"]["origin"].update(archived)), "tiny")
 
 
 # A method's code
@@ -276,11 +279,17 @@ def test_a_table_or_search_of_an_edit_that_is_undone_is_made_again(reported, cha
         plans.write(by, "tiny")
         assert is_older(PLAN, STUDY) == (by is params)
     table, best = files.table_file("tiny", "main.split-target", "md"), files.search_files("tiny")[1]
+    collected = STUDY.read_bytes()
     for command, path in ((f"table {PLAN} main.split-target", table), (f"search {PLAN}", best)):
         plans.write(other, "tiny")
         succeed(twf, command)
+        STUDY.unlink()  # by records alone, by a clock that was ahead
+        os.utime(path, (4e9, 4e9))
         plans.write(params, "tiny")
-        assert 0 < path.stat().st_mtime < PLAN.stat().st_mtime < STUDY.stat().st_mtime
+        assert 0 < path.stat().st_mtime < PLAN.stat().st_mtime
+        STUDY.write_bytes(collected)
+        plans.write(params, "tiny")
+        assert PLAN.stat().st_mtime < STUDY.stat().st_mtime
         assert is_older(ESTIMATES, STUDY)
         succeed(twf, f"report {PLAN}")
         plans.write(params, "tiny")

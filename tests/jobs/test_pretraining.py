@@ -163,6 +163,13 @@ def test_weights_are_as_good_as_where_they_were_trained(take, trained, capsys):
         files.data_file("origin").unlink(missing_ok=True)
 
 
+def test_weights_of_two_networks_in_one_file_are_refused(take, trained):
+    teacher = {f"model.{name}": tensor + 1 for name, tensor in trained.tensors.items()}
+    torch.save(trained.tensors | teacher, "mine.pth")
+    with pytest.raises(UserError, match=r"mine.pth has several tensors .* model\..* one network"):
+        take("mine.pth")
+
+
 def test_a_shared_checkpoint_gives_the_same_with_and_without_data(take, tiny_values):
     """In half precision, as networks in git are; trained as the source says; and undamaged."""
     shared = Path("shared.safetensors")

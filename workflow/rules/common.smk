@@ -52,7 +52,7 @@ def or_end(function, *words):
     """The function's result; a user's mistake ends Snakemake, which else shows a traceback."""
     try:
         return function(*words)
-    except UserError as error:
+    except (UserError, OSError) as error:
         sys.exit(f"error: {error}")
 
 

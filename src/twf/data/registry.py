@@ -83,4 +83,6 @@ def needed(params: Params, plan: Plan) -> list[str]:
 
 def of_file(path: Path) -> str | None:
     """The entry that a file in `archives/` belongs to; None for a user's own file."""
-    return next((name for name in load() if files.archive_folder(name) == path.parent), None)
+    folder, name = path.parent.parent, path.parent.name
+    found = load().get(name) if folder == files.ARCHIVES else None
+    return name if found and path.name in found.files else None

@@ -142,7 +142,7 @@ def load(path: Path) -> Dataset:
                 *(file.get_tensor(f"{name}_{key}") for name in SPLITS for key in KINDS),
                 *(metadata[f"{name}_fingerprint"] for name in SPLITS),
             )
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise UserError(f"{path} cannot be read ({error}); {remedy}") from None
     for name in SPLITS:
         images, labels = (getattr(dataset, f"{name}_{key}").numpy() for key in KINDS)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from twf import files
+from twf.data import registry
 from twf.errors import UserError
 from twf.results import record, status
 from twf.study import Plan, expand
@@ -47,8 +48,16 @@ def write(params: Params, *studies: str) -> Written:
     """Write the plans of all data sets and networks, and of some studies, and hold them.
 
     Raises `UserError` for an unknown study, one that waits for another's search, a folder that
-    cannot be written to, and where another process works by other plans.
+    cannot be written to, weights in `archives/` that the registry does not have, and where another
+    process works by other plans.
     """
+    for name, source in params.sources.items():
+        place = Path(source.weights or "")
+        if files.ARCHIVES in place.parents and registry.of_file(place) is None:
+            raise UserError(
+                f"sources.{name}.weights: the registry has no {place}, and {files.ARCHIVES}/ is "
+                "for what it fetches: move a file of your own elsewhere"
+            )
     written, products = Written(), Products(params)
     with _group(INPUTS, written) as free:
         inputs = [*map(products.data, params.datasets), *map(products.network, params.sources)]
@@ -68,7 +77,7 @@ def write(params: Params, *studies: str) -> Written:
             # without collected records, only tables and searches tell by time what they are of
             agree = made is not None and carried == wanted
             _set(files.study_plan(study), text, made, agree, free)
-            if carried is not None and free:
+            if free:
                 _order_report(plan, carried)
     return written
 
@@ -114,7 +123,7 @@ def _write(products: list[Product], written: Written, free: bool) -> None:
         _set(product.plan_file, _text(product.plan), made, product.state != "stale", free)
 
 
-def _order_report(plan: Plan, carried: str) -> None:
+def _order_report(plan: Plan, carried: str | None) -> None:
     """Make the collected table older than a report of the same plan, and newer than another.
 
     A table of another plan, or what a search by another found, is older than the plan.
@@ -126,6 +135,8 @@ def _order_report(plan: Plan, carried: str) -> None:
     for path in others:
         if is_made(path, files.study_plan(study)):
             _set_time(path, 0.5)  # before any plan; Snakemake takes 0 for none
+    if carried is None:
+        return
     collected, report = files.runs_file(study), files.report_file(study)
     marked = {
         path: record.carried(path) for path in (files.estimates_file(study, "parquet"), report)

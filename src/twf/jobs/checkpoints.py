@@ -96,9 +96,15 @@ def read_network(file: Path, shape: Network, classes: int | None) -> tuple[ResNe
     """
     ours = file.suffix == ".safetensors"
     weights = read(file, "put the weights there") if ours else Checkpoint(_read_pickled(file), {})
-    named = {_our_name(name): tensor for name, tensor in weights.tensors.items()}
+    named: dict[str, Tensor] = {}
+    for name, tensor in weights.tensors.items():
+        first = named.setdefault(_our_name(name), tensor)
+        if first is not tensor and not torch.equal(first, tensor):
+            several = f"{file} has several tensors for {_our_name(name)}"
+            raise UserError(f"{several}, the last of them {name}: save the weights of one network")
     tensors = {name: tensor for name, tensor in named.items() if not name.startswith(ALIAS)}
-    classes = classes or len(tensors.get("classifier.weight", [None]))
+    head = tensors.get("classifier.weight", torch.empty(1)).shape
+    classes = classes or max(1, *head[:1])
     network = ResNet(shape, classes)
     try:
         network.load_state_dict(tensors)

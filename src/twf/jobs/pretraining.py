@@ -8,7 +8,7 @@ import torch
 
 from twf import files
 from twf.data import store
-from twf.errors import UserError, few
+from twf.errors import UserError, few, say
 from twf.jobs import checkpoints
 from twf.jobs.provenance import code_origin, guard, set_up
 from twf.jobs.resume import keeping
@@ -68,7 +68,7 @@ def pretrain(
         about |= {"test_accuracy": right, "seconds": keeper.seconds}
         checkpoints.save(output, network, plan | about)
         keeper.forget()
-    print(f"{output}: {right:.2f} % of the test images of {source.data} right")
+    say(f"{output}: {right:.2f} % of the test images of {source.data} right")
 
 
 def _take(name: str, plan: products.Values, device: torch.device) -> None:
@@ -106,7 +106,7 @@ def _take(name: str, plan: products.Values, device: torch.device) -> None:
         if not own:
             about |= {"data_fingerprint": dataset.train_fingerprint, "test_accuracy": right}
     checkpoints.save(files.checkpoint_file(name), network, about)
-    print(f"{files.checkpoint_file(name)}: {result}")
+    say(f"{files.checkpoint_file(name)}: {result}")
 
 
 def _data_plan(plan: products.Values) -> products.Values:

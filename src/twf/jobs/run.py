@@ -1,6 +1,5 @@
 """One run from its inputs to its record."""
 
-import contextlib
 import json
 import math
 import os
@@ -10,7 +9,7 @@ import torch
 
 from twf import files
 from twf.data import store
-from twf.errors import UserError
+from twf.errors import UserError, say
 from twf.gpus import cpu
 from twf.jobs import checkpoints
 from twf.jobs.checkpoints import Checkpoint
@@ -93,8 +92,7 @@ def execute(
         matrices = (outcome.accuracy_class_il, outcome.accuracy_task_il)
         class_il, task_il = map(final_average_accuracy, matrices)
         ending = f"final average accuracy Class-IL {class_il:.2f} %, Task-IL {task_il:.2f} %"
-    with contextlib.suppress(OSError):  # a full disk costs the log a line, not the record
-        print(f"{path}: {ending}", flush=True)
+    say(f"{path}: {ending}")
 
 
 def read_inputs(
