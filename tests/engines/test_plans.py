@@ -197,6 +197,8 @@ def test_own_weights_that_a_source_names_count_by_their_content(params, changed)
     Path("mine.pth").write_bytes(b"others")
     assert plans.write(named, "tiny").why == {str(checkpoint): "another file of the weights"}
     archived = {"weights": "archives/resnet50-imagenet/mine.pth"}  # where only checksums count
+    Path(archived["weights"]).parent.mkdir(parents=True)
+    Path("mine.pth").rename(archived["weights"])
     with pytest.raises(UserError, match="sources.origin.weights: .*mine.pth.*move"):
         plans.write(changed(lambda values: values["sources"]["origin"].update(archived)), "tiny")
 

@@ -51,13 +51,6 @@ def write(params: Params, *studies: str) -> Written:
     cannot be written to, weights in `archives/` that the registry does not have, and where another
     process works by other plans.
     """
-    for name, source in params.sources.items():
-        place = Path(source.weights or "")
-        if files.ARCHIVES in place.parents and registry.of_file(place) is None:
-            raise UserError(
-                f"sources.{name}.weights: the registry has no {place}, and {files.ARCHIVES}/ is "
-                "for what it fetches: move a file of your own elsewhere"
-            )
     written, products = Written(), Products(params)
     with _group(INPUTS, written) as free:
         inputs = [*map(products.data, params.datasets), *map(products.network, params.sources)]
@@ -67,6 +60,14 @@ def write(params: Params, *studies: str) -> Written:
             _replace(SETTINGS, _text(settings), time.time())
     for study in studies:
         plan = expand(params, study)
+        for name in plan.sources:
+            place = Path(params.sources[name].weights or "")
+            own = files.ARCHIVES in place.parents and registry.of_file(place) is None
+            if own and place.exists():
+                raise UserError(
+                    f"sources.{name}.weights: the registry has no {place}, and {files.ARCHIVES}/ "
+                    "is for what it fetches: move a file of your own elsewhere"
+                )
         runs = status.of_runs(plan)
         with _group(study, written) as free:
             _write([*runs.values()], written, free)
