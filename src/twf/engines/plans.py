@@ -127,7 +127,8 @@ def _write(products: list[Product], written: Written, free: bool) -> None:
 def _order_report(plan: Plan, carried: str | None) -> None:
     """Make the collected table older than a report of the same plan, and newer than another.
 
-    A table of another plan, or what a search by another found, is older than the plan.
+    A table of another plan, or what a search by another found, is older than the plan. `carried` is
+    the plan of the collected table; None without one.
     """
     study = plan.study
     shown = [files.table_file(study, name, "md") for name in plan.tables]
