@@ -113,6 +113,7 @@ questions:
 tables: {all: {questions: [er, gain, absent], settings: [here]}}
 figures: {}
 curves: {}
+claims: {file: mine, sources: {}, variants: {}, class_il: []}
 """
     )
     monkeypatch.chdir(PROJECT)
@@ -194,3 +195,11 @@ def test_the_numbers_without_this_code_are_the_same(monkeypatch):
             assert (row["mean"], row["low"], row["high"]) == pytest.approx((mean, *ends))
             rows += 1
     assert rows > 8
+    cells = [("split-cifar10", 500), ("split-cifar10", 5120), ("split-cifar100", 500)]
+    leads = [
+        names["accuracy"]("overnight", f"{benchmark}.twf.{buffer}").mean()
+        - names["accuracy"]("overnight", f"{benchmark}.derpp.{buffer}").mean()
+        for benchmark, buffer in cells
+    ]
+    claim = asked.claims.set_index("name").loc["gain-class-il"]
+    assert (claim["mean"], claim["n_planned"]) == (pytest.approx(sum(leads) / 3), 1)

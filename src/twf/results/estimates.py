@@ -30,7 +30,7 @@ from twf.results.frame import SCORES, Results, column
 from twf.results.paper import claims
 from twf.results.printed import PLACE, CellKey, printed, printed_keys
 from twf.results.record import PROBED
-from twf.study import Run, Table
+from twf.study import Table
 from twf.study.params import PROTOCOLS
 
 REFERENCE = "twf"  # whose gains over other methods are the paper's subject
@@ -262,30 +262,31 @@ def values_of(results: Results) -> claims.Values:
         done = members[(members["status"] == "finished") & whole].set_index("seed")
         values[cell] = done["faa"]
         recorded = results.runs.loc[done["run"]].set_index(done.index)
-        for key, name, i, j in _probed(cell, run) if run.probes else ():
+        for key, name, i, j in probed(cell, run.tasks, run.phases) if run.probes else ():
             matrices = recorded[name].items()
             values[key] = pd.Series({seed: m[i][j] for seed, m in matrices if len(m)})
     return values
 
 
-def _probed(cell: CellKey, run: Run) -> Iterator[tuple[CellKey, str, int, int]]:
+def probed(cell: CellKey, tasks: int, phases: int) -> Iterator[tuple[CellKey, str, int, int]]:
     """What is probed of a cell after some tasks (-1: all), and its column, row and position."""
-    for protocol in PROTOCOLS if run.phases == run.tasks else ():  # Joint learns them at once
+    for protocol in PROTOCOLS if phases == tasks else ():  # Joint learns them at once
         learned = cell._replace(protocol=protocol, quantity="learned", layer="network")
-        for task in range(run.tasks):  # which a record has under both protocols
+        for task in range(tasks):  # which a record has under both protocols
             yield learned._replace(tasks=task + 1), column("accuracy", protocol), task, task
     for quantity, layers in PROBED.items():
         for i, layer in enumerate(layers):
-            for tasks in range(-1, run.phases + 1):
-                key = cell._replace(quantity=quantity, layer=layer, tasks=tasks)
-                yield key, quantity, tasks, i
+            for after in range(-1, phases + 1):
+                key = cell._replace(quantity=quantity, layer=layer, tasks=after)
+                yield key, quantity, after, i
 
 
 def order(of_cells: pd.DataFrame) -> pd.DataFrame:
     """Rank correlations for each column of the paper's tables of which `LEAST` methods ran.
 
-    Over the methods with a buffer: those without stand below them at any scale. The interval is of
-    the tau of the true means, drawn for each method from Student's distribution around its mean.
+    Over the methods with a buffer: in Class-IL, those without stand below them at any scale. The
+    interval is the middle 95 % of the taus of means that are drawn for each method from Student's
+    distribution around its mean; where means are close, draws are nearer to 0.
     """
     faa = of_cells[(of_cells["quantity"] == "faa") & of_cells["paper"].notna()]
     faa = faa[(faa["variant"] == "") & (faa["buffer"] > 0) & faa["mean"].notna()]

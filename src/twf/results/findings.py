@@ -6,7 +6,8 @@
 import math
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,13 +17,18 @@ from pydantic import ValidationError
 from twf.errors import UserError, explain, invalid_file, lookup
 from twf.learning.evaluation.metrics import final_average_accuracy
 from twf.results import record, show, statistics
+from twf.results.estimates import probed
 from twf.results.evidence import EVIDENCE, read_table
 from twf.results.frame import column
-from twf.results.printed import printed
+from twf.results.paper import claims as paper_claims
+from twf.results.printed import CellKey, key_at, printed, printed_keys
+from twf.results.record import PROBED
 from twf.study.params import PROTOCOLS, Protocol
 from twf.study.reading import plain_values
 from twf.study.types import Strict
 
+KEPT = ["benchmark", "source", "method", "initial_class_il", *PROBED]
+KEPT += [column("accuracy", protocol) for protocol in PROTOCOLS]
 BLOCK = re.compile(r"<!-- ([a-z][^>]*?) -->(.*?)<!-- end -->", flags=re.S)
 
 
@@ -58,6 +64,15 @@ class Shown(Strict):
     hollow: Sequence[str] = ()  # the questions whose points are not filled
 
 
+class Claimed(Strict):
+    """The records that the paper's claims are evaluated on."""
+
+    file: str
+    sources: dict[str, str]  # the paper's source that one stands for
+    variants: dict[str, str]  # what the claims call a method as it is
+    class_il: list[str]  # the variants of which the paper speaks under Class-IL alone
+
+
 class Questions(Strict):
     """The whole of `questions.yaml`."""
 
@@ -66,6 +81,7 @@ class Questions(Strict):
     tables: dict[str, Shown]
     figures: dict[str, Shown]
     curves: dict[str, Shown]
+    claims: Claimed
 
 
 class Findings:
@@ -73,6 +89,8 @@ class Findings:
 
     def __init__(self, folder: Path = EVIDENCE) -> None:
         path = folder / "questions.yaml"
+        if not path.exists():
+            raise UserError(f"no {path} in {Path.cwd()}: go to the project's folder")
         values = plain_values(path.read_text(encoding="utf-8"), path)
         try:
             self.asked = Questions.model_validate(values)
@@ -192,12 +210,42 @@ class Findings:
         points = [self.shares(q, at) for q in shown.questions for at in shown.settings]
         return statistics.one_curve(pd.concat([part for part in points if len(part)]))
 
+    @cached_property
+    def claims(self) -> pd.DataFrame:
+        """The paper's claims on one study's runs: `name`, `statement`, and what they come to."""
+        values: dict[CellKey, pd.Series] = {}
+        asked = self.asked.claims
+        for cell, runs in self.records(asked.file).items():
+            of = runs.iloc[0]
+            buffer, source, known = of["buffer"], asked.sources[of["source"]], of["method"]
+            variant = ".".join(part for part in cell.split(".")[2:] if part != str(buffer))
+            alone = variant in PROTOCOLS  # runs with hyperparameters for one protocol
+            names = {variant} if variant and not alone else {"", asked.variants.get(known, "")}
+            for protocol, name in product([variant] if alone else PROTOCOLS, names):
+                if name in asked.class_il and protocol != "class-il":
+                    continue
+                place = of["benchmark"], source, known, name, buffer, protocol
+                key = key_at(place)
+                if alone or key not in values:
+                    done = runs[protocol].dropna()
+                    values[key] = done if len(done) == len(runs) else done[:0]
+                tasks, phases = map(len, (of["initial_class_il"], of["accuracy_class_il"]))
+                for part, at, i, j in probed(key, tasks, phases) if of["cka"] else ():
+                    values[part] = pd.Series({s: m[i][j] for s, m in runs[at].items() if m})
+        rows = [
+            {"name": claim.name, "statement": claim.statement}
+            | paper_claims.evaluate(claim, values, printed_keys(), {})
+            for claim in paper_claims.load()
+        ]
+        return pd.DataFrame(rows)
+
     def filled(self, page: str) -> str:
         """A page whose marked parts say what the evidence says.
 
         `<!-- table NAME -->...<!-- end -->` holds a table, `<!-- curve NAME -->` a test's result,
-        and `<!-- QUESTION SETTING FORMAT -->` a number: `mean` or `full` (with the interval), with
-        one digit after `1`.
+        `<!-- claims -->` how many of the paper's claims have each verdict, and `<!-- QUESTION
+        SETTING FORMAT -->` a number: `mean` or `full` (with the interval), with one digit after
+        `1`.
         """
 
         def part(match: re.Match[str]) -> str:
@@ -209,6 +257,11 @@ class Findings:
                 p = f"= {test.p:.3f}" if test.p >= 0.001 else "< 0.001"
                 text = f"F({test.df}, {test.residual_df}) = {test.f:.1f}, p {p}"
                 return f"<!-- {match[1]} -->{text}: *{test.verdict}*<!-- end -->"
+            if words[0] == "claims":
+                counts = self.claims["verdict"].value_counts()
+                verdicts = paper_claims.VERDICTS
+                text = ", ".join(f"{counts[name]} *{name}*" for name in verdicts if name in counts)
+                return f"<!-- claims -->{text}<!-- end -->"
             question, at, form = words[:3]
             row = self.estimate(question, at, "planned" in words)
             if row is None or not row["n"]:
@@ -222,8 +275,9 @@ class Findings:
 def _cells(path: Path) -> dict[str, pd.DataFrame]:
     """The runs of each cell of a study by seed: precision, accuracy in per cent by protocol.
 
-    And the part that the weighted distance has in the loss, averaged over epochs; and the scale:
-    benchmark, network, epochs and switches. A run that diverged has no accuracy.
+    And the part that the weighted distance has in the loss, averaged over epochs; the scale:
+    benchmark, network, epochs and switches; and what records have of `KEPT`. A run that diverged
+    has no accuracy.
     """
     rows = []
     for row in read_table(path).to_pylist():
@@ -233,7 +287,8 @@ def _cells(path: Path) -> dict[str, pd.DataFrame]:
         by_paper = sorted(s for s, value in parameters["fidelity"].items() if value == "paper")
         scale = [*(parameters[key] for key in ("benchmark", "network", "epochs")), by_paper]
         about = {"cell": row["run"].rpartition(".s")[0], "seed": row["seed"], "scale": str(scale)}
-        about |= {"precision": record.precision(provenance)}
+        about |= {"precision": record.precision(provenance), "buffer": row["buffer"] or 0}
+        about |= {name: row.get(name) or [] for name in KEPT}
         about |= {"share": sum(parts) / len(parts) if parts else math.nan}
         matrices = {p: row[column("accuracy", p)] for p in PROTOCOLS}
         done = row["status"] == "finished"

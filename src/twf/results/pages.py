@@ -1,4 +1,4 @@
-"""What the findings write: a table of estimates and drawings in docs, and numbers in pages."""
+"""What the findings write: estimates, claims and drawings in docs, and numbers in pages."""
 
 from functools import partial
 from pathlib import Path
@@ -65,9 +65,13 @@ def _axes(label: str) -> tuple[Drawing, Axes]:
 
 
 def write(docs: Path = Path("docs")) -> list[Path]:
-    """Write the table of estimates and the figures into `docs`. Returns what was written."""
+    """Write the tables of estimates and claims, and the figures. Returns what was written."""
     findings, kinds = Findings(), {"scale": _scale, "share": _share}
-    texts = {"estimates.csv": findings.table().to_csv(index=False, float_format="%.4f")}
+    frames = {"estimates": findings.table(), "claims": findings.claims}
+    texts = {
+        f"{name}.csv": frame.to_csv(index=False, float_format="%.4f")
+        for name, frame in frames.items()
+    }
     for name, shown in findings.asked.figures.items():
         texts[f"{name}.svg"] = figures.svg(partial(kinds[shown.kind], findings, shown))
     for name, text in texts.items():

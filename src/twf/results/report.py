@@ -30,7 +30,8 @@ CLAIMS = (
 )
 ORDER = (
     "Kendall's rank correlation of our means with the paper's numbers, over the methods with a "
-    "buffer, and its 95 % interval: 1 where the order is the same, -1 where it is reversed."
+    "buffer: 1 where the order is the same, -1 where it is reversed. Its interval is the middle "
+    "95 % of draws around our means, and nearer to 0 where these are close."
 )
 
 

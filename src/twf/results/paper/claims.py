@@ -130,11 +130,13 @@ def evaluate(
 ) -> dict[str, Any]:
     """A claim on measured values, as a row of `estimates.SCHEMA`.
 
+    `paper` is of the cells that are measured, if it prints them all, else of all that it prints.
     Its note says what is missing (of `untuned`, by cell, a search), or what contradicts the claim.
     """
     family = claim.family(values)
     done = [mean for mean in family if _seeds([mean], values)]
-    paper = _printed_value(claim.family(printed), printed)
+    size = _printed_value(family, printed)
+    paper = _printed_value(claim.family(printed), printed) if size is None else size
     row: dict[str, Any] = {"n": 0, "n_planned": len(family), "rule": "least", "paper": paper}
     if not done:
         lost = "each mean lacks a run, or has one that diverged"
@@ -158,7 +160,6 @@ def evaluate(
         words = "; ".join(compress((words for words, _ in done), against))
         row |= {"verdict": "does not hold", "note": f"contradicted by {words}"}
     elif not missing:
-        size = _printed_value(family, printed)
         smaller = size is not None and least.high < size
         row |= {"verdict": "smaller"} if smaller else {"note": "more seeds"}
     return row
