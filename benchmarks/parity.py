@@ -35,7 +35,7 @@ from benchmarks.shapes import Nobody, planned
 from twf import files
 from twf.data import store
 from twf.data.store import Dataset
-from twf.errors import UserError, lookup
+from twf.errors import UserError, lookup, note
 from twf.jobs import checkpoints
 from twf.learning import loop
 from twf.results.show import PROTOCOL_TITLES, markdown
@@ -235,7 +235,7 @@ def main(
     params = reading.load(files.PARAMS)
     sizes = SETTING["train_per_class"], SETTING["test_per_class"]
     data = subset(store.load(files.data_file("cifar10")), *sizes)
-    network = params.sources[source].network
+    network = lookup("source", params.sources, source, str(files.PARAMS)).network
     weights = checkpoints.load(files.checkpoint_file(source), network).tensors
     setting = {"source": source} | SETTING
     lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
@@ -251,6 +251,9 @@ def main(
                 row = {"code": code, "method": name, "seed": seed}
                 waiting[pool.submit(works[code], run, data, weights)] = row
         for finished in as_completed(waiting):
+            if error := finished.exception():
+                note(f"{waiting[finished]}: {error!r}")
+                continue
             row = waiting[finished] | {"setting": setting} | finished.result()
             with RESULTS.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")

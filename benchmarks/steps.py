@@ -176,10 +176,14 @@ def _job(
     values: Any, run: Run, way: str, device: torch.device, threads: int, ready: Any, seconds: float
 ) -> float:
     torch.set_num_threads(threads)
-    step = second_task_step(reading.check(values), run, way, device)
-    for _ in range(WARM_UP):
-        step()
-    synchronise(device)
+    try:
+        step = second_task_step(reading.check(values), run, way, device)
+        for _ in range(WARM_UP):
+            step()
+        synchronise(device)
+    except BaseException:
+        ready.abort()  # or the others would wait for ever
+        raise
     ready.wait()
     steps, start = 0, time.monotonic()
     while time.monotonic() - start < seconds:

@@ -6,6 +6,7 @@ import gc
 import math
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ from twf.data import store
 from twf.data.prepare import prepare
 from twf.jobs import checkpoints
 from twf.jobs.checkpoints import Checkpoint
-from twf.jobs.resume import Keeper
+from twf.jobs.resume import STOPPING, Keeper
 from twf.learning import loop
 from twf.learning.loop import Outcome
 from twf.learning.models.resnet import ResNet
@@ -35,20 +36,32 @@ from twf.tracking.live import LiveTracker
 
 CPU = torch.device("cpu")
 OUTCOMES: dict[str, Outcome] = {}  # by method
+HANDLERS = {number: signal.getsignal(number) for number in STOPPING}
 
 checkout.refuse_other_code(PROJECT)  # else these tests would try another checkout's code
 
 # What started the suite set these for itself, not for what the tests start.
-for name in ("MAKEFLAGS", "MAKELEVEL", "UV_NO_CACHE"):
-    os.environ.pop(name, None)
+for name in list(os.environ):
+    if name.startswith(("WANDB_", "TWF_", "MAKE", "UV_NO_", "FORCE_COLOR", "GIT_")):
+        del os.environ[name]
 torch.set_num_threads(1)  # the suite runs one process per core
-hypothesis.settings.register_profile("twf", deadline=None)  # a slow machine is no failure
+slow = [hypothesis.HealthCheck.too_slow]  # a slow machine is no failure
+hypothesis.settings.register_profile(
+    "twf", deadline=None, suppress_health_check=slow, derandomize=True
+)
 hypothesis.settings.load_profile("twf")
 
 
 def pytest_collection_finish() -> None:
     """What is imported by now stays: to collect garbage takes half a second less each time."""
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> None:
+    """A process whose run is done ignores signals; that of the tests does not."""
+    for number, handler in HANDLERS.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -236,7 +249,6 @@ def tiny_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         np.savez(folder / dataset["file"], **split_pictures(dataset["classes"]))
     (folder / "params.yaml").write_text(yaml.safe_dump(TINY, sort_keys=False))
     monkeypatch.chdir(folder)
-    monkeypatch.delenv("TWF_TRACKING", raising=False)
     return folder
 
 

@@ -25,7 +25,7 @@ class UserError(Exception):
 def lookup(kind: str, names: Mapping[str, T], name: str, where: str, remedy: str = "") -> T:
     """`names[name]`, or a `UserError` with the name most like it, and all names or the remedy."""
     if name not in names:
-        remedy = remedy or f"there is {', '.join(names)}"
+        remedy = remedy or f"there is {', '.join(names) or 'none'}"
         raise UserError(f"no {kind} {name!r} in {where}{near_miss(name, names)}; {remedy}")
     return names[name]
 

@@ -38,7 +38,7 @@ def lines(runs: Iterable[Run]) -> Iterator[str]:
     planned = pd.DataFrame(kinds, columns=[*KEY, "epochs"])
     known = planned.merge(pd.read_csv(files.COSTS), how="left", on=KEY)
     known["hours"] = known["epochs"] * known["seconds"] / 3600
-    yield f"{len(kinds)} runs remain; one after the other, without pretraining:"
+    yield f"{len(kinds)} runs remain; hours of such runs, on a GPU several at once; no pretraining:"
     for device, hours in known.groupby("device")["hours"]:
         yield f"  {hours.sum():8.1f} hours for {len(hours)} of them on {device}"
     unknown = known[known["device"].isna()].groupby(["benchmark", "width"])["method"]

@@ -47,7 +47,7 @@ def test_jobs_that_share_a_device_are_counted_together(params, monkeypatch):
     monkeypatch.setattr(multiprocessing, "get_context", lambda _: fork)
     run = planned(params, "split-target", "twf")
     (pair,) = steps.measure_sharing(params, run, "plain", "bf16", [2], CPU, seconds=0.05)
-    assert pair["images_per_second"] > 0 and pair["times_alone"] == 2.0
+    assert pair["images_per_second"] > 0
     monkeypatch.setattr(steps, "_together", lambda *words: {1: 8.0, 2: 12.0}[words[3]])
     rows = steps.measure_sharing(params, run, "plain", "bf16", [1, 2], CPU)
     assert [(row["jobs"], row["times_alone"]) for row in rows] == [(1, 1.0), (2, 1.5)]

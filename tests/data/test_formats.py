@@ -59,11 +59,11 @@ WRONG: list[tuple[str, dict[str, Any] | Callable[[Path], object]]] = [
     (r"x_test as uint8 \[3, 16, 16\]", {"x_test": np.zeros((3, 16, 16), np.uint8)}),
     (r"y_train as int64 \[8\]", {"y_train": np.arange(8) % 3}),
     (r"y_test as int64 \[3, 2\]", {"y_test": np.arange(6).reshape(3, 2) % 3}),
+    (r"y_test as int64 \[1, 3\]", {"y_test": np.arange(3)[None]}),
     ("label 3 in y_test", {"y_test": np.array([0, 1, 3])}),
     ("label -1 in y_train", {"y_train": np.arange(9) % 3 - 1}),
     ("class_names", {"class_names": np.array(["ape", "bee"])}),
     ("allow_pickle=False", {"class_names": np.array(["a", "b", None], object)}),
-    ("No such file", lambda file: None),
     ("cannot be read", lambda file: np.save(file.open("wb"), ARRAYS["x_train"])),
     ("cannot be read", bomb),
 ]

@@ -1,14 +1,17 @@
 """The registry of official archives, and another one in its place."""
 
+import json
+
 import pytest
 import yaml
+from safetensors.numpy import save_file
 from support import PROJECT
 
 from twf import study
 from twf.data import registry
 from twf.errors import UserError
-from twf.files import data_file
 from twf.study import reading
+from twf.study.products import MADE_OF, Products
 
 PARAMS = reading.load(PROJECT / "params.yaml")
 
@@ -23,9 +26,11 @@ def test_a_study_needs_the_archives_of_its_data_and_weights(tmp_path, monkeypatc
     # the images that weights in git were trained on are not
     corners = study.expand(PARAMS, "corners")
     assert registry.needed(PARAMS, corners) == ["cifar10"]
-    data_file("cifar10").parent.mkdir()
-    data_file("cifar10").touch()
-    assert registry.needed(PARAMS, corners) == [], "the data are prepared"
+    made = Products(PARAMS).data("cifar10")
+    made.file.parent.mkdir()
+    for plan, left in (({}, ["cifar10"]), (made.plan, [])):  # of another plan, and as planned
+        save_file({}, made.file, {MADE_OF: json.dumps(plan)})
+        assert registry.needed(PARAMS, corners) == left
 
 
 @pytest.mark.parametrize(

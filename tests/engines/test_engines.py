@@ -29,7 +29,6 @@ from miniature import (
     idle,
     jobs,
     outputs,
-    results,
     start,
     the_process,
     until,
@@ -301,18 +300,6 @@ def test_an_edit_while_jobs_run_changes_nothing_for_them_and_the_next_call_sees_
 # Targets, GPUs, archives
 
 
-def test_a_run_is_the_same_alone_by_hand_by_its_plan_and_as_a_target(project: Path) -> None:
-    first, record, plan = results(project, TWF), RECORDS[TWF], str(files.run_plan("demo", TWF))
-    for words in (
-        ("twf", "run", "demo", TWF),
-        ("twf", "run", plan),
-        ("snakemake", record, "--cores", "1"),
-    ):
-        (project / record).unlink()
-        call(project, *words)
-        assert results(project, TWF) == first
-
-
 def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
     fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,15 +314,10 @@ def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
         assert f'Provided resources: gpu=Resource("gpu", {count})' in call(fresh, *words, *more)
 
 
-def test_the_papers_study_with_five_seeds_is_planned_in_seconds(fresh: Path) -> None:
-    """In processor time, as others may be at work."""
+def test_the_papers_study_with_five_seeds_is_planned(fresh: Path) -> None:
     shutil.copy(PROJECT / "params.yaml", fresh)
     change_params(fresh, lambda values: values["studies"]["paper"].update(seeds=[*range(5)]))
-    before = os.times()
     runs = jobs(fresh)["run"]
-    after = os.times()
-    spent = after.children_user + after.children_system
-    assert spent - before.children_user - before.children_system < 15
     assert runs > 500 and runs % 5 == 0
 
 

@@ -79,7 +79,7 @@ def test_a_killed_job_is_done_again_from_its_saved_state(undone: Path, as_made: 
     os.kill(the_process(undone, f"/twf run {files.run_plan('demo', RUN)}"), signal.SIGKILL)
     status, said = ended(snakemake)
     assert status == 0
-    assert "died with <Signals.SIGKILL: 9>" in said and "Trying to restart job 0." in said
+    assert "Trying to restart job 0." in said
     assert "resumed" in (undone / LOG).read_text()
     as_made(undone)
 

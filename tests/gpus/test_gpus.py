@@ -130,7 +130,6 @@ def test_who_asks_for_gpus_gets_no_cpu_in_their_place(monkeypatch) -> None:
         assert devices.driver_count() == 0
     monkeypatch.setattr(devices, "version", lambda _: "2.13.0")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert len(devices.gpus()) == torch.cuda.device_count()  # whatever this machine has
     answer = SimpleNamespace(returncode=1, stdout="", stderr="CUDA error 999")
     monkeypatch.setattr(devices.subprocess, "run", lambda *_, **__: answer)
     with pytest.raises(UserError, match="CUDA error 999"):

@@ -1,12 +1,13 @@
 """A whole run from its files to its record."""
 
 import dataclasses
+import math
 from statistics import fmean
 from typing import Any
 
 import pytest
 import torch
-from support import execute, plan_of
+from support import execute, plan_of, pretrain
 
 from twf import files
 from twf.data import store
@@ -120,7 +121,8 @@ LARGE = {"hyperparameters": {"batch_size": 4000}}
     [
         ("er", {"held_out": 0.02}, "split-target.er.16.s0: .*held_out"),
         ("co2l", LARGE, "22 training images of a task do not fill a batch of 4000.*batch_size"),
-        ("icarl", {"buffer": 3}, "an image of each of 4 classes.*larger buffer"),
+        ("icarl", {"buffer": 3}, "iCaRL keeps an image of each of 4 classes.*larger buffer"),
+        ("co2l", {"buffer": 3}, "CO2L keeps an image of each of 4 classes.*larger buffer"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before(tiny_inputs, tiny_run, method, changes, message):
@@ -128,17 +130,11 @@ def test_what_cannot_be_trained_is_refused_before(tiny_inputs, tiny_run, method,
         execute(tiny_inputs, tiny_run(method, **changes), CPU)
 
 
-def test_a_run_from_what_is_missing_or_not_as_planned_is_refused(
-    tiny_inputs, tiny_values, tiny_run
-):
-    """The message names what differs, and what makes the file anew."""
-    tiny_values["sources"]["origin"]["pretraining"]["epochs"] = 3
-    with pytest.raises(UserError, match="origin.*epochs: 1 -> 3.*`twf pretrain origin`"):
-        execute(reading.check(tiny_values), tiny_run("er"), CPU)
-    files.data_file("origin").unlink()
-    missing = "no data/origin.safetensors.*prepare origin"
-    with pytest.raises(UserError, match=missing):
-        execute(tiny_inputs, tiny_run("derpp-pretraining"), CPU)
+def test_the_way_of_execution_reaches_the_steps(tiny_inputs, tiny_run):
+    with pytest.raises(UserError, match="on a GPU"):
+        execute(tiny_inputs, tiny_run("er"), CPU, execution="captured")
+    with pytest.raises(UserError, match="on a GPU"):
+        pretrain(tiny_inputs, "origin", CPU, math.inf, "captured")
 
 
 def test_a_run_whose_code_is_not_the_plans_writes_nothing(tiny_inputs, tiny_values, tiny_run):

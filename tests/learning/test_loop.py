@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from torch import nn
 
 from twf.errors import UserError
 from twf.learning import loop, methods, tasks
-from twf.learning.loop import Outcome
 from twf.learning.methods import base
 from twf.learning.methods.base import Batch, Step
 from twf.learning.models.resnet import ResNet
@@ -24,8 +22,6 @@ from twf.learning.randomness import Generators, derived_seed, seeded
 from twf.learning.sgd import sgd_step
 from twf.study.methods import METHODS
 from twf.study.params import LrDecay
-
-Train = Callable[..., Outcome]
 
 CPU = torch.device("cpu")
 TRACES = Path(__file__).parent / "traces.json"
@@ -67,17 +63,37 @@ def test_the_rate_steps_down_at_the_benchmarks_epochs(train, monkeypatch):
 # Tasks, and images held out for validation
 
 
-@pytest.mark.parametrize(
-    ("order", "expected"),
-    [([0, 1, 2, 3], [[1, 4, 5], [0, 2, 3]]), ([3, 0, 2, 1], [[0, 4, 5], [1, 2, 3]])],
-)
-def test_tasks_follow_the_order_of_classes(monkeypatch, order, expected):
-    """Officially, that of their numbers."""
-    assert tasks.class_order(6).tolist() == [0, 1, 2, 3, 4, 5]
-    monkeypatch.setattr(tasks, "class_order", lambda classes: torch.tensor(order))
+def test_tasks_have_equally_many_classes_in_their_order():
     labels = torch.tensor([3, 1, 2, 2, 0, 0])
     parts = [part.tolist() for part in tasks.split(labels, tasks=2, classes=4)]
-    assert parts == expected
+    assert parts == [[1, 4, 5], [0, 2, 3]]
+
+
+def test_accuracies_are_of_the_test_images_each_under_its_protocol(
+    train, monkeypatch, tiny_dataset
+):
+    calls: list[Any] = []
+    spy(monkeypatch, loop, "accuracy_per_task", lambda made, *given: calls.append((made, given)))
+    outcome = train("finetune", epochs=1)
+    class_il = [outcome.initial_class_il, *outcome.accuracy_class_il]
+    task_il = [outcome.initial_task_il, *outcome.accuracy_task_il]
+    assert [made for made, _ in calls] == list(zip(class_il, task_il, strict=True))
+    for _, (_, _, images, labels, *_) in calls:
+        assert torch.equal(images.permute(0, 2, 3, 1), tiny_dataset.test_images)
+        assert torch.equal(labels, tiny_dataset.test_labels)
+
+
+def test_a_network_that_the_last_update_loses_has_diverged(train, monkeypatch):
+    """No loss is computed after it, and NaN is class 0, which is right at times."""
+
+    def lose(_: None, method: Any, task: Any) -> None:
+        if task.number == 1:
+            method.learner.network.classifier.bias.data[0] = math.nan
+
+    spy(monkeypatch, methods.base.Method, "end_task", lose)
+    outcome = train("finetune")
+    assert outcome.reason == "classifier.bias not finite after task 1"
+    assert len(outcome.accuracy_class_il) == 1 and outcome.status == "diverged"
 
 
 @given(st.integers(2, 300), st.floats(0.01, 0.99), st.integers(0, 2**32))
@@ -154,6 +170,15 @@ def test_the_classifier_is_fresh_and_the_rest_is_the_checkpoint(
     assert not torch.equal(weights[0], weights[2])
 
 
+def test_a_run_from_scratch_is_not_pretrained_and_its_source_is(
+    tiny_run, tiny_dataset, tiny_source, tiny_checkpoint
+):
+    run, weights = tiny_run("derpp-ewc", pretrained=False), tiny_checkpoint.tensors
+    learner = loop.make_learner(run, tiny_dataset, tiny_source, weights, CPU)
+    assert not torch.equal(learner.network.conv1.weight, weights["conv1.weight"])
+    assert torch.equal(learner.source.network.conv1.weight, weights["conv1.weight"])
+
+
 def test_a_probed_run_learns_the_same_and_says_how_open_its_gates_are(train, whole, tiny_run):
     probed = {"probes": True, "source_data": "origin"}
     probed["source_augmentation"] = tiny_run("derpp-pretraining").source_augmentation
@@ -162,6 +187,7 @@ def test_a_probed_run_learns_the_same_and_says_how_open_its_gates_are(train, who
         assert outcome.history == whole(name).history
         assert outcome.accuracy_class_il == whole(name).accuracy_class_il
         assert len(outcome.cka) == len(outcome.accuracy_class_il) + 1
+        assert outcome.cka[0] == pytest.approx([1.0] * 5)
     opened = torch.tensor(outcomes["twf"].gates_open)
     assert opened.shape == (3, 5)  # before training and after each task, of each layer
     assert ((opened > 0) & (opened < 100)).all() and not opened[0].equal(opened[2])

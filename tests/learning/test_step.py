@@ -257,6 +257,10 @@ def test_auto_is_bf16_on_a_cpu_that_has_a_unit_for_it(monkeypatch, has_unit, on_
     assert set_precision("auto", torch.device("cuda")) == "tf32"
     with pytest.raises(UserError, match="'fp8'"):
         set_precision("fp8", CPU)
+    for name in ("fp32", "bf16", "tf32"):
+        set_precision(name, CPU)
+        flags = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        assert set(flags) == {name != "fp32"}
 
 
 def test_numbers_that_are_equal_are_each_saved(make_method):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from support import plan_of
 
 from twf.errors import UserError
 from twf.files import record_file, state_file
@@ -23,11 +24,6 @@ def test_runs_that_differ_in_their_seed_alone_are_one_row(make_plan, capsys):
     said = capsys.readouterr().out
     assert "3 runs (3 to do) fill 2 cells of 1 table" in said  # Class-IL and Task-IL
     assert "split-cifar10.er.500.s{0,1,2} " in said
-
-
-def of(plan, run):
-    """A run's plan, whatever record it has."""
-    return Products(plan.params).run_plan(run, {})
 
 
 def state(plan, run):
@@ -54,7 +50,9 @@ def made_with(plan, run, recorded):
     """`made_with(code=…, inputs=…)`: its record says that it was made so."""
 
     def write(**said):
-        rest = {key: value for key, value in of(plan, run).items() if key != "parameters"}
+        rest = {
+            key: value for key, value in plan_of(plan.params, run).items() if key != "parameters"
+        }
         values = {"parameters": run.parameters, "plan": rest} | said
         recorded(plan, {run.id: {"provenance": json.dumps(values)}})
 
@@ -85,7 +83,7 @@ def test_a_run_that_was_begun_says_how_far_it_is(plan, run, capsys):
     record_file(run.study, run.id).unlink()
     path = state_file(run.study, run.id)
     path.parent.mkdir(parents=True)
-    saved = {"guard": {"plan": digest(of(plan, run))}}
+    saved = {"guard": {"plan": digest(plan_of(plan.params, run))}}
     saved |= {"state": {"place": {"phase": 2, "epoch": 7}}}
     state_of_run = {"x": torch.zeros(1)}
     checkpoints.write(path, Checkpoint(state_of_run, saved))  # as a run does
@@ -120,7 +118,8 @@ def test_a_stale_run_says_what_its_record_was_made_by(plan, run, made_with):
 def test_a_record_of_another_recipe_is_neither_done_nor_collected_nor_averaged(
     plan, run, made_with
 ):
-    rest = {key: value for key, value in of(plan, run).items() if key != "parameters"}
+    rest = plan_of(plan.params, run)
+    del rest["parameters"]
     rest["network"]["pretraining"]["epochs"] = 3
     made_with(plan=rest)
     assert state(plan, run) == ("stale", "network.epochs: 3 -> 200")

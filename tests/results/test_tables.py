@@ -45,24 +45,6 @@ def test_the_published_number_is_that_of_the_same_pretraining(
     assert set(papers(plan).values()) == {published}
 
 
-def test_the_paper_has_no_number_without_pretraining_or_of_other_hyperparameters(make_plan):
-    variants = {
-        "pretrained": {"title": "P"},
-        "scratch": {"title": "S", "pretrained": False},
-        "f6": {"title": "F6", "fidelity": {"F6": "paper"}},
-        "slow": {"title": "Slow", "hyperparameters": {"lr": 1e-6}},
-        "cl": {"title": "CL", "hyperparameters": {"lambda_fp": 0.0}},  # of Table 4
-    }
-    plan = make_plan([0], methods=["twf"], buffers=[500], protocols=["class-il"], variants=variants)
-    assert papers(plan) == {
-        "pretrained": 83.65,
-        "scratch": None,
-        "f6": 83.65,
-        "slow": None,
-        "cl": 75.79,
-    }
-
-
 def test_all_that_look_like_the_best_are_bold_and_one_that_lacks_a_run_is_not(make_plan, recorded):
     levels = {"twf": 70.004, "derpp": 70.0, "er": 90.0, "joint": 99.0}  # of which Joint is none
     plan = make_plan([0, 1], methods=list(levels), buffers=[500])

@@ -1,4 +1,5 @@
 # What the rules ask of plan files (docs/engines.md). Everything about methods is in twf.study.
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -33,7 +34,8 @@ except UserError as error:
     raise WorkflowError(str(error))
 GPU = int(bool(GPUS))
 if GPUS and "gpu" not in workflow.global_resources:  # else `--resources gpu=N` says it
-    workflow.register_resource("gpu", len(GPUS) * PARAMS.gpu_slots)
+    slots = int(os.environ.get("TWF_GPU_SLOTS") or PARAMS.gpu_slots)
+    workflow.register_resource("gpu", len(GPUS) * slots)
 
 # By the Snakemake that was started: one in a cluster's job could not ask for more time or memory.
 RETRIES = 0 if workflow.remote_exec else 2

@@ -24,7 +24,10 @@ def main() -> None:
             checkout.refuse_other_code()
         from twf.cli import training, results  # noqa: F401, I001 - the order of `--help`
 
-        training.app(prog_name="twf")  # however it was started
+        try:
+            training.app(prog_name="twf")  # however it was started
+        finally:
+            sys.stdout.flush()  # where what fails is told, and not at the process's end
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -1,6 +1,7 @@
 """`twf plan`, `run`, `pretrain` and `data`: what there is to do up to the records, and doing it."""
 
 import contextlib
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
@@ -70,7 +71,9 @@ def group(name: str, panel: str, text: str) -> typer.Typer:
 def plan(
     study: Annotated[str | None, typer.Argument(help="A study, or params.yaml's default.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Runs that are done, too.")] = False,
-    write: Annotated[bool, typer.Option("--write", help="Only write its plan files.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Only write its plan files (of data without STUDY).")
+    ] = False,
     stages: Annotated[bool, typer.Option("--stages", help="Only name its DVC stages.")] = False,
     forecast: Annotated[bool, typer.Option("--forecast", help="By what runs took before.")] = False,
 ) -> None:
@@ -85,10 +88,11 @@ def plan(
     from twf.results import status
 
     params = reading.load(files.PARAMS)
-    planned = expand(params, study or params.study)
     if write:
-        plans.write(params, planned.study)
-    elif stages:
+        plans.write(params, *([study] if study else []))
+        return
+    planned = expand(params, study or params.study)
+    if stages:
         print(*plans.stages(planned))
     elif forecast:
         held = status.of_runs(planned)
@@ -118,7 +122,8 @@ def run(
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
 
     By its plan file, and nothing of params.yaml; with STUDY and RUN, the plans are written first.
-    Called again after an interruption, SIGTERM or Ctrl-C, it goes on from its last saved state.
+    Called again after an interruption, SIGTERM or Ctrl-C, it goes on from its last saved state. A
+    record that is there as planned stays.
 
     With `--again FILE RUN`, by the parameters that the record of RUN in FILE has, on its data and
     from its network, with today's code: results/again-STUDY/runs/RUN.parquet, and how the two
@@ -145,12 +150,16 @@ def run(
             elif path.suffix != ".json":
                 raise UserError(f"which run of {study}? `twf plan {study}` lists them")
             planned, plan = products.planned_run(path)
+            made = files.record_file(planned.study, planned.id)
+            if not job and plans.is_made(made, path):
+                print(f"{made} is there, as planned: delete it to train again")
+                return
         slots, tracking = plans.settings()
         device = device_for(threads, gpu_slots or slots, deterministic)
         execute(planned, plan, tracking, device, save_every, execution)
         if recorded is not None:
-            made = records.read_row(files.record_file(planned.study, planned.id), planned.id)
-            print(*records.compared(recorded, made), sep="\n")
+            row = records.read_row(files.record_file(planned.study, planned.id), planned.id)
+            print(*records.compared(recorded, row), sep="\n")
 
 
 @app.command(rich_help_panel=NODES)
@@ -231,6 +240,7 @@ def data_prepare(
     """
     from twf.data.prepare import prepare
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and what was unpacked goes first
     path, _held = _plan_file("data set", name, files.data_plan)
     dataset = products.planned_dataset(products.read_plan(path))
     prepare(path.stem, dataset, files.data_file(path.stem))
@@ -248,7 +258,8 @@ def data_import(
     from twf.data.prepare import import_data
 
     datasets = reading.load(files.PARAMS).datasets
-    import_data(name, lookup("data set", datasets, name, str(files.PARAMS)), file)
+    remedy = f"there is {', '.join(datasets)}; your own is no import: docs/add-a-data-set.md"
+    import_data(name, lookup("data set", datasets, name, str(files.PARAMS), remedy), file)
 
 
 def refuse_wrong_variables(params: Params) -> None:

@@ -208,12 +208,15 @@ def read_npz(file: Path, classes: int) -> DataArrays:
     An optional `class_names` gives the text for each label; without it the labels are their own
     names. Raises `UserError` that names file and key, and why.
     """
+    if not file.is_file():
+        raise UserError(f"no {file}: put it there, or correct its name")
     try:
         with reading(file, "plain arrays"), np.load(file, allow_pickle=False) as archive:  # noqa: TID251
             train, test = (_split(file, archive, split, classes) for split in ("train", "test"))
             names = archive["class_names"] if "class_names" in archive else np.arange(classes)
             if names.shape != (classes,):
-                raise UserError(f"{file} has {names.size} class_names, expected {classes}")
+                shape = list(names.shape)
+                raise UserError(f"{file} has class_names {shape}, expected [{classes}]")
             return DataArrays(train, test, [str(name) for name in names])
     except UserError as error:
         raise UserError(
@@ -226,7 +229,7 @@ def _split(file: Path, archive: Any, split: str, classes: int) -> Split:
     images, labels = archive[f"x_{split}"], archive[f"y_{split}"]
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3:
         raise UserError(f"{file} has x_{split} as {images.dtype} {list(images.shape)}")
-    if labels.dtype.kind not in "iu" or labels.size != len(images):
+    if labels.dtype.kind not in "iu" or labels.shape not in ((len(images),), (len(images), 1)):
         kind = f"{labels.dtype} {list(labels.shape)}"
         raise UserError(f"{file} has y_{split} as {kind}, expected {len(images)} integers")
     if outside := [label for label in np.unique(labels) if not 0 <= label < classes]:

@@ -11,6 +11,7 @@ from twf import files
 from twf.errors import UserError, explain, invalid_file, lookup
 from twf.study import Plan
 from twf.study.params import Name, Params
+from twf.study.products import Products
 from twf.study.reading import plain_values
 from twf.study.types import Count, Strict
 
@@ -73,10 +74,12 @@ def entry(name: str) -> Entry:
 
 
 def needed(params: Params, plan: Plan) -> list[str]:
-    """The entries to fetch for a study, in order: of data not prepared yet, and of weights."""
-    datasets = [params.datasets[name] for name in plan.data if not files.data_file(name).exists()]
+    """The entries to fetch for a study, in order: of data and networks that are not as planned."""
+    products = Products(params)
+    datasets = [params.datasets[name] for name in plan.data if products.data(name).state != "done"]
     wanted = {dataset.archive for dataset in datasets if dataset.reader == "official"}
-    weights = (params.sources[name].weights for name in plan.sources)
+    missing = (name for name in plan.sources if products.network(name).state != "done")
+    weights = (params.sources[name].weights for name in missing)
     wanted |= {of_file(Path(file)) or "" for file in weights if file is not None}
     return [name for name in load() if name in wanted]
 

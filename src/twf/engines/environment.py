@@ -8,8 +8,6 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
-
 from twf.errors import UserError
 
 
@@ -40,6 +38,8 @@ def pass_on_sigterm() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing)  # gets the number of each signal that has a handler
+
+    import psutil  # a node that only trains has none
 
     def follow() -> None:
         while signal.SIGTERM not in os.read(reading, 64):

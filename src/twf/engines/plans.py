@@ -127,13 +127,14 @@ def _write(products: list[Product], written: Written, free: bool) -> None:
 def _order_report(plan: Plan, carried: str | None) -> None:
     """Make the collected table older than a report of the same plan, and newer than another.
 
-    A table of another plan, or what a search by another found, is older than the plan. `carried` is
+    A table of another plan, or what a search by another found, is older than the plan; a report
+    whose tables are not all there is made again. `carried` is
     the plan of the collected table; None without one.
     """
     study = plan.study
     shown = [files.table_file(study, name, "md") for name in plan.tables]
     shown += [files.search_files(study)[1]] * bool(plan.search)
-    others = [path for path in shown if record.carried(path) not in (None, study_digest(plan))]
+    others = [path for path in shown if record.carried(path) != study_digest(plan)]
     for path in others:
         if is_made(path, files.study_plan(study)):
             _set_time(path, 0.5)  # before any plan; Snakemake takes 0 for none

@@ -21,7 +21,7 @@ def cpu_name(threads: int) -> str:
 def multiplies_bfloat16() -> bool:
     """Whether bfloat16 speeds up products: by AMX, or by AVX-512 on AMD, which has the units.
 
-    On Intel without AMX, a step takes 1.2 to 1.4 times as long as in float32 (docs/speed.md).
+    On Intel without AMX, a step takes 1.2 to 1.4 times as long as in float32.
     """
     flags = set(_cpuinfo().split())
     return "amx_bf16" in flags or {"avx512_bf16", "AuthenticAMD"} <= flags

@@ -50,7 +50,7 @@ def device_for(threads: int, gpu_slots: int = 1, deterministic: bool = False) ->
     if not shown:
         cpu.keep_freed_memory()
         return torch.device("cpu")
-    torch.backends.cudnn.benchmark = not deterministic  # steps have fixed shapes: docs/speed.md
+    torch.backends.cudnn.benchmark = not deterministic  # as steps have fixed shapes
     if deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when CUDA is first used
         torch.use_deterministic_algorithms(True)
@@ -66,7 +66,9 @@ def take_slot(gpus: Sequence[str], slots: int) -> str:
     """
     for attempt in itertools.count() if not _held else ():
         for number, gpu in itertools.product(range(slots), gpus):
-            name = f"twf-{os.getuid()}-{gpu.replace('/', '-')}.{number}.lock"
+            # Slurm may show each job only its own GPU, and call it 0
+            job = os.environ.get("SLURM_JOB_ID", "")
+            name = f"twf-{os.getuid()}-{job}-{gpu.replace('/', '-')}.{number}.lock"
             path = Path(tempfile.gettempdir(), name)
             lock = FileLock(path, fallback_to_soft=False)  # a soft lock would outlive its process
             with files.writing(path), contextlib.suppress(Timeout):

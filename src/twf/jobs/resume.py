@@ -19,6 +19,7 @@ from twf.jobs.checkpoints import Checkpoint
 from twf.learning.state import Tensors, flatten
 from twf.learning.step import CaptureError
 
+STOPPING = signal.SIGTERM, signal.SIGINT
 STATUS = 128 + signal.SIGTERM  # the exit status of a run that was told to stop
 
 
@@ -38,6 +39,7 @@ class Keeper:
         self.every = every
         self.stopping = False
         self.begun = False  # has done a step since it was called
+        self.recorded = False
         self.after_step: Callable[[], None] = lambda: None  # called at each pause
         self.spent = 0.0  # seconds that the run took before it was resumed
         self._started = self._saved = time.monotonic()
@@ -87,13 +89,21 @@ class Keeper:
         checkpoints.write(self.path, Checkpoint(tensors, about))
 
     def forget(self) -> None:
-        """The run is recorded: its state is not needed any more."""
+        """The run is recorded: its state is not needed any more, and no signal stops it.
+
+        A job that is done and killed on its way out has failed: Snakemake deletes what it made.
+        """
+        self.recorded = True
+        for number in STOPPING:
+            signal.signal(number, signal.SIG_IGN)
         shutil.rmtree(self.path.parent, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]:
     """A keeper for one run, whose state is saved at `path`; SIGTERM and SIGINT tell it to stop.
+
+    Once the run is recorded, its process is to end, and ignores both.
 
     Before the first step there is nothing to save, and the first evaluation takes long on a
     CPU: it then stops at once. Raises `UserError` where another process is at this run.
@@ -106,7 +116,7 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
             if not keeper.begun:
                 raise Stopped("stopped before it did a step: the same command begins again")
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, stop) for number in STOPPING}
         try:
             yield keeper
         except CaptureError as error:
@@ -114,5 +124,5 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
                 f"a step cannot be captured ({error}): --execution plain trains without that"
             ) from error
         finally:
-            for number, handler in before.items():
+            for number, handler in before.items() if not keeper.recorded else ():
                 signal.signal(number, handler)

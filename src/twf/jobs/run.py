@@ -21,6 +21,7 @@ from twf.progress import Progress
 from twf.results import record
 from twf.study import Run, products
 from twf.study.code import LOOP, method_module
+from twf.study.methods import METHODS
 from twf.study.params import Execution, Tracking
 from twf.tracking.live import start_tracking
 
@@ -129,7 +130,8 @@ def _check_tasks(run: Run, dataset: store.Dataset) -> None:
         raise UserError(
             f"run {run.id}: no image of a task is held out; raise the search's held_out"
         )
-    if run.method == "icarl" and run.buffer is not None and run.buffer < run.classes:
+    if METHODS[run.method].every_class and (run.buffer or 0) < run.classes:
         raise UserError(
-            f"run {run.id}: iCaRL keeps an image of each of {run.classes} classes: a larger buffer"
+            f"run {run.id}: {METHODS[run.method].title} keeps an image of each of {run.classes} "
+            "classes: a larger buffer"
         )

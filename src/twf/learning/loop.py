@@ -162,6 +162,9 @@ def train(
             place.epoch, place.order, place.step, place.terms = place.epoch + 1, None, 0, {}
             place.seconds = 0.0
         method.end_task(task)
+        outcome.reason = _lost(learner.network, task)
+        if outcome.reason is not None:
+            return outcome
 
         class_il, task_il = evaluate(method.logits)
         outcome.accuracy_class_il.append(class_il)
@@ -271,6 +274,13 @@ def _entry(task: Task, place: Place, terms: dict[str, Tensor]) -> dict[str, Any]
         "loss": sum(means.values()),
         "terms": means,
     }
+
+
+def _lost(network: ResNet, task: Task) -> str | None:
+    """Which parameters are not finite after a task: its last update has no loss to show it."""
+    named = network.named_parameters()
+    bad = [name for name, values in named if not values.isfinite().all()]
+    return f"{', '.join(bad)} not finite after task {task.number}" if bad else None
 
 
 def _divergence(entry: dict[str, Any], terms: dict[str, Tensor]) -> str | None:

@@ -259,7 +259,10 @@ def load_best_hyperparameters(path: str | None, study: str) -> Best:
     try:
         entries = _entries.validate_python(plain_values(Path(path).read_bytes(), Path(path)))
     except FileNotFoundError:
-        raise UserError(f"{where} is not there: snakemake --cores all {path}") from None
+        remedy = "correct its name"
+        if Path(path).name == "best-hyperparameters.yaml":  # of a search
+            remedy = f"snakemake --cores all {path}"
+        raise UserError(f"{where} is not there: {remedy}") from None
     except ValidationError as error:
         what = "is not what `twf search` writes, or all trials of its search diverged"
         raise UserError(f"{where} {what}: {'; '.join(explain(error))}") from None

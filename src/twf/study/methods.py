@@ -18,6 +18,7 @@ class MethodInfo:
     title: str
     hyperparameters: type[Hyperparameters] = Hyperparameters
     rehearsal: bool = False  # it has a buffer
+    every_class: bool = False  # its buffer keeps images of each class
     without_buffer: bool = False  # it can also learn without one
     at_once: bool = False  # all tasks are one, as an upper bound
     source_data: bool = False  # it needs the source's images while it learns
@@ -93,9 +94,15 @@ METHODS: dict[str, MethodInfo] = {
     "oewc": MethodInfo("oEWC", OewcHyperparameters, switches=("F15",)),
     "lwf": MethodInfo("LwF", LwfHyperparameters, switches=("F12",)),
     "er": MethodInfo("ER", rehearsal=True, without_buffer=True),
-    "co2l": MethodInfo("CO2L", Co2lHyperparameters, rehearsal=True, switches=("F11",)),
+    "co2l": MethodInfo(
+        "CO2L", Co2lHyperparameters, rehearsal=True, every_class=True, switches=("F11",)
+    ),
     "icarl": MethodInfo(
-        "iCaRL", IcarlHyperparameters, rehearsal=True, switches=("F13", "F16", "F17")
+        "iCaRL",
+        IcarlHyperparameters,
+        rehearsal=True,
+        every_class=True,
+        switches=("F13", "F16", "F17"),
     ),
     "derpp": MethodInfo("DER++", DerppHyperparameters, rehearsal=True, without_buffer=True),
     "derpp-ewc": MethodInfo(

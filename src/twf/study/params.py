@@ -24,7 +24,8 @@ Several = Annotated[list[T], Field(min_length=1), AfterValidator(_distinct)]
 # names make file names, which have a bound
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # as records hold it
-Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Spread = Annotated[float, Field(gt=0, le=1)]
 Protocol = Literal["class-il", "task-il"]
 Precision = Literal["fp32", "tf32", "bf16", "auto"]  # of products of matrices and convolutions
 Execution = Literal["plain", "captured"]  # of a training step: see `twf.learning.step`
@@ -56,8 +57,9 @@ class Augmentation(Strict):
 
     padding: Annotated[int, Field(ge=0)] = 4  # black pixels on each side
     flip: bool = True  # horizontally, at random
-    mean: Channels  # of red, green and blue, from 0 to 1
-    std: Channels
+    # of red, green and blue, where white is 1
+    mean: Annotated[list[Share], Field(min_length=3, max_length=3)]
+    std: Annotated[list[Spread], Field(min_length=3, max_length=3)]
 
 
 class _Dataset(Strict):
@@ -138,7 +140,7 @@ class Source(Strict):
 
 
 class LrDecay(Strict):
-    """The learning rate is multiplied by `factor` after each of `epochs`, anew in every task."""
+    """The learning rate is multiplied by `factor` before each of `epochs`, anew in every task."""
 
     factor: Positive
     epochs: list[Count]  # counted from 0

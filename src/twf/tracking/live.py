@@ -27,7 +27,8 @@ PATIENCE = 120.0  # seconds for W&B to start, and to send the last data; `wandb 
 
 Mode = Literal["online", "offline", "off"]
 MODES: dict[str, Mode | None] = {"online": "online", "offline": "offline", "off": "off"}
-MODES |= {"disabled": "off", "auto": None}  # W&B's word, and ours for the rule below
+MODES |= {"disabled": "off", "dryrun": "offline", "run": "online", "shared": "online"}  # W&B's
+MODES["auto"] = None  # ours, for the rule below
 
 Row = Mapping[str, Any]
 

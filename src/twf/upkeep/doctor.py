@@ -25,6 +25,8 @@ def examine(params: Params) -> Iterator[tuple[str, str, str]]:
                 yield name, state, message
         except UserError as error:
             yield name, "wrong", str(error)
+        except metadata.PackageNotFoundError as error:
+            yield name, "wrong", f"{error}: `make setup` installs all packages"
 
 
 def _code(_: Params) -> Iterator[tuple[str, str]]:
