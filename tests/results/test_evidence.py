@@ -143,6 +143,22 @@ def test_a_table_says_what_the_records_say(tmp_path, asked, diverged):
     assert planned["verdict"] == ("undecided" if diverged else "an effect")
 
 
+def test_a_table_of_gates_has_shares_before_and_after_training_averaged_over_seeds(tmp_path, asked):
+    for seed, after in enumerate((30.0, 40.0)):
+        gates = [[50.0] * 5, [99.0] * 5, [after, 10.0, 20.0, 30.0, 40.0]]
+        probed = row(f"split-mine.twf.8.s{seed}", 50.0) | {"gates_open": gates}
+        evidence.add(write(tmp_path / f"g{seed}", probed), tmp_path)
+    path = tmp_path / "questions.yaml"
+    text = path.read_text().replace("  er: {", "  twf: {title: TwF, arms: [twf.B]}\n  er: {")
+    shown = "tables: {gates: {kind: gates, questions: [twf, er, absent], settings: [here]}, "
+    path.write_text(text.replace("tables: {", shown))
+    assert findings.Findings(tmp_path).markdown("gates").splitlines()[2:] == [
+        "| TwF | 50 → 35 | 50 → 10 | 50 → 20 | 50 → 30 | 50 → 40 |",
+        "| ER | — | — | — | — | — |",
+        "| Absent | — | — | — | — | — |",
+    ]
+
+
 def test_a_point_of_a_curve_has_the_distances_share_and_the_scale_of_its_runs(asked):
     points = asked.shares("gain", "here")
     assert points["share"].tolist() == [(0.5 + 0.25) / 2] * 3

@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
@@ -22,7 +23,7 @@ from twf.results.evidence import EVIDENCE, read_table
 from twf.results.frame import column
 from twf.results.paper import claims as paper_claims
 from twf.results.printed import CellKey, key_at, printed, printed_keys
-from twf.results.record import PROBED
+from twf.results.record import LAYERS, PROBED
 from twf.study.params import PROTOCOLS, Protocol
 from twf.study.reading import plain_values
 from twf.study.types import Strict
@@ -58,7 +59,7 @@ class Shown(Strict):
 
     questions: list[str]
     settings: list[str]
-    kind: Literal["table", "scale", "share"] = "table"
+    kind: Literal["table", "gates", "scale", "share"] = "table"
     paper: str | None = None  # a last column: the paper's numbers of this benchmark
     beside: bool = False  # the paper's number within each cell
     hollow: Sequence[str] = ()  # the questions whose points are not filled
@@ -179,6 +180,9 @@ class Findings:
         """A table as a page shows it."""
         shown = lookup("table", self.asked.tables, name, "questions.yaml")
         settings = {at: self.asked.settings[at] for at in shown.settings}
+        if shown.kind == "gates":
+            setting = settings[shown.settings[0]]
+            return show.markdown([self._gates(question, setting) for question in shown.questions])
         rows = []
         for question in shown.questions:
             asked = self.asked.questions[question]
@@ -192,6 +196,17 @@ class Findings:
                 cells["the paper"] = "" if paper is None else f"{paper:.2f}"
             rows.append(cells)
         return show.markdown(rows)
+
+    def _gates(self, question: str, setting: Setting) -> show.TextRow:
+        """By layer: per cent of gates open before training and after the last task, over seeds."""
+        asked = self.asked.questions[question]
+        _, arms = self.arms(asked.arms, setting)
+        runs = arms[asked.arms[0]]["gates_open"] if arms else []
+        shares = [[of_run[0], of_run[-1]] for of_run in runs if of_run]
+        if not shares:
+            return {"": asked.title} | dict.fromkeys(LAYERS, "—")
+        layers = zip(LAYERS, np.mean(shares, axis=0).T, strict=True)
+        return {"": asked.title} | {name: f"{a:.0f} → {b:.0f}" for name, (a, b) in layers}
 
     def shares(self, question: str, at: str) -> pd.DataFrame:
         """By seed: the distance's `share` of TwF's loss, propagation's `gain`, and the `scale`."""
