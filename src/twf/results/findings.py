@@ -201,7 +201,7 @@ class Findings:
         """By layer: per cent of gates open before training and after the last task, over seeds."""
         asked = self.asked.questions[question]
         _, arms = self.arms(asked.arms, setting)
-        runs = arms[asked.arms[0]]["gates_open"] if arms else []
+        runs = list(arms[asked.arms[0]]["gates_open"]) if arms else []
         shares = [[of_run[0], of_run[-1]] for of_run in runs if of_run]
         if not shares:
             return {"": asked.title} | dict.fromkeys(LAYERS, "—")
