@@ -92,6 +92,8 @@ def test_what_would_be_something_else_is_refused(twf, tiny_inputs, words):
 def test_a_missing_input_is_named_with_the_command_that_makes_it(twf, tiny_inputs, words):
     path, remedy = MISSING[words]
     Path(path).unlink(missing_ok=True)
+    if words == "pretrain origin":  # a network that is there is not trained again
+        Path(CHECKPOINT).unlink()
     message = mistake(twf(words))
     assert path in message and remedy in message
 
@@ -262,6 +264,9 @@ def test_a_run_by_hand_writes_the_plans_first_and_a_plan_file_does_the_same_run(
     succeed(twf, f"run tiny {FINETUNE}")
     first, made_at = records.read(record).to_pylist()[0], record.stat().st_mtime_ns
     assert "is there, as planned" in twf(f"run tiny {FINETUNE}").out
+    network = Path(CHECKPOINT).read_bytes()
+    assert "is there, as planned" in twf("pretrain origin").out
+    assert Path(CHECKPOINT).read_bytes() == network
     assert record.stat().st_mtime_ns == made_at
     record.unlink()
     files.PARAMS.write_text("{")

@@ -91,7 +91,7 @@ def table(
 
 @app.command(rich_help_panel=NODES)
 def search(study: Study) -> None:
-    """Say what a study's searches for hyperparameters found so far: every trial, and the best.
+    """Write all trials of a study's searches so far, and the best, to results/STUDY/tables.
 
     Another study takes results/STUDY/tables/best-hyperparameters.yaml as its
     `best_hyperparameters`.

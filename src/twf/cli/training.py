@@ -181,8 +181,12 @@ def pretrain(
         from twf.jobs import pretraining
 
         path, _held = _plan_file("source", source, files.checkpoint_plan)
+        plan, made = products.read_plan(path), files.checkpoint_file(path.stem)
+        if not job and plans.is_made(made, path):
+            print(f"{made} is there, as planned: delete it to train again")
+            return
         device = device_for(threads, gpu_slots or plans.settings()[0], deterministic)
-        pretraining.pretrain(path.stem, products.read_plan(path), device, save_every, execution)
+        pretraining.pretrain(path.stem, plan, device, save_every, execution)
 
 
 @contextlib.contextmanager

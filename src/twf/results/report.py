@@ -74,9 +74,11 @@ def _contents(
         Section("The order of methods", _orders(kinds["order"]), ORDER),
         Section("Hyperparameters searched for", search.text_rows(trials), search.NOTE),
     ]
+    first = next(iter(plan.tables), None)
+    main_figure = next((figure for figure in drawn if figure.table == first), None)
     return {
         "message": message(results, frame),
-        "main_figure": drawn[0] if drawn else None,  # the first table's differences, if it has any
+        "main_figure": main_figure,  # of the first table
         "tables": [
             {
                 "name": table.name,
@@ -84,7 +86,7 @@ def _contents(
                 "rows": tables.text_rows(table, kinds["cell"]),
                 "note": tables.note(table, kinds["cell"]),
                 "gains": tables.gain_rows(table, kinds["gain"]),
-                "figures": [figure for figure in drawn[1:] if figure.table == table.name],
+                "figures": [f for f in drawn if f.table == table.name and f is not main_figure],
             }
             for table in plan.tables.values()
         ],
