@@ -73,10 +73,8 @@ def layout(corners: pd.DataFrame, weights: dict[str, float]) -> Estimate:
     import statsmodels.formula.api as smf
 
     complete = corners.dropna()
-    n, mean = (
-        len(complete),
-        float((complete.mean()[list(weights)] * pd.Series(weights)).sum(skipna=False)),
-    )
+    n, means = len(complete), complete.mean()[list(weights)]
+    mean = float((means * pd.Series(weights)).sum(skipna=False))
     if n < 2:
         return Estimate(n, mean, "layout")
     long = complete.rename_axis("seed").reset_index().melt("seed", var_name="corner")
