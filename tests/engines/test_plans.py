@@ -218,7 +218,9 @@ def test_runs_follow_their_methods_code_where_the_study_says_so(params, changed,
         assert plans.write(following, "tiny").why == {str(RECORD): "code of er"}
         assert Products(following).network("origin").state == "done"
     off = changed(lambda v: v["studies"]["tiny"].update(follow_code=False))
+    assert plans.write(off, "tiny").why == {}  # to follow, or not to, makes nothing again
     do_run(off)
+    assert plans.write(following, "tiny").why == {}
     monkeypatch.setattr("twf.results.status.code_hash", lambda *_: "0" * 64)
     assert plans.write(off, "tiny").why == {}
     assert status.of_runs(expand(off, "tiny"))[RUN].why.endswith(status.OTHER_CODE)

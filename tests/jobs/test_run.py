@@ -113,6 +113,11 @@ def test_a_run_of_a_search_does_not_see_the_test_set(tiny_inputs, tiny_run, monk
     assert again["history"][-1]["loss"] == row["history"][-1]["loss"]
 
 
+def test_a_batch_of_all_tasks_images_is_enough_for_joint(tiny_inputs, tiny_run):
+    run = tiny_run("joint", batch_size=30)  # a task has 22 images
+    assert execute_and_read(tiny_inputs, run)["status"] == "finished"
+
+
 LARGE = {"hyperparameters": {"batch_size": 4000}}
 
 
@@ -121,8 +126,16 @@ LARGE = {"hyperparameters": {"batch_size": 4000}}
     [
         ("er", {"held_out": 0.02}, "split-target.er.16.s0: .*held_out"),
         ("co2l", LARGE, "22 training images of a task do not fill a batch of 4000.*batch_size"),
-        ("icarl", {"buffer": 3}, "iCaRL keeps an image of each of 4 classes.*larger buffer"),
-        ("co2l", {"buffer": 3}, "CO2L keeps an image of each of 4 classes.*larger buffer"),
+        (
+            "icarl",
+            {"buffer": 3},
+            "iCaRL keeps an image of each of 4 classes.*at least 4 in the `buffers`",
+        ),
+        (
+            "co2l",
+            {"buffer": 3},
+            "CO2L keeps an image of each of 4 classes.*at least 4 in the `buffers`",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before(tiny_inputs, tiny_run, method, changes, message):
@@ -148,4 +161,4 @@ def test_a_run_whose_code_is_not_the_plans_writes_nothing(tiny_inputs, tiny_valu
     assert not files.record_file("tiny", run.id).exists()
     jobs.execute(run, plan, tracking, CPU)
     (row,) = record.read(files.record_file("tiny", run.id)).to_pylist()
-    assert record.plan_of(record.provenance(row)) == plan
+    assert record.plan_of(record.provenance(row), True) == plan

@@ -55,7 +55,11 @@ def row_of(plan: Plan, run_id: str, level: float = 80.0, **columns: Any) -> dict
     provenance = {
         "parameters": made_by.pop("parameters"),
         "plan": made_by,
-        "code": {"version": "0.1.0", "commit": "abc1234", "method_hash": "00ff"},
+        "code": {
+            "version": "0.1.0",
+            "commit": "abc1234",
+            "method_hash": made_by.get("code", "00ff"),
+        },
         "inputs": {"data": "d00d"},
         "versions": {"torch": "2.13.0"},
     }

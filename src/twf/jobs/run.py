@@ -118,8 +118,8 @@ def read_inputs(
 def _check_tasks(run: Run, dataset: store.Dataset) -> None:
     """Raise `UserError` where a task has too few images, or the buffer too little room."""
     trained, tested = (
-        min(map(len, tasks.split(labels, run.tasks, run.classes)))
-        for labels in (dataset.train_labels, dataset.test_labels)
+        min(map(len, tasks.split(labels, parts, run.classes)))
+        for labels, parts in ((dataset.train_labels, run.phases), (dataset.test_labels, run.tasks))
     )
     if trained < run.stream_batch:
         raise UserError(
@@ -133,5 +133,5 @@ def _check_tasks(run: Run, dataset: store.Dataset) -> None:
     if METHODS[run.method].every_class and (run.buffer or 0) < run.classes:
         raise UserError(
             f"run {run.id}: {METHODS[run.method].title} keeps an image of each of {run.classes} "
-            "classes: a larger buffer"
+            f"classes: at least {run.classes} in the `buffers` that params.yaml gives"
         )

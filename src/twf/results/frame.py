@@ -121,7 +121,7 @@ def untuned(cell: Any) -> str:
 
 
 def column(name: str, protocol: Protocol) -> str:
-    """The column of a record that has an accuracy under a protocol."""
+    """The column that has a measure under a protocol; of a record, its `accuracy`."""
     return f"{name}_{protocol.replace('-', '_')}"
 
 
@@ -134,7 +134,7 @@ def _row(products: Products, run: Run, row: dict[str, Any] | None) -> dict[str, 
     recorded.pop("run")  # the index
     state = recorded["status"] or "missing"
     made = record.provenance(recorded)
-    plan = record.plan_of(made)
+    plan = record.plan_of(made, products.params.studies[run.study].follow_code)
     if state != "missing" and plan != products.run_plan(run, plan):
         state = "stale"
     planned = run.model_dump(include={"benchmark", "source", "method", "seed"})

@@ -108,9 +108,14 @@ def precision(provenance: Mapping[str, Any]) -> str:
     return "fp32" if name == "tf32" and "cuda" not in provenance["versions"] else name
 
 
-def plan_of(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan that a record with this provenance was made by: see `twf.study.products`."""
-    return {"parameters": provenance.get("parameters"), **provenance.get("plan", {})}
+def plan_of(provenance: Mapping[str, Any], follow_code: bool = False) -> dict[str, Any]:
+    """The plan that a record with this provenance was made by: see `twf.study.products`.
+
+    With the method's code where its study is to follow that, whether or not it did so then.
+    """
+    plan = {"parameters": provenance.get("parameters"), **provenance.get("plan", {})}
+    code = {"code": provenance.get("code", {}).get("method_hash")} if follow_code else {}
+    return {key: value for key, value in plan.items() if key != "code"} | code
 
 
 def collect(records: list[Path], output: Path, plan: str = "") -> None:

@@ -37,7 +37,8 @@ def recorded(products: Products, run: Run) -> Product:
             # all columns, so that damage anywhere in the file is found by their checksums
             (row,) = record.read(path).select(["provenance", "status"]).to_pylist()
             about = record.provenance(row)
-            made, remarks = record.plan_of(about), []
+            follow_code = products.params.studies[run.study].follow_code
+            made, remarks = record.plan_of(about, follow_code), []
             if row["status"] == "diverged":
                 remarks.append("diverged")
             code = code_hash(LOOP, method_module(run.method))
