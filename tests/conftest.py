@@ -67,7 +67,6 @@ def _handlers() -> None:
 @pytest.fixture
 def twf(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Twf:
     """`twf(words)` calls the command in this process."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the command would leave its own behind
     monkeypatch.setenv("COLUMNS", "200")
 
     def call(words: str) -> Said:

@@ -79,12 +79,13 @@ def row(run: Run, **columns: Any) -> Row:
     }
 
 
-def test_an_offline_run_is_kept_under_our_own_identifier(tracked, monkeypatch):
+def test_an_offline_run_is_kept_under_our_own_identifier(tracked, monkeypatch, capsys):
     """In a sweep too, in a folder that may lie at home, and without keys."""
     variables = {"WANDB_SWEEP_ID": "s1", "WANDB_RUN_ID": "abc", "WANDB_DIR": "~/runs"}
     for name, value in (KEYS | variables).items():
         monkeypatch.setenv(name, value)
     described = about(tracked("derpp"), Tracking())
+    assert "tracking is offline" in capsys.readouterr().err
     wandb.teardown()  # another process writes, and is done when it has ended
     (folder,) = Path("~/runs/wandb").expanduser().glob("offline-run-*")
     assert folder.name.endswith(described["id"])

@@ -225,8 +225,9 @@ def data_fetch(
     from twf.data import registry
     from twf.data.fetch import fetch
 
-    wanted, params = list(names or []), reading.load(files.PARAMS)
+    wanted = list(names or [])
     if study is not None:
+        params = reading.load(files.PARAMS)
         wanted += registry.needed(params, expand(params, study))
     elif not wanted:
         raise UserError(f"say which: {', '.join(registry.load())}; or --study STUDY")

@@ -40,7 +40,6 @@ def device_for(threads: int, gpu_slots: int = 1, deterministic: bool = False) ->
     `CUDA_VISIBLE_DEVICES` then shows only this GPU. `deterministic` restricts it to algorithms that
     give the same bits each time, as those of a CPU do anyway. Raises `UserError` as `gpus` does.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     shown = gpus()
     if shown:
         os.environ["CUDA_VISIBLE_DEVICES"] = take_slot(shown, gpu_slots)

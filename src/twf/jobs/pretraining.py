@@ -82,7 +82,8 @@ def _take(name: str, plan: products.Values, device: torch.device) -> None:
     source, data = products.planned_source(plan)
     file = Path(str(source.weights))
     network, own = checkpoints.read_network(file, source.network, data.classes if data else None)
-    recipe = {key: plan.get(key) for key in ("network", "data", "dataset", "pretraining")}
+    keys = ("network", "data", "dataset", "pretraining")
+    recipe = {key: plan[key] for key in keys if plan.get(key) is not None}  # what the source says
     if otherwise := products.changes(own, recipe, common_only=True):
         raise UserError(
             f"{file} was trained otherwise than sources.{name} says ({few(otherwise)}): correct "

@@ -114,7 +114,8 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
         def stop(*_: Any) -> None:
             keeper.stopping = True
             if not keeper.begun:
-                raise Stopped("stopped before it did a step: the same command begins again")
+                goes_on = "goes on from its saved state" if keeper.spent else "begins again"
+                raise Stopped(f"stopped before it did a step: the same command {goes_on}")
 
         before = {number: signal.signal(number, stop) for number in STOPPING}
         try:

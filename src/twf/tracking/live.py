@@ -132,7 +132,9 @@ def start_tracking(settings: Tracking, columns_before: Row) -> Iterator[LiveTrac
     `columns_before` are the columns of the run's record that are set before it trains. Raises
     `UserError` as `decided` does.
     """
-    mode, _ = decided(settings)
+    mode, why = decided(settings)
+    if mode == "offline":
+        note(f"tracking is offline ({why}): `wandb sync {_folder()}/offline-run-*` sends it")
     run, code = None, 1
     try:
         run = None if mode == "off" else _begin(mode, about(columns_before, settings))

@@ -15,7 +15,7 @@ from twf.study.methods import METHODS
 
 DESCRIPTIONS = Path("src/twf/study/methods.py")
 LOSSES = Path("src/twf/learning/methods")
-NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+NAME = re.compile(r"(?=.{1,40}$)[a-z][a-z0-9]*(-[a-z0-9]+)*")  # an experiment's name, too
 
 
 def new(name: str, like: str, title: str | None = None) -> list[Path]:
@@ -27,7 +27,8 @@ def new(name: str, like: str, title: str | None = None) -> list[Path]:
     lookup("method", METHODS, like, str(DESCRIPTIONS))
     title, loss_file = title or name, LOSSES / f"{name.replace('-', '_')}.py"
     if not NAME.fullmatch(name):
-        raise UserError(f"{name!r} cannot be a method's name: small letters, digits and hyphens")
+        allowed = "at most 40 small letters, digits and hyphens"
+        raise UserError(f"{name!r} cannot be a method's name: {allowed}")
     if loss_file.exists():
         raise UserError(f"{loss_file} is there already: choose another name, or remove it")
     own = "".join(part.capitalize() for part in name.split("-"))
@@ -83,7 +84,8 @@ def _with_values(text: str, name: str, like: str, title: str) -> str:
     entry = rf"^      {like}:.*\n(       .*\n)*"
     head = re.sub(entry, lambda m: m[0].replace(like, name, 1) + m[0], head, flags=re.M)
     experiments = values["studies"].get("demo", {}).get("experiments", {})
-    if len(experiments) > 1:  # the first stays the main one of report and metrics
+    of_demo = values["benchmarks"].get("split-digits", {}).get("methods", {})
+    if like in of_demo and len(experiments) > 1:  # the first stays the report's main one
         second = list(experiments)[1]
         experiments[name] = {
             "title": f"{title} beside {METHODS[like].title}",
