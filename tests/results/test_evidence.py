@@ -102,11 +102,14 @@ def asked(tmp_path, monkeypatch) -> findings.Findings:
     evidence.add(write(tmp_path / "a", *rows), tmp_path)
     (tmp_path / "questions.yaml").write_text(
         """
-settings: {here: {title: Here, benchmark: split-mine, buffer: 8, files: [mine]}}
+settings:
+  here: &here {title: Here, benchmark: split-mine, buffer: 8, files: [mine]}
+  forgotten: {<<: *here, measure: ff}
 questions:
   er: {title: ER, arms: [er.B]}
   gain: &gain {title: Gain, arms: [er.B, er.B.off], rule: paired, since: planned}
   corners: {<<: *gain, layout: [er.B, er.B.off, er.B.f6, er.B.wide]}
+  apart: {<<: *gain, rule: welch}
   f6: {title: F6, arms: [er.B.f6, er.B.off]}
   wide: {title: Wide, arms: [er.B.wide, er.B.off]}
   absent: {title: Absent, arms: [er.B.none]}
@@ -137,10 +140,26 @@ def test_a_table_says_what_the_records_say(tmp_path, asked, diverged):
     gain = asked.estimate("gain", "here")
     assert gain is not None and gain["n"] == 3
     assert gain["verdict"] == ("undecided" if diverged else "an effect")
-    planned = asked.estimate("corners", "here", planned=True)  # another corner has diverged too
-    assert planned is not None and planned["rule"] == "layout" and planned["mean"] == 7.0
-    assert planned["note"] == "2 diverged" * diverged
-    assert planned["verdict"] == ("undecided" if diverged else "an effect")
+    layout = asked.estimate("corners", "here", layout=True)  # another corner has diverged too
+    assert layout is not None and layout["rule"] == "layout" and layout["mean"] == 7.0
+    assert layout["note"] == "2 diverged" * diverged
+    assert layout["verdict"] == ("undecided" if diverged else "an effect")
+
+
+def test_a_seed_counts_where_all_arms_have_it(tmp_path, asked):
+    more = [row("split-mine.er.8.s3", 99.0), row("split-mine.er.8.off.s4", 0.0)]
+    evidence.add(write(tmp_path / "b", *more), tmp_path)
+    for question in ("gain", "apart"):
+        estimate = findings.Findings(tmp_path).estimate(question, "here")
+        assert estimate is not None and (estimate["n"], estimate["mean"]) == (3, 7.0)
+
+
+def test_forgetting_is_a_measure_too(tmp_path, asked):
+    matrix = {"accuracy_class_il": [[90.0, 0.0], [50.0, 80.0]]}
+    evidence.add(write(tmp_path / "b", row("split-mine.er.8.none.s0", 0.0) | matrix), tmp_path)
+    for setting, mean in {"here": 65.0, "forgotten": 40.0}.items():
+        estimate = findings.Findings(tmp_path).estimate("absent", setting)
+        assert estimate is not None and estimate["mean"] == mean
 
 
 def test_a_table_of_gates_has_shares_before_and_after_training_averaged_over_seeds(tmp_path, asked):
@@ -207,14 +226,17 @@ def test_the_numbers_without_this_code_are_the_same(monkeypatch):
             if row["study"] != study or row["n"] < 2:
                 continue
             cells = [f"split-cifar10.{arm.replace('.B', '.500')}" for arm in question.arms]
-            mean, ends = names["paired"](*(names["accuracy"](study, cell) for cell in cells))
+            mean, ends = names["paired"](
+                *(names["accuracy"](names["evidence"](study), cell) for cell in cells)
+            )
             assert (row["mean"], row["low"], row["high"]) == pytest.approx((mean, *ends))
             rows += 1
     assert rows > 8
     cells = [("split-cifar10", 500), ("split-cifar10", 5120), ("split-cifar100", 500)]
+    overnight = names["evidence"]("overnight")
     leads = [
-        names["accuracy"]("overnight", f"{benchmark}.twf.{buffer}").mean()
-        - names["accuracy"]("overnight", f"{benchmark}.derpp.{buffer}").mean()
+        names["accuracy"](overnight, f"{benchmark}.twf.{buffer}").mean()
+        - names["accuracy"](overnight, f"{benchmark}.derpp.{buffer}").mean()
         for benchmark, buffer in cells
     ]
     claim = asked.claims.set_index("name").loc["gain-class-il"]

@@ -16,7 +16,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from twf.errors import UserError, explain, invalid_file, lookup
-from twf.learning.evaluation.metrics import final_average_accuracy
+from twf.learning.evaluation.metrics import final_average_accuracy, forgetting
 from twf.results import record, show, statistics
 from twf.results.estimates import probed
 from twf.results.evidence import EVIDENCE, read_table
@@ -30,6 +30,7 @@ from twf.study.types import Strict
 
 KEPT = ["benchmark", "source", "method", "initial_class_il", *PROBED]
 KEPT += [column("accuracy", protocol) for protocol in PROTOCOLS]
+MEASURES = {"faa": final_average_accuracy, "ff": forgetting}  # of a matrix of accuracies
 BLOCK = re.compile(r"<!-- ([a-z][^>]*?) -->(.*?)<!-- end -->", flags=re.S)
 
 
@@ -40,7 +41,13 @@ class Setting(Strict):
     benchmark: str
     buffer: int
     protocol: Protocol = "class-il"
+    measure: Literal["faa", "ff"] = "faa"  # final average accuracy, or forgetting
     files: list[str]  # arms are of the first that has all
+
+    @property
+    def column(self) -> str:
+        """The column of `Findings.records` that is asked for."""
+        return column(self.measure, self.protocol)
 
 
 class Question(Strict):
@@ -49,7 +56,7 @@ class Question(Strict):
     title: str
     arms: list[str]
     rule: Literal["student", "paired", "welch"] = "student"
-    # the corners of the two-way layout by which docs/plan.md asked, whose interval is shown first
+    # the corners of a two-way layout of docs/plan.md, for a second interval
     layout: Sequence[str] = ()
     since: Literal["", "planned", "exploratory"] = ""
 
@@ -99,8 +106,8 @@ class Findings:
             raise invalid_file(path, explain(error)) from None
         self.records = cache(lambda study: _cells(folder / f"{study}.parquet"))
         # the numbers from SVHN are beside no question
-        numbers = printed()["faa"].drop("svhn", level="source").droplevel("source")
-        self.printed = numbers.to_dict()
+        numbers = printed().drop("svhn", level="source").droplevel("source")
+        self.printed = {measure: numbers[measure].dropna().to_dict() for measure in MEASURES}
 
     def arms(self, arms: Sequence[str], setting: Setting) -> tuple[str, dict[str, pd.DataFrame]]:
         """The first study that has all arms, and the runs of each; empty where none has.
@@ -116,25 +123,25 @@ class Findings:
                 return study, {a: records[cell] for a, cell in zip(arms, cells, strict=True)}
         return "", {}
 
-    def estimate(self, name: str, at: str, planned: bool = False) -> dict[str, Any] | None:
+    def estimate(self, name: str, at: str, layout: bool = False) -> dict[str, Any] | None:
         """A row of the table of estimates; None where an arm has no run.
 
-        With `planned`, by the layout that the plan fixed. A run that diverged is counted and not
-        averaged, and a difference from it is undecided.
+        By the question's rule, or its two-way layout. A seed counts where all arms have it. A run
+        that diverged is counted and not averaged, and a difference from it is undecided.
         """
         asked = lookup("question", self.asked.questions, name, "questions.yaml")
         setting = lookup("setting", self.asked.settings, at, "questions.yaml")
-        study, arms = self.arms(asked.layout if planned else asked.arms, setting)
+        study, arms = self.arms(asked.layout if layout else asked.arms, setting)
         if not arms:
             return None
-        values = [runs[setting.protocol] for runs in arms.values()]
-        diverged = sum(int(accuracies.isna().sum()) for accuracies in values)
-        if planned:
+        diverged = sum(int(runs[setting.column].isna().sum()) for runs in arms.values())
+        shared = {a: runs[setting.column] for a, runs in arms.items()}
+        values = pd.concat(shared, axis=1, join="inner").sort_index()
+        if layout:
             signs = dict(zip(asked.arms, statistics.SIGNS, strict=False))
-            corners = pd.DataFrame(dict(zip(arms, values, strict=True)))
-            estimate = statistics.layout(corners, signs)
+            estimate = statistics.layout(values, signs)
         else:
-            estimate = statistics.of_arms(values, asked.rule)
+            estimate = statistics.of_arms([values[a] for a in arms], asked.rule)
         one = len(arms) == 1
         verdict = "" if one else "undecided" if diverged else statistics.verdict(estimate)
         return {
@@ -142,7 +149,7 @@ class Findings:
             "protocol": setting.protocol,
             **estimate._asdict(),
             "level": statistics.LEVEL,
-            "sd": float(values[0].std()) if one else math.nan,
+            "sd": float(values.iloc[:, 0].std()) if one else math.nan,
             "paper": self.paper(asked, setting),
             "verdict": verdict,
             "note": f"{diverged} diverged" if diverged else "",
@@ -159,20 +166,20 @@ class Findings:
             buffer = setting.buffer if "B" in rest else 0
             variant = ".".join(part for part in rest if part not in {"B", "0"})
             place = (setting.benchmark, method, variant, buffer, setting.protocol)
-            if place not in self.printed:
+            if place not in self.printed[setting.measure]:
                 return None
-            total += sign * self.printed[place]
+            total += sign * self.printed[setting.measure][place]
         return total
 
     def table(self) -> pd.DataFrame:
-        """All estimates that a table shows, the plan's own rule first."""
+        """All estimates that a table shows, by layout and by each question's own rule."""
         rows = [
             {"table": name} | row
             for name, shown in self.asked.tables.items()
             for question in shown.questions
             for setting in shown.settings
-            for planned in (True, False)
-            if (row := self.estimate(question, setting, planned)) is not None
+            for layout in (True, False)
+            if (row := self.estimate(question, setting, layout)) is not None
         ]
         return pd.DataFrame(rows)
 
@@ -216,7 +223,7 @@ class Findings:
         if not arms:
             return pd.DataFrame(columns=columns)
         new, baseline = arms.values()
-        gain = new[setting.protocol] - baseline[setting.protocol]
+        gain = new[setting.column] - baseline[setting.column]
         return new.assign(gain=gain)[columns].dropna()
 
     def curve(self, name: str) -> statistics.Curve:
@@ -242,7 +249,7 @@ class Findings:
                 place = of["benchmark"], source, known, name, buffer, protocol
                 key = key_at(place)
                 if alone or key not in values:
-                    done = runs[protocol].dropna()
+                    done = runs[column("faa", protocol)].dropna()
                     values[key] = done if len(done) == len(runs) else done[:0]
                 tasks, phases = map(len, (of["initial_class_il"], of["accuracy_class_il"]))
                 for part, at, i, j in probed(key, tasks, phases) if of["cka"] else ():
@@ -260,7 +267,7 @@ class Findings:
         `<!-- table NAME -->...<!-- end -->` holds a table, `<!-- curve NAME -->` a test's result,
         `<!-- claims -->` how many of the paper's claims have each verdict, and `<!-- QUESTION
         SETTING FORMAT -->` a number: `mean` or `full` (with the interval), with one digit after
-        `1`.
+        `1`, and by the question's layout after `layout`.
         """
 
         def part(match: re.Match[str]) -> str:
@@ -278,7 +285,7 @@ class Findings:
                 text = ", ".join(f"{counts[name]} *{name}*" for name in verdicts if name in counts)
                 return f"<!-- claims -->{text}<!-- end -->"
             question, at, form = words[:3]
-            row = self.estimate(question, at, "planned" in words)
+            row = self.estimate(question, at, "layout" in words)
             if row is None or not row["n"]:
                 raise UserError(f"{match[1]}: no records for {question} at {at}")
             text = _number(row, form == "full", 1 if "1" in words[3:] else 2)
@@ -288,11 +295,11 @@ class Findings:
 
 
 def _cells(path: Path) -> dict[str, pd.DataFrame]:
-    """The runs of each cell of a study by seed: precision, accuracy in per cent by protocol.
+    """The runs of each cell of a study by seed: precision, and each of `MEASURES` by protocol.
 
-    And the part that the weighted distance has in the loss, averaged over epochs; the scale:
-    benchmark, network, epochs and switches; and what records have of `KEPT`. A run that diverged
-    has no accuracy.
+    In per cent; a run that diverged has none. And the part that the weighted distance has in the
+    loss, averaged over epochs; the scale: benchmark, network, epochs and switches; and what records
+    have of `KEPT`.
     """
     rows = []
     for row in read_table(path).to_pylist():
@@ -305,12 +312,11 @@ def _cells(path: Path) -> dict[str, pd.DataFrame]:
         about |= {"precision": record.precision(provenance), "buffer": row["buffer"] or 0}
         about |= {name: row.get(name) or [] for name in KEPT}
         about |= {"share": sum(parts) / len(parts) if parts else math.nan}
-        matrices = {p: row[column("accuracy", p)] for p in PROTOCOLS}
         done = row["status"] == "finished"
-        rows.append(
-            about
-            | {p: final_average_accuracy(m) if done else math.nan for p, m in matrices.items()}
-        )
+        for (name, measure), protocol in product(MEASURES.items(), PROTOCOLS):
+            value = measure(row[column("accuracy", protocol)]) if done else None
+            about[column(name, protocol)] = math.nan if value is None else value
+        rows.append(about)
     frame = pd.DataFrame(rows).set_index("seed").sort_index()
     return {str(cell): runs for cell, runs in frame.groupby("cell")}
 
