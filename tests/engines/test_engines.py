@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import official
 import pandas as pd
 import pytest
@@ -318,6 +319,20 @@ def test_the_papers_study_with_five_seeds_is_planned(fresh: Path) -> None:
     change_params(fresh, lambda values: values["studies"]["paper"].update(seeds=[*range(5)]))
     runs = jobs(fresh)["run"]
     assert runs > 500 and runs % 5 == 0
+
+
+def test_a_file_of_the_users_own_counts_by_its_content_for_dvc_too(fresh: Path) -> None:
+    dataset = {"title": "Mine", "reader": "archive", "file": "own.npz", "classes": 2, "size": 16}
+    dataset["augmentation"] = {"padding": 1, "flip": False, "mean": [0.5] * 3, "std": [0.5] * 3}
+    change_params(fresh, lambda values: values["datasets"].update(mine=dataset))
+    made, labels = set(), np.array([0, 1, 0, 1])
+    for first in (0, 1, 1):
+        images = np.arange(first, first + 4 * 16 * 16 * 3).astype(np.uint8).reshape(4, 16, 16, 3)
+        arrays = {"x_train": images, "y_train": labels, "x_test": images, "y_test": labels}
+        np.savez(fresh / "own.npz", **arrays)
+        call(fresh, "dvc", "repro", "data@mine")
+        made.add((fresh / files.data_file("mine")).read_bytes())
+    assert len(made) == 2
 
 
 def test_an_archive_is_fetched_once_kept_pushed_and_pulled(

@@ -249,7 +249,7 @@ class Findings:
                 place = of["benchmark"], source, known, name, buffer, protocol
                 key = key_at(place)
                 if alone or key not in values:
-                    done = runs[column("faa", protocol)].dropna()
+                    done = runs[column("faa", key.protocol)].dropna()
                     values[key] = done if len(done) == len(runs) else done[:0]
                 tasks, phases = map(len, (of["initial_class_il"], of["accuracy_class_il"]))
                 for part, at, i, j in probed(key, tasks, phases) if of["cka"] else ():
