@@ -11,7 +11,7 @@ from twf.errors import UserError
 
 
 def split(labels: Tensor, tasks: int, classes: int) -> list[Tensor]:
-    """The positions of each task's images, in their order.
+    """The positions of each task's images, int64, in their order, by `labels`, int64 `[N]`.
 
     Task t has the classes `t * classes / tasks` to `(t + 1) * classes / tasks - 1`.
     """

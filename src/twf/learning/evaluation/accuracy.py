@@ -24,7 +24,7 @@ def all_logits(logits: Logits, augment: Augment, images: Tensor) -> Tensor:
 
 
 def accuracy(logits: Logits, augment: Augment, images: Tensor, labels: Tensor) -> float:
-    """Per cent of images whose largest logit is their label's."""
+    """Per cent of images `[N, 3, H, W]` whose largest logit is their label's (`labels` `[N]`)."""
     predicted = all_logits(logits, augment, images).argmax(dim=1)
     return (predicted == labels).float().mean().item() * 100
 

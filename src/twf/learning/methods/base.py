@@ -46,8 +46,8 @@ class Batch(NamedTuple):
 class Step(NamedTuple):
     """What a batch asks for: terms whose sum is minimised, and rows to offer to the buffer."""
 
-    terms: dict[str, Tensor]
-    store: dict[str, Tensor] | None = None
+    terms: dict[str, Tensor]  # each a scalar, weighted as in the sum
+    store: dict[str, Tensor] | None = None  # by column, each `[rows, ...]`
 
 
 class Method(ABC, Generic[H]):

@@ -111,7 +111,10 @@ class Icarl(Method[IcarlHyperparameters]):
 def distilling_bce(
     logits: Tensor, labels: Tensor, then: Tensor | None, task: int, classes_per_task: int
 ) -> Tensor:
-    """Binary cross-entropy over the classes seen; `then` are the old network's logits, or None."""
+    """Binary cross-entropy over the classes seen, of `logits` `[N, classes]` and `labels` `[N]`.
+
+    `then` are the old network's logits, of the same shape, or None in the first task (`task` 0).
+    """
     old, seen = task * classes_per_task, (task + 1) * classes_per_task
     # not one_hot, which has the host look at the labels
     targets = (labels[:, None] == torch.arange(seen, device=labels.device)).to(logits.dtype)

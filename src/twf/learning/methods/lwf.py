@@ -76,7 +76,8 @@ class Lwf(Method[LwfHyperparameters]):
 def distillation(logits: Tensor, then: Tensor, tau: float) -> Tensor:
     """`-mean_i sum_c q_ic log p_ic`, p and q the softmax of now and then to the power 1 / tau.
 
-    `p^(1/tau)` normalised anew is the softmax of the logits divided by tau.
+    Both logits are `[N, old classes]`. `p^(1/tau)` normalised anew is the softmax of the logits
+    divided by tau.
     """
     q = F.softmax(then / tau, dim=1)
     return -(q * F.log_softmax(logits / tau, dim=1)).sum(dim=1).mean()

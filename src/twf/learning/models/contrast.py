@@ -37,7 +37,10 @@ def asymmetric_supcon(z: Tensor, labels: Tensor, current: Tensor, tau: float) ->
 
 @in_float32
 def relation_distillation(z: Tensor, then: Tensor, kappa: float, kappa_star: float) -> Tensor:
-    """Cross-entropy between the relations of `then` (at kappa*) and those of `z` (at kappa)."""
+    """Cross-entropy between the relations of `then` (at kappa*) and those of `z` (at kappa).
+
+    Both are unit vectors `[n, d]`; a row's relations are the softmax of its products with others.
+    """
     itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
     now = F.log_softmax((z @ z.T / kappa).masked_fill(itself, -torch.inf), dim=1)
     past = F.softmax((then @ then.T / kappa_star).masked_fill(itself, -torch.inf), dim=1)

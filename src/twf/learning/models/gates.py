@@ -88,6 +88,7 @@ def losses(
 ) -> Losses:
     """Losses and gates by tensors alone: without weights and draws.
 
+    Shapes as in `FeaturePropagation.forward`; `noise` has those of `teacher`, `layer_of` `[L, C]`.
     `old`, bool `[N]`, are images of past tasks. By F7 the paper sums the distance over layers. The
     published code replays the gates of past tasks alone (F5), and lets replayed images of the
     current task count for diversity (F10).
