@@ -313,7 +313,7 @@ def train(tiny_run, tiny_dataset, tiny_source, tiny_checkpoint, tmp_path) -> Cal
         source = None if run.source_data is None else tiny_source
         if keeper is None:
             keeper = Keeper(tmp_path / "fresh" / "state.safetensors", {}, math.inf)
-            keeper.forget()
+            keeper.done()
         told = LiveTracker(), lambda *_: None, keeper
         weights = tiny_checkpoint.tensors
         outcome = loop.train(run, dataset, source, weights, device, *told, execution)

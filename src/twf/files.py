@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,13 @@ def locked(path: Path, work: str) -> Iterator[None]:
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file's content, in hex."""
+    """SHA-256 of a file's content, in hex; of one that did not change, it is read once."""
+    about = path.stat()
+    return _sha256(path.absolute(), about.st_size, about.st_mtime_ns)
+
+
+@cache
+def _sha256(path: Path, *_: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -124,3 +131,11 @@ def header(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, ValueError):
         return {}
     return values if isinstance(values, dict) else {}
+
+
+def about(path: Path) -> dict[str, Any]:
+    """What a checkpoint or a saved state says of itself; empty where it says nothing."""
+    try:
+        return dict(json.loads(header(path)["__metadata__"]["about"]))
+    except (KeyError, TypeError, ValueError):
+        return {}

@@ -128,6 +128,9 @@ def test_published_weights_become_a_checkpoint(tiny_project, tiny_values, capsys
     with pytest.raises(UserError, match="published.pth"):
         pretraining.pretrain("origin", plan, CPU)
     expected = ResNet(WIDE, classes=5).state_dict()
+    official = plan | {"weights": "archives/resnet50-imagenet/resnet50-0676ba61.pth"}
+    with pytest.raises(UserError, match="twf data fetch resnet50-imagenet"):
+        pretraining.pretrain("origin", official, CPU)
     torch.save(expected, "published.pth")
     pretraining.pretrain("origin", plan, CPU)
     loaded = checkpoints.load(CHECKPOINT, WIDE)

@@ -207,7 +207,7 @@ def test_the_projects_findings_are_the_same_bytes_again(tmp_path, monkeypatch):
     for path in pages.PAGES:
         page = path.read_text(encoding="utf-8")
         assert asked.filled(page) == page, path
-    for path in pages.write(docs=tmp_path):
+    for path in pages.write(asked, tmp_path):
         assert path.read_bytes() == (PROJECT / "docs" / path.name).read_bytes(), path.name
 
 

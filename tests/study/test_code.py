@@ -75,6 +75,13 @@ def test_what_a_method_uses_changes_its_hash_and_nothing_else_does(
     assert changes(package / file, lambda text: f"{text}\nMORE = 1\n", *roots) == used
 
 
+def test_relative_imports_are_followed(package: Path) -> None:
+    (package / "methods/mine.py").write_text("from .derpp import Derpp\nMETHOD = Derpp\n")
+    (package / "methods/yours.py").write_text("from . import mine\n")
+    root = method_module("yours")
+    assert changes(package / "methods/derpp.py", lambda text: f"{text}\nMORE = 1\n", root)
+
+
 def test_comments_docstrings_and_layout_change_nothing(package: Path) -> None:
     def reworded(text: str) -> str:
         return re.sub(r'"""(?=\S)', '"""In other words: ', text).replace("\n\n", "\n\n# anew\n")

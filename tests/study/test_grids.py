@@ -154,6 +154,13 @@ def test_a_file_that_is_missing_or_holds_no_hyperparameters_is_named(tiny_values
         plan(tiny_values)
 
 
+def test_a_study_is_not_tuned_by_its_own_search(tiny_values):
+    own = "results/tiny/tables/best-hyperparameters.yaml"
+    tiny_values["studies"]["tiny"]["best_hyperparameters"] = own
+    with pytest.raises(UserError, match=f"{own} is of its own search.* another study"):
+        plan(tiny_values)
+
+
 def test_an_unknown_hyperparameter_of_a_search_is_named_with_the_file(tiny_values, best):
     path = best("er", "task-il", speed=2.0)
     with pytest.raises(UserError, match=rf"{path}: unknown key 'speed'; allowed: lr"):

@@ -1,6 +1,6 @@
 rule collect:
     input:
-        unpack(lambda w: made_by("study", lambda _: plans.runs_of(w.study), w.study)),
+        unpack(lambda w: made_by("study", lambda _: plans.records_of_plans(w.study), w.study)),
     output:
         files.runs_file("{study}"),
     log:

@@ -8,7 +8,7 @@ import typer
 from twf import files
 from twf.cli.training import NODES, PROJECT, app, group
 from twf.errors import UserError
-from twf.study import Plan, expand, reading
+from twf.study import Plan, expand, products, reading
 
 Study = Annotated[str, typer.Argument(help="A study, or its plan file: plans/STUDY.json.")]
 
@@ -16,6 +16,8 @@ Study = Annotated[str, typer.Argument(help="A study, or its plan file: plans/STU
 def _planned(study: str) -> Plan:
     """The plan of a study of params.yaml, or of its plan file."""
     path = Path(study) if study.endswith(".json") else files.PARAMS
+    if path != files.PARAMS:
+        products.named("study", path)
     return expand(reading.load(path), path.stem if path != files.PARAMS else study)
 
 
@@ -110,9 +112,11 @@ def search(study: Study) -> None:
 def findings() -> None:
     """Make the findings' numbers and figures, in README and docs/, from results/evidence alone."""
     from twf.results import pages
+    from twf.results.findings import Findings
 
-    pages.fill()
-    print(*pages.write(), sep="\n")
+    found = Findings()
+    pages.fill(found)
+    print(*pages.write(found), sep="\n")
 
 
 @group("evidence", PROJECT, "Measured records: results/evidence.").command("add")

@@ -111,7 +111,9 @@ def run(
     again: Annotated[
         Path | None, typer.Option(help="Instead of STUDY: a table of records.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="With --again: another one.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**63 - 1, help="With --again: another.")
+    ] = None,
     threads: Threads = 1,
     save_every: SaveEvery = 300.0,
     execution: Way = "plain",

@@ -128,13 +128,13 @@ def _order_report(plan: Plan, carried: str | None) -> None:
     """Make the collected table older than a report of the same plan, and newer than another.
 
     A table of another plan, or what a search by another found, is older than the plan; a report
-    whose tables are not all there is made again. `carried` is
-    the plan of the collected table; None without one.
+    whose tables are not all there is made again. `carried` is the plan of the collected table; None
+    without one.
     """
-    study = plan.study
+    study, mark_of_plan = plan.study, study_digest(plan)
     shown = [files.table_file(study, name, "md") for name in plan.tables]
     shown += [files.search_files(study)[1]] * bool(plan.search)
-    others = [path for path in shown if record.carried(path) != study_digest(plan)]
+    others = [path for path in shown if record.carried(path) != mark_of_plan]
     for path in others:
         if is_made(path, files.study_plan(study)):
             _set_time(path, 0.5)  # before any plan; Snakemake takes 0 for none
@@ -193,7 +193,7 @@ def _text(values: Any) -> str:
     return json.dumps(values, sort_keys=True, indent=1) + "\n"
 
 
-def runs_of(study: str) -> list[str]:
+def records_of_plans(study: str) -> list[str]:
     """The records of a study's plans."""
     plans = sorted(files.run_plan(study, "x").parent.glob("*.json"))
     return [str(files.record_file(study, path.stem)) for path in plans]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from twf import files
-from twf.data import store
+from twf.data import registry, store
 from twf.errors import UserError, few, say
 from twf.jobs import checkpoints
 from twf.jobs.provenance import code_origin, guard, set_up
@@ -67,7 +67,7 @@ def pretrain(
         about = {"plan": plan, "data_fingerprint": dataset.train_fingerprint, **origin}
         about |= {"test_accuracy": right, "seconds": keeper.seconds}
         checkpoints.save(output, network, plan | about)
-        keeper.forget()
+        keeper.done()
     say(f"{output}: {right:.2f} % of the test images of {source.data} right")
 
 
@@ -81,6 +81,10 @@ def _take(name: str, plan: products.Values, device: torch.device) -> None:
     """
     source, data = products.planned_source(plan)
     file = Path(str(source.weights))
+    if not file.exists():
+        archive = registry.of_file(file)
+        remedy = f"`twf data fetch {archive}`" if archive else "put it there"
+        raise UserError(f"sources.{name}.weights: no {file}: {remedy}")
     network, own = checkpoints.read_network(file, source.network, data.classes if data else None)
     keys = ("network", "data", "dataset", "pretraining")
     recipe = {key: plan[key] for key in keys if plan.get(key) is not None}  # what the source says

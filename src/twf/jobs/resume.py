@@ -88,7 +88,7 @@ class Keeper:
         self._saved = time.monotonic()
         checkpoints.write(self.path, Checkpoint(tensors, about))
 
-    def forget(self) -> None:
+    def done(self) -> None:
         """The run is recorded: its state is not needed any more, and no signal stops it.
 
         A job that is done and killed on its way out has failed: Snakemake deletes what it made.

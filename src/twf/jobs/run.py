@@ -86,7 +86,7 @@ def execute(
             row = before | vars(outcome) | {"status": outcome.status} | measured
             record.write(path, row)
             tracker.update(row)
-        keeper.forget()  # last: what is killed before it goes on from the last task's end
+        keeper.done()  # last: what is killed before it goes on from the last task's end
     if outcome.reason is not None:
         ending = f"diverged: {outcome.reason}"
     else:

@@ -64,9 +64,9 @@ def _axes(label: str) -> tuple[Drawing, Axes]:
     return drawing, axes
 
 
-def write(docs: Path = Path("docs")) -> list[Path]:
+def write(findings: Findings, docs: Path = Path("docs")) -> list[Path]:
     """Write the tables of estimates and claims, and the figures. Returns what was written."""
-    findings, kinds = Findings(), {"scale": _scale, "share": _share}
+    kinds = {"scale": _scale, "share": _share}
     frames = {"estimates": findings.table(), "claims": findings.claims}
     texts = {
         f"{name}.csv": frame.to_csv(index=False, float_format="%.4f")
@@ -80,9 +80,8 @@ def write(docs: Path = Path("docs")) -> list[Path]:
     return [docs / name for name in texts]
 
 
-def fill() -> None:
+def fill(findings: Findings) -> None:
     """Write the evidence's numbers into the marked parts of pages."""
-    findings = Findings()
     for path in PAGES:
         filled = findings.filled(path.read_text(encoding="utf-8"))
         with atomic(path) as temporary:

@@ -1,7 +1,5 @@
 """What a study's numbers rest on: deviations from the paper, hyperparameters, networks, code."""
 
-import json
-
 import pandas as pd
 
 from twf import files
@@ -59,7 +57,7 @@ def _networks(plan: Plan) -> list[TextRow]:
     rows = []
     for name in plan.sources:
         path = files.checkpoint_file(name)
-        about = json.loads(files.header(path).get("__metadata__", {}).get("about", "{}"))
+        about = files.about(path)
         recipe = [f"{key}={value}" for key, value in (about.get("pretraining") or {}).items()]
         rows.append(
             {

@@ -40,9 +40,10 @@ def write_all(results: Results) -> None:
     plan, study = results.plan, results.plan.study
     frame = estimates.of_study(results)
     tables.write(results, frame[frame["kind"] == "cell"], plan.tables.values())
-    for path in files.tables_folder(study).glob("[!.]*.*.*"):
-        if path.stem not in plan.tables:  # of an experiment that was taken out
-            path.unlink()
+    for ending in files.TABLE_FORMATS:
+        for path in files.tables_folder(study).glob(f"[!.]*.*.{ending}"):
+            if path.stem not in plan.tables:  # of an experiment that was taken out
+                path.unlink()
     tables.write_metrics(plan, frame)
     trials = search.trials(results)
     if plan.search:

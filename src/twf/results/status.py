@@ -1,6 +1,5 @@
 """What of a study is there already, and what remains to be done."""
 
-import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -53,14 +52,12 @@ def recorded(products: Products, run: Run) -> Product:
 
 def _saved(run: Run, plan: Mapping[str, Any]) -> str:
     """How far a run was saved that goes on by this plan: `3/15 epochs saved`; else empty."""
+    about = files.about(files.state_file(run.study, run.id))
     try:
-        about = json.loads(
-            files.header(files.state_file(run.study, run.id))["__metadata__"]["about"]
-        )
         position = about["state"]["place"]
         done = position["phase"] * run.epochs + position["epoch"]
         of_plan = about["guard"]["plan"] == digest(plan)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError):
         return ""
     return f"{done}/{run.phases * run.epochs} epochs saved" if of_plan else ""
 

@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ def code_hash(*roots: str) -> str:
 def parsed(module: str) -> tuple[str, tuple[str, ...]]:
     """A module's canonical syntax tree, as JSON, and the modules of `learning/` that it imports."""
     tree = ast.parse(_file(module).read_bytes())
-    imported = tuple(name for name in _imported(tree) if name.startswith(PACKAGE))
+    package = module if _file(module).name == "__init__.py" else module.rpartition(".")[0]
+    imported = tuple(name for name in _imported(tree, package) if name.startswith(PACKAGE))
     return json.dumps(_canonical(tree), sort_keys=True), imported
 
 
@@ -57,14 +59,14 @@ def _file(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
-    """The modules that a module imports; what else it imports from them is not among these."""
+def _imported(tree: ast.Module, package: str) -> Iterator[str]:
+    """The modules that one of a package imports; not what else it imports from them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            yield node.module
-            names = (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield (source := resolve_name("." * node.level + (node.module or ""), package))
+            names = (f"{source}.{alias.name}" for alias in node.names)
             yield from (name for name in names if _file(name).exists())
 
 

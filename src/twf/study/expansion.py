@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from twf.errors import UserError, explain
+from twf.files import search_files
 from twf.study.methods import METHODS
 from twf.study.params import MethodName, Params, Protocol, Search, Variant
 from twf.study.plan import Cell, Plan, Position, Run, SearchCell, Table, Trial
@@ -90,9 +91,10 @@ class _Grid:
         """Raise `UserError` where something has another run already: a mean would mix the two."""
         first, other = self.expansion.claims.setdefault(thing, (self.name, run))
         if other != run:
+            name_it = "" if self.experiment.search else "name a variant for what differs, or "
             raise UserError(
-                f"{self.path}: {first} and {self.name} both have {what}, by different runs: name a "
-                "variant for what differs, or make another study of one"
+                f"{self.path}: {first} and {self.name} both have {what}, by different runs: "
+                f"{name_it}make another study of one"
             )
 
     def _by_seed(self, run: Run) -> dict[int, str]:
@@ -256,6 +258,8 @@ def load_best_hyperparameters(path: str | None, study: str) -> Best:
     if path is None:
         return {}
     where = f"studies.{study}.best_hyperparameters: {path}"
+    if Path(path) == search_files(study)[1]:
+        raise UserError(f"{where} is of its own search: name it in another study")
     try:
         entries = _entries.validate_python(plain_values(Path(path).read_bytes(), Path(path)))
     except FileNotFoundError:

@@ -109,7 +109,7 @@ class Network(Strict):
     """A ResNet; `width` is the channels of its first stage."""
 
     architecture: Literal["resnet18", "resnet50"]
-    width: Count = 64
+    width: Annotated[Count, Field(ge=4)] = 64  # TwF's attention has a quarter of it
 
 
 class Pretraining(Hyperparameters):
@@ -241,6 +241,9 @@ class Experiment(Strict):
         for name, variant in self.variants.items():
             if others := set(variant.methods or ()) - set(self.methods):
                 raise ValueError(f"variants.{name}: {min(others)} is no method of the experiment")
+            asked = {s for m in variant.methods or self.methods for s in METHODS[m].switches}
+            if unasked := variant.fidelity.keys() - asked:
+                raise ValueError(f"variants.{name}.fidelity: no method of it has {min(unasked)}")
         return self
 
 
@@ -293,6 +296,20 @@ class Params(Strict):
             if others := sizes - {None, *benchmark.buffers}:
                 where = f"benchmarks.{name}.methods"
                 raise ValueError(f"{where}: overrides for buffer {min(others)}, which it has not")
+            for method, entry in benchmark.methods:
+                bufferless = entry is not None and not METHODS[method].rehearsal
+                if bufferless and any(override.buffer for override in entry.overrides):
+                    where = f"benchmarks.{name}.methods.{method}"
+                    raise ValueError(f"{where}: overrides for a buffer, which it has not")
+        for study_name, study in self.studies.items():
+            for name, scale in study.scale.items():
+                decay = self.benchmarks[name].lr_decay
+                if decay is None or "lr_decay" in scale.model_fields_set:
+                    continue
+                if all(epoch >= scale.epochs for epoch in decay.epochs):
+                    where = f"studies.{study_name}.scale.{name}.lr_decay"
+                    late = f"the benchmark's begins at {decay.epochs}, after {scale.epochs} epochs"
+                    raise ValueError(f"{where}: say when, or null, as {late}")
         return self
 
     def named_study(self, name: str) -> Study:

@@ -147,7 +147,7 @@ def read_plan(path: Path) -> Values:
     """A plan from its file. Raises `UserError` where there is none."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError) as error:
+    except (FileNotFoundError, TypeError, ValueError) as error:
         raise UserError(f"no plan in {path} ({error}): `twf plan STUDY --write`") from None
 
 
@@ -173,19 +173,23 @@ def planned_dataset(plan: Values) -> Dataset:
 
 def made_data(name: str) -> Values | None:
     """The plan that a prepared data set carries; None without one, empty where it does not say."""
-    return _carried(files.data_file(name), lambda metadata: json.loads(metadata[MADE_OF]))
+
+    def plan_in(path: Path) -> Values:
+        return dict(json.loads(files.header(path)["__metadata__"][MADE_OF]))
+
+    return _carried(files.data_file(name), plan_in)
 
 
 def made_network(name: str) -> Values | None:
     """The plan that a checkpoint carries; None without one, empty where it does not say."""
-    return _carried(files.checkpoint_file(name), lambda held: json.loads(held["about"])["plan"])
+    return _carried(files.checkpoint_file(name), lambda path: files.about(path)["plan"])
 
 
-def _carried(path: Path, plan_in: Callable[[Any], Values]) -> Values | None:
+def _carried(path: Path, plan_in: Callable[[Path], Values]) -> Values | None:
     if not path.exists():
         return None
     try:
-        return dict(plan_in(files.header(path)["__metadata__"]))
+        return dict(plan_in(path))
     except (KeyError, TypeError, ValueError):
         return {}
 
@@ -201,6 +205,8 @@ def require_as_planned(file: Path, made: Values | None, plan: Values, remedy: st
 
 def named(kind: str, plan_file: Path) -> Path:
     """A plan's file, or an error that says which there are."""
+    if plan_file.exists():
+        return plan_file
     plans = {path.stem: path for path in sorted(plan_file.parent.glob("*.json"))}
     listed = f"`twf plan {plan_file.parent.name}` lists them" if kind == "run" else ""
     return lookup(kind, plans, plan_file.stem, str(plan_file.parent), listed)

@@ -85,6 +85,8 @@ def _with_values(text: str, name: str, like: str, title: str) -> str:
     head = re.sub(entry, lambda m: m[0].replace(like, name, 1) + m[0], head, flags=re.M)
     experiments = values["studies"].get("demo", {}).get("experiments", {})
     of_demo = values["benchmarks"].get("split-digits", {}).get("methods", {})
+    if name in experiments:
+        raise UserError(f"the demo has an experiment {name} already: choose another name")
     if like in of_demo and len(experiments) > 1:  # the first stays the report's main one
         second = list(experiments)[1]
         experiments[name] = {

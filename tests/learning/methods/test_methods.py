@@ -370,6 +370,12 @@ def test_derpp_with_pretraining_images_keeps_its_share_of_them_and_the_rest_of_t
     torch.testing.assert_close(rows["logits"][stream:BUFFER], at_start)
 
 
+def test_pretraining_images_of_another_size_are_refused(method, tiny_source):
+    object.__setattr__(tiny_source, "train_images", tiny_source.train_images[:, ::2, ::2])
+    with pytest.raises(UserError, match="images of 8 pixels .* with those of 16"):
+        method("derpp-pretraining")
+
+
 def test_derpps_anchor_holds_the_backbone_at_its_initialization(method):
     made = method("derpp-ewc", lambda_ewc=2.0)
     batch, network = begin(made, 0)[0], made.learner.network

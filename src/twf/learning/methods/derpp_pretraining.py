@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from twf.errors import UserError
 from twf.learning.methods.derpp import Derpp
 from twf.learning.replay.buffer import ReservoirBuffer
 
@@ -19,6 +20,11 @@ class DerppPretraining(Derpp):
         learner, source = self.learner, self.learner.source
         assert source is not None
         assert learner.buffer is not None
+        if source.images.shape[-1] != learner.image_size:
+            raise UserError(
+                f"images of {source.images.shape[-1]} pixels cannot be in a buffer with those of "
+                f"{learner.image_size}: a source with images of the benchmark's size"
+            )
         fresh, old = learner.network.classifier, source.network.classifier
         wide = nn.Linear(fresh.in_features, learner.classes + old.out_features)
         learner.network.classifier = wide.to(fresh.weight)
