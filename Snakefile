@@ -13,9 +13,6 @@ min_version("9.16")
 include: "workflow/rules/common.smk"
 
 
-report: "workflow/report/workflow.rst"
-
-
 localrules:  # on a cluster, seconds where Snakemake runs; maybe the only node with a network
     all,
     fetch,

@@ -46,20 +46,11 @@ rule report:
         plan=study_plan,
         runs=files.runs_file("{study}"),
     output:
-        report(files.report_file("{study}"), caption="../report/report.rst", category="Report"),
-        report(files.runs_page("{study}"), caption="../report/runs.rst", category="Report"),
-        report(
-            [files.estimates_file("{study}", ending) for ending in files.ESTIMATE_FORMATS],
-            caption="../report/estimates.rst",
-            category="Estimates",
-        ),
+        files.report_file("{study}"),
+        files.runs_page("{study}"),
+        [files.estimates_file("{study}", ending) for ending in files.ESTIMATE_FORMATS],
         files.metrics_file("{study}"),
-        report(
-            directory(files.figures_folder("{study}")),
-            patterns=["{figure}.svg"],
-            caption="../report/figure.rst",
-            category="Figures",
-        ),
+        directory(files.figures_folder("{study}")),
     log:
         "logs/{study}/report.log",
     conda:

@@ -43,6 +43,7 @@ class Setting(Strict):
     protocol: Protocol = "class-il"
     measure: Literal["faa", "ff"] = "faa"  # final average accuracy, or forgetting
     files: list[str]  # arms are of the first that has all
+    since: Literal["", "exploratory"] = ""  # where it was not planned, whatever its questions were
 
     @property
     def column(self) -> str:
@@ -153,7 +154,7 @@ class Findings:
             "paper": self.paper(asked, setting),
             "verdict": verdict,
             "note": f"{diverged} diverged" if diverged else "",
-            "since": asked.since,
+            "since": setting.since or asked.since,
             "study": study,
             "precisions": " ".join(sorted(set(pd.concat(arms.values())["precision"]))),
         }
