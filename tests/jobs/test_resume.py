@@ -170,7 +170,7 @@ def test_a_run_killed_after_its_record_is_written_ends_in_the_same_one(
     """Its state is still there, and nothing is trained anew, also where an engine removed it."""
     planned = tiny_run("er")
     with monkeypatch.context() as killed:
-        killed.setattr(Keeper, "forget", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        killed.setattr(Keeper, "done", lambda _: os.kill(os.getpid(), signal.SIGKILL))
         process = begun(tiny_inputs, planned, every=math.inf)
         process.join()
     assert process.exitcode == -signal.SIGKILL
