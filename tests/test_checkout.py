@@ -9,6 +9,7 @@ import pytest
 
 import twf
 from twf.checkout import COMMIT, commit
+from twf.errors import UserError
 
 
 @pytest.fixture(params=[".", "project"])
@@ -69,6 +70,11 @@ def test_a_wheel_in_anothers_checkout_has_no_commit_and_a_copy_without_git_the_o
         patch.setattr(twf, "__file__", str(installed))
         assert commit() is None
     shutil.rmtree(tmp_path / ".git")
+    (tmp_path / ".git").write_text("gitdir: /nowhere\n")  # a worktree that was copied elsewhere
+    if checkout == tmp_path:
+        with pytest.raises(UserError, match=r"git does not read .*: fatal: .*TWF_COMMIT"):
+            commit()
+    (tmp_path / ".git").unlink()
     assert commit() is None
     monkeypatch.setenv(COMMIT, "0123")
     assert commit() == "0123"

@@ -10,6 +10,7 @@ from twf.errors import UserError
 # what can change a number, in a checkout: code, parameters, and the packages it runs with
 DECIDE = ("src", "params.yaml", "pyproject.toml", "constraints.txt")
 ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"}
+FATAL = 128  # git's exit status where it does nothing at all
 COMMIT = "TWF_COMMIT"  # names the commit of a copy that went without its git
 
 
@@ -29,12 +30,16 @@ def refuse_other_code(*folders: Path) -> None:
 
 
 def commit() -> str | None:
-    """The commit of this code, with `+` where what decides was changed; else `TWF_COMMIT`'s."""
+    """The commit of this code, with `+` where what decides was changed; else `TWF_COMMIT`'s.
+
+    Raises `UserError` where there is a checkout that git refuses to read, and no `TWF_COMMIT`.
+    """
+    folder = Path(twf.__file__).parents[2]
     # a hook's or another repository's GIT_DIR is not about this folder
     own = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
 
     def git(*words: str) -> str:
-        command = ["git", "-C", str(Path(twf.__file__).parents[2]), *words]
+        command = ["git", "-C", str(folder), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=own)
         return done.stdout.strip()
 
@@ -43,5 +48,12 @@ def commit() -> str | None:
         git("ls-files", "--error-unmatch", "src/twf/__init__.py")
         changed = git("status", "--porcelain", "--", *DECIDE)
         return git("rev-parse", "HEAD") + ("+" if changed else "")
-    except (subprocess.CalledProcessError, FileNotFoundError):
+    except FileNotFoundError:  # no git here
+        return os.environ.get(COMMIT)
+    except subprocess.CalledProcessError as error:
+        if error.returncode == FATAL and (folder / ".git").exists() and COMMIT not in os.environ:
+            remedy = f"mend that, or name the commit: export {COMMIT}=..."
+            raise UserError(
+                f"git does not read {folder}: {error.stderr.strip()}; {remedy}"
+            ) from None
         return os.environ.get(COMMIT)
