@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from twf.errors import UserError, lookup
 from twf.files import atomic, estimates_file, record_file, runs_file
+from twf.learning.evaluation import metrics
 from twf.results import record, show, statistics
 from twf.results.frame import SCORES, Results, column
 from twf.results.paper import claims
@@ -34,7 +35,7 @@ from twf.study import Table
 from twf.study.params import PROTOCOLS
 
 REFERENCE = "twf"  # whose gains over other methods are the paper's subject
-MARGIN = 1.0  # points of accuracy to each side of the paper's number that count as agreement
+AGREEMENT = 1.0  # points of accuracy to each side of the paper's number that count as agreement
 SEEDS = 5  # with fewer, an interval is wider than most effects
 LEAST = 3  # methods in a column whose order is compared
 SAMPLES = 10_000  # of the true means, for the interval of a rank correlation
@@ -131,7 +132,7 @@ def agreement(row: Mapping[str, Any], reduced: bool) -> str:
     """What a cell's mean accuracy says of the paper's number beside it; empty without a number.
 
     The paper prints no spread, so the verdict rests on our seeds only: whether the interval of our
-    mean lies within, above or below `MARGIN` points of its number. Two cells that are equivalent
+    mean lies within, above or below `AGREEMENT` points of its number. Two cells that are equivalent
     keep the order of its gains of 2.8 to 4.8 points. Of 144 verdicts, a few are wrong by chance.
     """
     if pd.isna(row["paper"]):
@@ -143,11 +144,11 @@ def agreement(row: Mapping[str, Any], reduced: bool) -> str:
     if row["diverged"] or pd.isna(row["low"]):  # or one seed
         return "undecided"
     low, high = row["low"] - row["paper"], row["high"] - row["paper"]
-    if max(abs(low), abs(high)) <= MARGIN:
+    if max(abs(low), abs(high)) <= AGREEMENT:
         return "equivalent"
-    if low > MARGIN:
+    if low > AGREEMENT:
         return "higher"
-    return "lower" if high < -MARGIN else "undecided"
+    return "lower" if high < -AGREEMENT else "undecided"
 
 
 def difference(new: pd.DataFrame, baseline: pd.DataFrame) -> statistics.Estimate:
@@ -254,7 +255,10 @@ def of_claims(results: Results) -> pd.DataFrame:
 
 
 def values_of(results: Results) -> claims.Values:
-    """The accuracy of each cell by seed, and what was probed of it; none where a run diverged."""
+    """The accuracy of each cell by seed, its spread over tasks, and what was probed of it.
+
+    None where a run diverged.
+    """
     values: dict[CellKey, pd.Series] = {}
     for cell, members in results.cells.items():
         run = results.plan.runs[members["run"].iloc[0]]
@@ -262,10 +266,17 @@ def values_of(results: Results) -> claims.Values:
         done = members[(members["status"] == "finished") & whole].set_index("seed")
         values[cell] = done["faa"]
         recorded = results.runs.loc[done["run"]].set_index(done.index)
+        values |= spread(cell, recorded)
         for key, name, i, j in probed(cell, run.tasks, run.phases) if run.probes else ():
             matrices = recorded[name].items()
             values[key] = pd.Series({seed: m[i][j] for seed, m in matrices if len(m)})
     return values
+
+
+def spread(cell: CellKey, recorded: pd.DataFrame) -> claims.Values:
+    """How much the accuracy of a cell's finished runs varies over tasks, by seed."""
+    accuracy = recorded[column("accuracy", cell.protocol)]
+    return {cell._replace(quantity="spread"): accuracy.map(metrics.spread).astype(float)}
 
 
 def probed(cell: CellKey, tasks: int, phases: int) -> Iterator[tuple[CellKey, str, int, int]]:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from twf.errors import UserError, explain, invalid_file, lookup
 from twf.learning.evaluation.metrics import final_average_accuracy, forgetting
 from twf.results import record, show, statistics
-from twf.results.estimates import probed
+from twf.results.estimates import probed, spread
 from twf.results.evidence import EVIDENCE, read_table
 from twf.results.frame import column
 from twf.results.paper import claims as paper_claims
@@ -252,6 +252,7 @@ class Findings:
                 if alone or key not in values:
                     done = runs[column("faa", key.protocol)].dropna()
                     values[key] = done if len(done) == len(runs) else done[:0]
+                    values |= spread(key, runs.loc[values[key].index])
                 tasks, phases = map(len, (of["initial_class_il"], of["accuracy_class_il"]))
                 for part, at, i, j in probed(key, tasks, phases) if of["cka"] else ():
                     values[part] = pd.Series({s: m[i][j] for s, m in runs[at].items() if m})

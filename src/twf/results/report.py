@@ -94,7 +94,7 @@ def _contents(
         "sections": [section for section in sections if section.rows],
         "provenance": provenance.sections(results),
         "forgetting": tables.FORGETTING[plan.params.switches(plan.study)["F8"]],
-        "margin": f"{estimates.MARGIN:g}",
+        "margin": f"{estimates.AGREEMENT:g}",
     }
 
 

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -17,6 +18,7 @@ from twf.learning.evaluation.metrics import (
     final_average_accuracy,
     forgetting,
     forgetting_paper,
+    spread,
 )
 from twf.learning.evaluation.similarity import Probe, linear_cka, nearest_neighbour_accuracy
 from twf.learning.learner import SourceData
@@ -112,6 +114,7 @@ def test_matrices_worked_by_hand(case):
     assert forgetting(accuracy) == published
     assert forgetting_paper(accuracy) == paper
     assert final_average_accuracy(accuracy) == pytest.approx(average)
+    assert spread(accuracy) == pytest.approx(np.std(accuracy[-1]))
 
 
 # What is left of the initialization

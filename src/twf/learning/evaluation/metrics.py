@@ -3,6 +3,7 @@
 `accuracy[t][i]` is the accuracy, in per cent, on task i after training on task t (both from 0).
 """
 
+import statistics
 from collections.abc import Sequence
 
 Matrix = Sequence[Sequence[float]]
@@ -45,3 +46,8 @@ def backward_transfer(accuracy: Matrix) -> float | None:
     if tasks < 2:
         return None
     return sum(accuracy[-1][i] - accuracy[i][i] for i in range(tasks - 1)) / (tasks - 1)
+
+
+def spread(accuracy: Matrix) -> float:
+    """The standard deviation over tasks of the accuracy after the last phase, divisor T."""
+    return statistics.pstdev(accuracy[-1])
