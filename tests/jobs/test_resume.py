@@ -40,7 +40,7 @@ class Impatient(Keeper):
     """Stops its run after every step."""
 
     def pause(self, *words: Any, **named: Any) -> None:
-        self.stopping = True
+        self.stopping = signal.SIGTERM
         super().pause(*words, **named)
 
 
@@ -196,8 +196,9 @@ def test_a_run_told_to_stop_saves_and_goes_on_later(tiny_inputs, tiny_run, recor
             os.kill(os.getpid(), signal.SIGTERM)
 
     spy(monkeypatch, Keeper, "pause", tell)
-    with pytest.raises(Stopped):
+    with pytest.raises(Stopped) as end:
         execute(tiny_inputs, planned, CPU)
+    assert end.value.status == 143
     assert len(pauses) == 3 and not files.record_file("tiny", planned.id).exists()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     guard = checkpoints.read(state, "").about["guard"]
@@ -220,8 +221,9 @@ def test_a_run_told_to_stop_before_its_first_step_ends_at_once(tiny_inputs, tiny
     planned = tiny_run("er")
     before = signal.getsignal(signal.SIGINT)  # ignored, where a shell started pytest with &
     monkeypatch.setattr(loop, "accuracy_per_task", told)
-    with pytest.raises(Stopped, match="before it did a step"):
+    with pytest.raises(Stopped, match="before it did a step") as end:
         execute(tiny_inputs, planned, CPU)
+    assert end.value.status == 130
     assert not files.state_file("tiny", planned.id).exists()
     assert signal.getsignal(signal.SIGINT) is before
 

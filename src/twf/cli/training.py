@@ -196,13 +196,13 @@ def _training(job: bool) -> Iterator[None]:
     """Train one thing: a `job` ends with Snakemake, and where it was saved is said at its end."""
     if job:
         environment.stop_with_parent()
-    from twf.jobs.resume import STATUS, Stopped
+    from twf.jobs.resume import Stopped
 
     try:
         yield
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
-        raise typer.Exit(STATUS) from None
+        raise typer.Exit(stopped.status) from None
 
 
 def _plan_file(kind: str, name: str, file_of: Callable[[str], Path]) -> tuple[Path, plans.Written]:

@@ -20,14 +20,17 @@ from twf.learning.state import Tensors, flatten
 from twf.learning.step import CaptureError
 
 STOPPING = signal.SIGTERM, signal.SIGINT
-STATUS = 128 + signal.SIGTERM  # the exit status of a run that was told to stop
 
 
 class Stopped(BaseException):
-    """The run was told to stop: its message says whether its state is saved.
+    """A signal told the run to stop: the message says whether its state is saved.
 
     No `Exception`, which tracking would take for a failure of its own.
     """
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.status = 128 + number  # the process's, as a shell has it
 
 
 class Keeper:
@@ -37,7 +40,7 @@ class Keeper:
         self.path = path
         self.guard = guard
         self.every = every
-        self.stopping = False
+        self.stopping = 0  # the signal that told to stop
         self.begun = False  # has done a step since it was called
         self.recorded = False
         self.after_step: Callable[[], None] = lambda: None  # called at each pause
@@ -79,7 +82,7 @@ class Keeper:
                 with contextlib.suppress(OSError):  # the log may lie on the same full disk
                     note(f"warning: not saved: {error}")
         if self.stopping:
-            raise Stopped(f"stopped{ending}")
+            raise Stopped(f"stopped{ending}", self.stopping)
 
     def save(self, state: Any) -> None:
         """Write the state. Raises `UserError` where that fails."""
@@ -111,11 +114,12 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
     with locked(path.parent.with_name(f"{path.parent.name}.lock"), "this run"):
         keeper = Keeper(path, guard, every)
 
-        def stop(*_: Any) -> None:
-            keeper.stopping = True
+        def stop(number: int, _: Any) -> None:
+            keeper.stopping = number
             if not keeper.begun:
                 goes_on = "goes on from its saved state" if keeper.spent else "begins again"
-                raise Stopped(f"stopped before it did a step: the same command {goes_on}")
+                told = f"stopped before it did a step: the same command {goes_on}"
+                raise Stopped(told, number)
 
         before = {number: signal.signal(number, stop) for number in STOPPING}
         try:
