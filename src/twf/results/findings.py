@@ -28,6 +28,7 @@ from twf.study.params import PROTOCOLS, Protocol
 from twf.study.reading import plain_values
 from twf.study.types import Strict
 
+Since = Literal["", "planned", "exploratory", "before the plan"]
 KEPT = ["benchmark", "source", "method", "initial_class_il", *PROBED]
 KEPT += [column("accuracy", protocol) for protocol in PROTOCOLS]
 MEASURES = {"faa": final_average_accuracy, "ff": forgetting}  # of a matrix of accuracies
@@ -43,7 +44,7 @@ class Setting(Strict):
     protocol: Protocol = "class-il"
     measure: Literal["faa", "ff"] = "faa"  # final average accuracy, or forgetting
     files: list[str]  # arms are of the first that has all
-    since: Literal["", "exploratory"] = ""  # where it was not planned, whatever its questions were
+    since: Since = ""  # of all questions here, whatever is said of them
 
     @property
     def column(self) -> str:
@@ -59,7 +60,7 @@ class Question(Strict):
     rule: Literal["student", "paired", "welch"] = "student"
     # the corners of a two-way layout of docs/plan.md, for a second interval
     layout: Sequence[str] = ()
-    since: Literal["", "planned", "exploratory"] = ""
+    since: Since = ""
 
 
 class Shown(Strict):
@@ -173,10 +174,11 @@ class Findings:
         return total
 
     def table(self) -> pd.DataFrame:
-        """All estimates that a table shows, by layout and by each question's own rule."""
+        """All estimates of `tables`, by layout and by each question's own rule."""
         rows = [
             {"table": name} | row
             for name, shown in self.asked.tables.items()
+            if shown.kind == "table"
             for question in shown.questions
             for setting in shown.settings
             for layout in (True, False)
