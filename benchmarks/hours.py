@@ -16,11 +16,11 @@ from scipy.stats import gmean
 
 from benchmarks import command
 from twf import files
-from twf.forecast import costs
+from twf.forecast import CL, costs, kind
+from twf.results.evidence import EVIDENCE
 from twf.results.show import TextRow, markdown
 from twf.study import expand, reading
 
-EVIDENCE = Path("results/evidence")
 H100 = Path(__file__).parent / "results/h100.json"
 TABLES = {
     "1": ["main.split-cifar10"],
@@ -30,9 +30,7 @@ TABLES = {
 }
 SEEDS = 3
 HOW = ("measured", "from its step alone", "from CPUs")
-CL = "twf without propagation"
 STEPS, TASKS = 50_000 / 32, 5  # of an epoch of all tasks on Split CIFAR-10
-WEIGHTS = ("lambda_fp", "lambda_fp_replay", "lambda_diversity")
 
 
 def records(folder: Path = EVIDENCE) -> pd.DataFrame:
@@ -56,12 +54,6 @@ def in_company(records: pd.DataFrame) -> pd.Series:
     return records["history"].map(step)
 
 
-def kind(method: str, hyperparameters: dict[str, object]) -> str:
-    """A method; TwF without its three weights of propagation is another in its cost."""
-    weights = [hyperparameters.get(name) for name in WEIGHTS]
-    return CL if method == "twf" and not any(weights) else method
-
-
 def milliseconds(records: pd.DataFrame) -> dict[str, tuple[float, str]]:
     """The card's milliseconds per step on Split CIFAR-10 in company, and how each is known.
 
@@ -77,7 +69,8 @@ def milliseconds(records: pd.DataFrame) -> dict[str, tuple[float, str]]:
     cpu = costs(records[records["study"] == "overnight"])
     cpu = cpu[(cpu["benchmark"] == "split-cifar10") & cpu["device"].str.startswith("Intel")]
     seconds = cpu.set_index("method")["seconds"].to_dict()
-    scale = gmean([measured[m] / seconds[m] for m in measured if m in seconds])
+    # there, the runs without propagation followed the initialization too, in float32
+    scale = gmean([measured[m] / seconds[m] for m in measured if m in seconds and m != CL])
     known = {name: (seconds[name] * scale, HOW[2]) for name in seconds}
     known["er"] = (alone["er"] * measured["twf"] / alone["twf"], HOW[1])
     return known | {name: (value, HOW[0]) for name, value in measured.items()}
@@ -100,7 +93,7 @@ def tables(known: dict[str, tuple[float, str]]) -> tuple[list[TextRow], list[Tex
         runs = [plan.runs[run] for name in names for run in plan.runs_of(plan.tables[name])]
         hours = dict.fromkeys(HOW, 0.0)
         for run in runs:
-            value, how = known[kind(run.method, run.hyperparameters.model_dump())]
+            value, how = known[kind(run.method, vars(run.hyperparameters))]
             hours[how] += SEEDS * run.epochs * STEPS * value / 3.6e6
         whole = f"{sum(hours.values()):.1f}"
         row = {"Table": number, "Runs": str(SEEDS * len(runs)), "Hours": whole}

@@ -1,7 +1,7 @@
 """How long what remains of a study takes, by what recorded runs took. No torch here."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from twf import files
@@ -10,7 +10,15 @@ from twf.study import Run
 if TYPE_CHECKING:
     import pandas as pd
 
+CL = "twf without propagation"
+WEIGHTS = ("lambda_fp", "lambda_fp_replay", "lambda_diversity")  # of propagation
 KEY = ["benchmark", "method", "width"]  # runs that are alike in these are taken to cost the same
+
+
+def kind(method: str, hyperparameters: Mapping[str, object]) -> str:
+    """A method; TwF without its three weights of propagation is another in its cost."""
+    weights = [hyperparameters.get(name) for name in WEIGHTS]
+    return CL if method == "twf" and not any(weights) else method
 
 
 def costs(records: "pd.DataFrame") -> "pd.DataFrame":
@@ -21,7 +29,9 @@ def costs(records: "pd.DataFrame") -> "pd.DataFrame":
     """
     parameters = records["provenance"].map(lambda text: json.loads(text)["parameters"])
     epochs = parameters.map(lambda values: values["epochs"])
-    rows = records[["benchmark", "method", "device"]].assign(
+    own = zip(records["method"], parameters, strict=True)
+    rows = records[["benchmark", "device"]].assign(
+        method=[kind(method, values["hyperparameters"]) for method, values in own],
         width=parameters.map(lambda values: values["network"]["width"]),
         seconds=records["seconds"] / epochs,
     )
@@ -34,7 +44,10 @@ def lines(runs: Iterable[Run]) -> Iterator[str]:
     """The hours of runs, as far as `results/costs.csv` knows their kind, and methods it lacks."""
     import pandas as pd
 
-    kinds = [(run.benchmark, run.method, run.network.width, run.epochs) for run in runs]
+    kinds = [
+        (run.benchmark, kind(run.method, vars(run.hyperparameters)), run.network.width, run.epochs)
+        for run in runs
+    ]
     planned = pd.DataFrame(kinds, columns=[*KEY, "epochs"])
     known = planned.merge(pd.read_csv(files.COSTS), how="left", on=KEY)
     known["hours"] = known["epochs"] * known["seconds"] / 3600

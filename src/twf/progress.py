@@ -1,4 +1,4 @@
-"""Progress of long work: a line on stderr now and then, with the time that is left."""
+"""Progress of long work: a line on stderr now and then, with an estimate of what is left."""
 
 import contextlib
 import math

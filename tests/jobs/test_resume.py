@@ -219,9 +219,10 @@ def test_a_run_told_to_stop_before_its_first_step_ends_at_once(tiny_inputs, tiny
             time.sleep(60)
 
     planned = tiny_run("er")
-    before = signal.getsignal(signal.SIGINT)  # ignored, where a shell started pytest with &
+    before = signal.default_int_handler  # a shell's background ignores it
+    signal.signal(signal.SIGINT, before)
     monkeypatch.setattr(loop, "accuracy_per_task", told)
-    with pytest.raises(Stopped, match="before it did a step") as end:
+    with pytest.raises(Stopped, match="before the next step: the same command begins again") as end:
         execute(tiny_inputs, planned, CPU)
     assert end.value.status == 130
     assert not files.state_file("tiny", planned.id).exists()

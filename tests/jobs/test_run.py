@@ -94,14 +94,6 @@ def test_a_diverged_run_is_recorded_as_such(tiny_inputs, tiny_run, capsys):
     assert f"{row['run']}.parquet: diverged: {row['reason']}\n" in capsys.readouterr().out
 
 
-def test_a_record_with_a_column_too_many_or_too_few_is_not_written(tmp_path):
-    row = dict.fromkeys(record.SCHEMA.names)
-    for wrong in (row | {"more": 1}, {k: v for k, v in row.items() if k != "seed"}):
-        with pytest.raises(ValueError, match="more|seed"):
-            record.write(tmp_path / "x.parquet", wrong)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_run_of_a_search_does_not_see_the_test_set(tiny_inputs, tiny_run, monkeypatch):
     run, dataset = tiny_run("er", held_out=0.25), store.load(files.data_file("target"))
     row = execute_and_read(tiny_inputs, run)

@@ -100,6 +100,7 @@ BOTH = {"er": {"lr": [0.1]}, "derpp": {"beta": [1.0]}}
     [
         ({"grids": BOTH | {"er": {"lr": [0.0]}}}, r"search.search.grids.er: lr: .*\(is: 0.0\)"),
         ({"grids": BOTH | {"er": {"alpha": [1.0]}}}, "search.search.grids.er: .*'alpha'.* lr"),
+        ({"grids": BOTH | {"twf": {"lr": [1.0]}}}, "search: search.grids: twf is no method of"),
     ],
 )
 def test_a_mistake_is_refused_with_its_key(values, change, named):
@@ -137,6 +138,23 @@ def test_a_study_takes_the_best_of_a_search_and_the_rest_from_params(tiny_values
     fast = {"title": "Fast", "hyperparameters": {"lr": 0.9}}
     tiny_values["studies"]["tiny"]["experiments"]["main"]["variants"] = {"fast": fast}
     assert {run.hyperparameters.lr for run in plan(tiny_values).runs.values()} == {0.9}
+
+
+def test_a_benchmark_that_there_is_not_among_the_best_is_refused(tiny_values, best):
+    path = best("derpp", "task-il", lr=0.7)
+    path.write_text(path.read_text().replace("split-target", "split-targe"))
+    with pytest.raises(UserError, match=f"'split-targe' in {path} .did you mean 'split-target'"):
+        plan(tiny_values)
+
+
+def test_an_override_may_be_for_a_buffer_of_an_experiment_alone(tiny_values):
+    override = {"buffer": 24, "lr": 0.7}
+    tiny_values["benchmarks"]["split-target"]["methods"]["er"]["overrides"] = [override]
+    with pytest.raises(UserError, match="buffer 24, which it never has"):
+        plan(tiny_values)
+    tiny_values["studies"]["tiny"]["experiments"]["main"]["buffers"] = [24]
+    rates = {r.hyperparameters.lr for r in plan(tiny_values).runs.values() if r.method == "er"}
+    assert rates == {0.7}
 
 
 def test_a_cell_that_stands_twice_among_the_best_is_refused(tiny_values, best):

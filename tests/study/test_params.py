@@ -81,11 +81,14 @@ WRONG: list[tuple[str, Any, list[str]]] = [
     ("fidelity.F6", REMOVE, ["fidelity", "F6"]),
     (f"{MAIN}.benchmarks", ["split"], [f"{MAIN}.benchmarks", "'split'", "split-target"]),
     (f"{MAIN}.source", "svhn", [f"{MAIN}.source", "'svhn'", "origin"]),
-    (f"{SPLIT}.methods.er.overrides", [{"buffer": 8, "lr": 0.1}], ["overrides for buffer 8"]),
+    (f"{SPLIT}.methods.er.overrides", [{"buffer": 8, "lr": 0.1}], ["er.overrides: buffer 8"]),
     ("studies.tiny.scale", {"x": {"epochs": 1, "source": "x"}}, ["studies.tiny.scale.x: "]),
     (f"{MAIN}.methods", ["er"], [f"{MAIN}: variants.a: er-ace is no method of the experiment"]),
     (f"{MAIN}.variants.a.fidelity", {"F11": "paper"}, [f"{MAIN}: variants.a.fidelity: ", "F11"]),
-    (f"{SPLIT}.methods.finetune.overrides", [{"buffer": 16, "lr": 1}], ["finetune: ", "a buffer"]),
+    (f"{SPLIT}.methods.finetune.overrides", [{"buffer": 16, "lr": 1}], ["finetune", "buffer 16"]),
+    (f"{SPLIT}.lr_decay", {"factor": 0.1, "epochs": [9]}, [f"{SPLIT}.lr_decay.epochs: "]),
+    (f"{MAIN}.benchmarks", ["other"], ["studies.tiny.scale.split-target: "]),
+    (f"{MAIN}.variants.a.without_buffer", True, [f"{MAIN}: variants.a.without_buffer: "]),
     (f"{ORIGIN}.network.width", 3, [f"{ORIGIN}.network.width: "]),
     (f"{SPLIT}.lr_decay", {"factor": 0.1, "epochs": [1]}, ["tiny.scale.split-target.lr_decay"]),
     (f"{SPLIT}.methods.er-ace", REMOVE, ["'er-ace' has no hyperparameters on Split Target"]),
@@ -101,6 +104,7 @@ def test_a_mistake_is_named_in_one_line_with_its_key_and_what_is_allowed(
     path, value, named, tiny_values
 ):
     tiny_values["studies"]["tiny"]["experiments"]["main"]["variants"] = {"a": dict(ER_ACE)}
+    tiny_values["benchmarks"]["other"] = copy.deepcopy(tiny_values["benchmarks"]["split-target"])
     tiny_values["studies"]["tiny"]["scale"] = {"split-target": {"epochs": 1, "source": "origin"}}
     expand(reading.check(tiny_values), "tiny")  # right before the change
     text = complaint(put(tiny_values, path, value))

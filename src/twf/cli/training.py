@@ -127,9 +127,9 @@ def run(
     Called again after an interruption, SIGTERM or Ctrl-C, it goes on from its last saved state. A
     record that is there as planned stays.
 
-    With `--again FILE RUN`, by the parameters that the record of RUN in FILE has, on its data and
-    from its network, with today's code: results/again-STUDY/runs/RUN.parquet, and how the two
-    differ.
+    With `--again FILE RUN`, always anew, by the parameters that the record of RUN in FILE has, on
+    its data and from its network, with today's code: results/again-STUDY/runs/RUN.parquet, and how
+    the two differ.
     """
     with _training(job):
         from twf.jobs.run import execute

@@ -103,6 +103,9 @@ def read_network(file: Path, shape: Network, classes: int | None) -> tuple[ResNe
             several = f"{file} has several tensors for {_our_name(name)}"
             raise UserError(f"{several}, the last of them {name}: save the weights of one network")
     tensors = {name: tensor for name, tensor in named.items() if not name.startswith(ALIAS)}
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() and not name.endswith(".num_batches_tracked"):
+            raise UserError(f"{file} has {name} in {tensor.dtype}: save the weights as floats")
     head = tensors.get("classifier.weight", torch.empty(1)).shape
     classes = classes or max(1, *head[:1])
     network = ResNet(shape, classes)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from twf.errors import UserError, note
 from twf.files import locked
 from twf.jobs import checkpoints
@@ -19,7 +21,7 @@ from twf.jobs.checkpoints import Checkpoint
 from twf.learning.state import Tensors, flatten
 from twf.learning.step import CaptureError
 
-STOPPING = signal.SIGTERM, signal.SIGINT
+STOPPING = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 
 class Stopped(BaseException):
@@ -41,7 +43,8 @@ class Keeper:
         self.guard = guard
         self.every = every
         self.stopping = 0  # the signal that told to stop
-        self.begun = False  # has done a step since it was called
+        self.between = True  # no step was done since the state was saved, or there was none yet
+        self.kept = False  # there is a state to go on from
         self.recorded = False
         self.after_step: Callable[[], None] = lambda: None  # called at each pause
         self.spent = 0.0  # seconds that the run took before it was resumed
@@ -65,16 +68,17 @@ class Keeper:
         if other := [key for key, value in self.guard.items() if guard.get(key) != value]:
             note(f"{self.path} was made with other {', '.join(other)}; starting over")
             return None
-        self.spent = saved.about["seconds"]
+        self.spent, self.kept = saved.about["seconds"], True
         return saved.about["state"], saved.tensors
 
     def pause(self, state: Callable[[], Any], now: bool = False) -> None:
         """Between two steps: save `state()` where it is time, and raise `Stopped` if told to."""
-        self.begun, ending = True, " and saved: the same command goes on from here"
+        self.between, ending = False, " and saved: the same command goes on from here"
         self.after_step()
         if self.stopping or now or time.monotonic() - self._saved >= self.every:
             try:
                 self.save(state())
+                self.between = now
             except UserError as error:  # the run matters more; what was saved before is there
                 ending = (
                     f", but not saved ({error}): the same command goes on from an earlier state"
@@ -90,6 +94,7 @@ class Keeper:
         about = {"guard": self.guard, "seconds": self.seconds, "state": flatten(state, tensors)}
         self._saved = time.monotonic()
         checkpoints.write(self.path, Checkpoint(tensors, about))
+        self.kept = True
 
     def done(self) -> None:
         """The run is recorded: its state is not needed any more, and no signal stops it.
@@ -104,26 +109,31 @@ class Keeper:
 
 @contextlib.contextmanager
 def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]:
-    """A keeper for one run, whose state is saved at `path`; SIGTERM and SIGINT tell it to stop.
+    """A keeper for one run, whose state is saved at `path`; `STOPPING` tell it to stop.
 
-    Once the run is recorded, its process is to end, and ignores both.
+    But those that the process ignores, as one of `nohup` does. Once the run is recorded, its
+    process is to end, and ignores them all.
 
-    Before the first step there is nothing to save, and the first evaluation takes long on a
-    CPU: it then stops at once. Raises `UserError` where another process is at this run.
+    Between tasks there is nothing new to save, and what a method does there, and an evaluation,
+    take long: it then stops at once. Raises `UserError` where another process is at this run.
     """
     with locked(path.parent.with_name(f"{path.parent.name}.lock"), "this run"):
         keeper = Keeper(path, guard, every)
 
         def stop(number: int, _: Any) -> None:
             keeper.stopping = number
-            if not keeper.begun:
-                goes_on = "goes on from its saved state" if keeper.spent else "begins again"
-                told = f"stopped before it did a step: the same command {goes_on}"
-                raise Stopped(told, number)
+            if keeper.between:
+                goes_on = "goes on from its saved state" if keeper.kept else "begins again"
+                raise Stopped(f"stopped before the next step: the same command {goes_on}", number)
 
-        before = {number: signal.signal(number, stop) for number in STOPPING}
+        heard = [number for number in STOPPING if signal.getsignal(number) != signal.SIG_IGN]
+        before = {number: signal.signal(number, stop) for number in heard}
         try:
             yield keeper
+        except torch.OutOfMemoryError as error:
+            raise UserError(
+                f"{error}: fewer `gpu_slots` in params.yaml, or smaller batches, need less memory"
+            ) from None
         except CaptureError as error:
             raise UserError(
                 f"a step cannot be captured ({error}): --execution plain trains without that"

@@ -18,6 +18,7 @@ from twf.learning.learner import Learner, SourceData
 from twf.learning.methods import make
 from twf.learning.methods.base import Method, Task
 from twf.learning.models.resnet import ResNet, fresh_classifier
+from twf.learning.precision import used
 from twf.learning.randomness import Generators, seeded
 from twf.learning.sgd import batches
 from twf.learning.state import Tensors, capture, fill, restore
@@ -161,6 +162,7 @@ def train(
                 return outcome
             place.epoch, place.order, place.step, place.terms = place.epoch + 1, None, 0, {}
             place.seconds = 0.0
+        keeper.pause(state, now=True)  # what follows may take long
         method.end_task(task)
         outcome.reason = _lost(learner.network, task)
         if outcome.reason is not None:
@@ -231,7 +233,7 @@ def make_learner(
         image_size=dataset.train_images.shape[1],
         fidelity=run.fidelity,
         lr_decay=run.lr_decay,
-        precision=run.precision,
+        precision=used(run.precision, device),
         source=source,
     )
 

@@ -14,6 +14,7 @@ from twf.learning.learner import Learner
 from twf.learning.loop import Advance, Keeper
 from twf.learning.methods.base import Batch, Method, Step
 from twf.learning.models.resnet import ResNet
+from twf.learning.precision import used
 from twf.learning.randomness import Generators, seeded
 from twf.learning.sgd import batches, cosine, sgd_step
 from twf.learning.state import capture, fill, restore
@@ -66,7 +67,7 @@ def supervised(source: Source, data: DatasetParams, device: torch.device) -> Sup
         buffer=None,
         image_size=data.size,
         fidelity={},
-        precision=recipe.precision,
+        precision=used(recipe.precision, device),
     )
     return Supervised(learner, recipe)
 

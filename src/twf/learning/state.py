@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from twf.learning.methods.base import Method
-from twf.learning.randomness import Generators
 from twf.learning.replay.buffer import ReservoirBuffer
 
 Tensors = dict[str, Tensor]
@@ -21,27 +20,17 @@ def capture(method: Method[Any]) -> dict[str, Any]:
     learner = method.learner
     return {
         "network": learner.network,
-        "generators": generators(learner.generators),
+        "generators": {name: g.generator.get_state() for name, g in learner.generators.items()},
         "method": _attributes(method),
     }
-
-
-def generators(found: Generators) -> Tensors:
-    """The states of random generators, by purpose."""
-    return {name: generator.generator.get_state() for name, generator in found.items()}
-
-
-def restore_generators(found: Generators, saved: dict[str, Any], tensors: Tensors) -> None:
-    """Let the generators go on from saved states."""
-    for name, state in saved.items():
-        found[name].generator.set_state(tensors[state["tensor"]])
 
 
 def restore(method: Method[Any], saved: dict[str, Any], tensors: Tensors) -> None:
     """Make a method, just set up, what it was when it was captured and flattened."""
     learner = method.learner
     fill(learner.network, saved["network"], tensors, learner.device)
-    restore_generators(learner.generators, saved["generators"], tensors)
+    for name, state in saved["generators"].items():
+        learner.generators[name].generator.set_state(tensors[state["tensor"]])
     for name, value in saved["method"].items():
         current = getattr(method, name, None)
         setattr(method, name, fill(current, value, tensors, learner.device))

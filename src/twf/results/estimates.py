@@ -227,7 +227,8 @@ def compared(results: Results, new: str, baseline: str) -> Iterator[str]:
         interval = f"95 % interval {gain.low:+.2f} to {gain.high:+.2f}, {words}, {gain.n} seeds"
         ends = interval if gain.n > 1 else "one seed, no interval"
         text = f"{gain.mean:+.2f} points ({ends})" if gain.n else "no finished run of both"
-        place = f"{key.benchmark} from {key.source}, {show.place(key.protocol, key.buffer)}"
+        source = results.plan.runs[pair[0]["run"].iloc[0]].source
+        place = f"{key.benchmark} from {source}, {show.place(key.protocol, key.buffer)}"
         yield f"{new} minus {baseline}, {place}: {text}"
         for arm in pair:
             for status, runs in arm[arm["status"] != "finished"].groupby("status")["run"]:

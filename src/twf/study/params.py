@@ -145,6 +145,10 @@ class LrDecay(Strict):
     factor: Positive
     epochs: list[Count]  # counted from 0
 
+    def is_late(self, epochs: int) -> bool:
+        """Whether so many epochs end before the first decay."""
+        return all(epoch >= epochs for epoch in self.epochs)
+
 
 def _settings(name: str, hyperparameters: type[Hyperparameters]) -> Any:
     """The type of a method's entry: its hyperparameters, and `overrides` of them for some cells."""
@@ -238,10 +242,17 @@ class Experiment(Strict):
     def _of_its_methods(self) -> Self:
         if self.search is not None and (left := set(self.methods) - self.search.grids.keys()):
             raise ValueError(f"search.grids: say which values of {min(left)} to try")
+        if self.search is not None and (others := self.search.grids.keys() - set(self.methods)):
+            raise ValueError(f"search.grids: {min(others)} is no method of the experiment")
+        if self.search is not None and self.probes:
+            raise ValueError("probes: a search follows no initialization; leave it out")
         for name, variant in self.variants.items():
             if others := set(variant.methods or ()) - set(self.methods):
                 raise ValueError(f"variants.{name}: {min(others)} is no method of the experiment")
-            asked = {s for m in variant.methods or self.methods for s in METHODS[m].switches}
+            methods = variant.methods or self.methods
+            if variant.without_buffer and not any(METHODS[m].without_buffer for m in methods):
+                raise ValueError(f"variants.{name}.without_buffer: no method of it can")
+            asked = {s for m in methods for s in METHODS[m].switches}
             if unasked := variant.fidelity.keys() - asked:
                 raise ValueError(f"variants.{name}.fidelity: no method of it has {min(unasked)}")
         return self
@@ -292,25 +303,34 @@ class Params(Strict):
         for name, benchmark in self.benchmarks.items():
             if (classes := self.datasets[benchmark.data].classes) % benchmark.tasks:
                 raise ValueError(f"benchmarks.{name}.tasks: {classes} classes do not divide by it")
-            sizes = {o.buffer for _, entry in benchmark.methods if entry for o in entry.overrides}
-            if others := sizes - {None, *benchmark.buffers}:
-                where = f"benchmarks.{name}.methods"
-                raise ValueError(f"{where}: overrides for buffer {min(others)}, which it has not")
+            if benchmark.lr_decay and benchmark.lr_decay.is_late(benchmark.epochs):
+                raise ValueError(f"benchmarks.{name}.lr_decay.epochs: after the last epoch")
+            buffers = {None, *benchmark.buffers, *self._other_buffers(name)}
             for method, entry in benchmark.methods:
-                bufferless = entry is not None and not METHODS[method].rehearsal
-                if bufferless and any(override.buffer for override in entry.overrides):
-                    where = f"benchmarks.{name}.methods.{method}"
-                    raise ValueError(f"{where}: overrides for a buffer, which it has not")
+                sizes = {override.buffer for override in entry.overrides} if entry else set()
+                if others := sizes - (buffers if METHODS[method].rehearsal else {None}):
+                    where = f"benchmarks.{name}.methods.{method}.overrides"
+                    raise ValueError(f"{where}: buffer {min(others)}, which it never has")
         for study_name, study in self.studies.items():
+            run = {name for each in study.experiments.values() for name in each.benchmarks}
             for name, scale in study.scale.items():
-                decay = self.benchmarks[name].lr_decay
-                if decay is None or "lr_decay" in scale.model_fields_set:
-                    continue
-                if all(epoch >= scale.epochs for epoch in decay.epochs):
-                    where = f"studies.{study_name}.scale.{name}.lr_decay"
-                    late = f"the benchmark's begins at {decay.epochs}, after {scale.epochs} epochs"
-                    raise ValueError(f"{where}: say when, or null, as {late}")
+                where = f"studies.{study_name}.scale.{name}"
+                if name not in run:
+                    raise ValueError(f"{where}: no experiment of the study has this benchmark")
+                own = "lr_decay" in scale.model_fields_set
+                decay = (scale if own else self.benchmarks[name]).lr_decay
+                if decay is not None and decay.is_late(scale.epochs):
+                    late = f"the decay is at {decay.epochs}, after {scale.epochs} epochs"
+                    raise ValueError(f"{where}.lr_decay: say when, or null, as {late}")
         return self
+
+    def _other_buffers(self, benchmark: str) -> set[int]:
+        """The buffers that scales and experiments give a benchmark."""
+        places: list[Scale | Experiment] = []
+        for study in self.studies.values():
+            places += [scale for name, scale in study.scale.items() if name == benchmark]
+            places += [each for each in study.experiments.values() if benchmark in each.benchmarks]
+        return {size for place in places for size in place.buffers or ()}
 
     def named_study(self, name: str) -> Study:
         """The study called `name`, or a `UserError` that says which there are."""

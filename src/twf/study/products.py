@@ -200,7 +200,10 @@ def require_as_planned(file: Path, made: Values | None, plan: Values, remedy: st
         raise UserError(f"no {file}: {remedy} makes it")
     if made != plan:
         why = Product(file, file, plan, made).why
-        raise UserError(f"{file} is not as planned ({why}): {remedy} makes it anew")
+        raise UserError(
+            f"{file} is not as planned ({why}): {remedy} makes it anew; "
+            "where that says it is there, plan anew what asks for it: `twf plan STUDY --write`"
+        )
 
 
 def named(kind: str, plan_file: Path) -> Path:

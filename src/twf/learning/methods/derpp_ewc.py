@@ -1,6 +1,6 @@
 """DER++ with EWC: anchored to its initialization, one alternative to TwF (the paper's Figure 3)."""
 
-from twf.learning.methods.base import Batch, Step
+from twf.learning.methods.base import Batch, Step, Task
 from twf.learning.methods.derpp import Derpp
 from twf.learning.methods.oewc import diagonal_fisher
 from twf.learning.models.resnet import backbone_of
@@ -13,8 +13,10 @@ class DerppEwc(Derpp):
     images of the source, with the pretrained network in evaluation mode.
     """
 
-    def setup(self) -> None:
-        super().setup()
+    def begin_task(self, task: Task) -> None:
+        super().begin_task(task)
+        if task.number > 0:
+            return
         source, generator = self.learner.source, self.learner.generators["fisher"]
         assert source is not None
         order = generator.permutation(len(source.images))

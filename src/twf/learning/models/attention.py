@@ -28,7 +28,7 @@ class TaskLinear(nn.Module):
     def forward(self, x: Tensor, of_task: Tensor) -> Tensor:
         """`x`: k vectors of each image, `[N, k, fan_in]`; `of_task`: its task, bool `[N, T]`.
 
-        Gives `[N, k, fan_out]`, of each map in turn.
+        Gives `[N, k, maps * fan_out]`, of each map in turn.
 
         One product: a vector stands among zeros, at its task's place. To gather the weights would
         copy a matrix for every image, forward and backward.
