@@ -130,12 +130,12 @@ def test_a_study_scales_a_benchmark_down_and_leaves_it_its_name(values):
     values["sources"]["small"] = copy.deepcopy(values["sources"]["origin"])
     values["sources"]["small"]["network"]["width"] = 8
     decay = {"factor": 0.1, "epochs": [1]}
-    scale = {"epochs": 1, "source": "small", "lr_decay": decay, "buffers": [8]}
+    scale = {"epochs": 3, "source": "small", "lr_decay": decay, "buffers": [8]}
     values["studies"]["tiny"]["scale"] = {"split-target": scale}
     planned = plan(values)
     assert {run.buffer for run in planned.runs.values()} == {None, 8}
     run = planned.runs["split-target.er.8.s0"]
-    assert (run.epochs, run.source, run.network.width) == (1, "small", 8)
+    assert (run.epochs, run.source, run.network.width) == (3, "small", 8)
     assert run.lr_decay is not None and run.lr_decay.epochs == [1]
     (table,) = planned.tables.values()
     assert (table.source, table.paper_source, table.reduced) == ("small", "origin", True)

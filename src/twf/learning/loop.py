@@ -80,6 +80,7 @@ class Place:
     phase: int = 0
     begun: bool = False  # the phase's `begin_task` has been called
     epoch: int = 0
+    learned: bool = False  # all epochs of the phase are done
     order: Tensor | None = None  # of the epoch's images; None before its first step
     step: int = 0
     terms: dict[str, Tensor] = field(default_factory=dict)  # [steps] each, of the epoch so far
@@ -162,7 +163,9 @@ def train(
                 return outcome
             place.epoch, place.order, place.step, place.terms = place.epoch + 1, None, 0, {}
             place.seconds = 0.0
-        keeper.pause(state, now=True)  # what follows may take long
+        if not place.learned:
+            place.learned = True
+            keeper.pause(state, now=True)  # what follows may take long
         method.end_task(task)
         outcome.reason = _lost(learner.network, task)
         if outcome.reason is not None:
