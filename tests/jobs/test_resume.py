@@ -24,6 +24,7 @@ from twf.jobs import checkpoints, resume
 from twf.jobs.resume import Keeper, Stopped, keeping
 from twf.learning import loop
 from twf.learning.loop import Outcome
+from twf.learning.methods.base import Method
 from twf.learning.state import flatten
 from twf.learning.step import CaptureError
 from twf.results import record
@@ -227,6 +228,29 @@ def test_a_run_told_to_stop_before_its_first_step_ends_at_once(tiny_inputs, tiny
     assert end.value.status == 130
     assert not files.state_file("tiny", planned.id).exists()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_between_tasks_a_run_stops_at_once_and_repeats_no_epoch(tiny_inputs, tiny_run, monkeypatch):
+    def told(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        time.sleep(60)
+
+    planned, epochs = tiny_run("er"), list[int]()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    spy(monkeypatch, loop, "_epoch", lambda *_: epochs.append(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(Method, "end_task", told)
+        with pytest.raises(Stopped, match="goes on from its saved state") as end:
+            execute(tiny_inputs, planned, CPU)
+    assert end.value.status == 129 and len(epochs) == planned.epochs
+    execute(tiny_inputs, planned, CPU)
+    assert len(epochs) == planned.epochs * planned.phases
+
+
+def test_a_signal_that_was_ignored_stays_so(tmp_path):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    with keeping(tmp_path / "run" / "state.safetensors", {}, math.inf):
+        os.kill(os.getpid(), signal.SIGHUP)
 
 
 def test_one_process_is_at_a_run_and_a_step_that_cannot_be_captured_is_told(tmp_path):
