@@ -59,7 +59,7 @@ def step_of(steps: Plain, images: Tensor) -> Callable[[], object]:
 
     def step() -> None:
         order = method.learner.generators["order"].permutation(len(images))
-        steps.step(order[: method.batch_size], method.learning_rate(0.0))
+        steps.step(order[: method.learner.batch_size], method.learning_rate(0.0))
 
     return step
 

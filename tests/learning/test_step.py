@@ -69,7 +69,7 @@ def phases(made: Made, way: Plain, count: int) -> Iterator[list[Tensor]]:
         images, labels = method.training_set(task)
         way.begin(images, labels)
         order = method.learner.generators["order"].permutation(len(images))
-        yield list(order.repeat(count).split(method.batch_size))[:count]
+        yield list(order.repeat(count).split(method.learner.batch_size))[:count]
         method.end_task(task)
 
 

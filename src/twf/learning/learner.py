@@ -32,7 +32,7 @@ class Learner:
     device: torch.device
     classes: int
     tasks: int
-    batch_size: int
+    batch_size: int  # of the stream, and of replay; a method's own where it has one
     epochs: int  # per task
     buffer: int | None  # how many examples rehearsal may keep
     image_size: int  # pixels along a side

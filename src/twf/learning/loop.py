@@ -230,7 +230,7 @@ def make_learner(
         device=device,
         classes=run.classes,
         tasks=run.tasks,
-        batch_size=run.batch_size,
+        batch_size=run.stream_batch,
         epochs=run.epochs,
         buffer=run.buffer,
         image_size=dataset.train_images.shape[1],
@@ -249,7 +249,7 @@ def _epoch(steps: Plain, place: Place, count: int, pause: Callable[[], None]) ->
     method = steps.method
     if place.order is None:
         place.order = method.learner.generators["order"].permutation(count)
-    positions = batches(place.order, method.batch_size, method.keep_last_batch)
+    positions = batches(place.order, method.learner.batch_size, method.keep_last_batch)
     before, start = place.seconds, time.monotonic()
     while place.step < len(positions):
         index = positions[place.step]

@@ -97,7 +97,7 @@ def train(steps: Plain, dataset: Dataset, keeper: Keeper, advance: Advance) -> N
         if place["order"] is None:
             place["order"] = learner.generators["order"].permutation(len(images))
             place["total"] = torch.zeros((), device=learner.device)
-        positions = batches(place["order"], method.batch_size)
+        positions = batches(place["order"], learner.batch_size)
         while place["step"] < len(positions):
             rate = method.learning_rate(place["epoch"] + place["step"] / len(positions))
             terms = steps.step(positions[place["step"]], rate)

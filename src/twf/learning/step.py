@@ -82,7 +82,7 @@ class Captured(Plain):
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def step(self, index: Tensor, rate: float) -> Terms:
-        if not self._has_stepped() or len(index) != self.method.batch_size:
+        if not self._has_stepped() or len(index) != self.method.learner.batch_size:
             return super().step(index, rate)
         if self.graph is None:
             self._capture(index)

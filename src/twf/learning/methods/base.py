@@ -65,11 +65,6 @@ class Method(ABC, Generic[H]):
     def setup(self) -> None:
         """Make what the method needs beside the network, once."""
 
-    @property
-    def batch_size(self) -> int:
-        """Stream images in a step."""
-        return self.learner.batch_size
-
     def learning_rate(self, epoch: float) -> float:
         """The rate at a point of a task, in epochs from its start: the benchmark's steps."""
         decay = self.learner.lr_decay

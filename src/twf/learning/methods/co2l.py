@@ -38,10 +38,6 @@ class Co2l(Method[Co2lHyperparameters]):
         self.images = torch.empty(0, 3, side, side, dtype=torch.uint8, device=learner.device)
         self.labels = torch.empty(0, dtype=torch.int64, device=learner.device)
 
-    @property
-    def batch_size(self) -> int:
-        return self.hyperparameters.batch_size
-
     def modules(self) -> Iterator[nn.Module]:
         yield self.learner.network
         yield self.head

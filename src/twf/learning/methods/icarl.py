@@ -79,7 +79,7 @@ class Icarl(Method[IcarlHyperparameters]):
         if not self.published("F17"):
             return torch.arange(own, device=task.labels.device)
         order = self.learner.generators["herding"].permutation(count)
-        passed = order[: count // self.batch_size * self.batch_size]
+        passed = order[: count // self.learner.batch_size * self.learner.batch_size]
         return passed[passed < own].sort().values
 
     def _rows(self) -> list[Tensor]:
