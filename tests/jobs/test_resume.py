@@ -253,6 +253,14 @@ def test_a_signal_that_was_ignored_stays_so(tmp_path):
         os.kill(os.getpid(), signal.SIGHUP)
 
 
+def test_a_full_gpu_is_told_with_the_remedy(tmp_path):
+    with (
+        pytest.raises(UserError, match="CUDA out of memory: fewer `gpu_slots`"),
+        keeping(tmp_path / "run" / "state.safetensors", {}, math.inf),
+    ):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+
 def test_one_process_is_at_a_run_and_a_step_that_cannot_be_captured_is_told(tmp_path):
     path = tmp_path / "run" / "state.safetensors"
 
