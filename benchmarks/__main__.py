@@ -71,10 +71,10 @@ def main(
     rows: list[Row] = []
     for count in threads or [1]:
         on = device_for(count)
-        measured: list[Row] = []
         choices = product(benchmark or ["split-digits"], method or ["twf"], precision or ["tf32"])
         for where, what, rounding in choices:
             run = planned(params, where, what)
+            measured: list[Row] = []
             if Measurement.STEPS in wanted:
                 measured += steps.measure(
                     params, run, ways, rounding, reference, on, calls, repeats
@@ -84,9 +84,10 @@ def main(
                     measured += steps.measure_sharing(
                         params, run, way, rounding, jobs or [1, 2], on
                     )
-        rows += [row | {"threads": count} for row in measured]
+            rows += [row | {"threads": count} for row in measured]
+            path = write(name, rows, on)  # each time: the next may fail or be stopped
     show(rows)
-    print(f"{write(name, rows, on)}: {len(rows)} rows")
+    print(f"{path}: {len(rows)} rows")
 
 
 def show(rows: list[Row]) -> None:

@@ -12,6 +12,7 @@ from benchmarks.shapes import planned
 from support import PROJECT
 
 from twf import files
+from twf.errors import UserError
 from twf.forecast import costs
 from twf.study import reading
 from twf.study.methods import METHODS
@@ -53,9 +54,12 @@ def test_jobs_that_share_a_device_are_counted_together(params, monkeypatch):
     assert [(row["jobs"], row["times_alone"]) for row in rows] == [(1, 1.0), (2, 1.5)]
 
 
-def test_the_command_keeps_rows_with_where_they_come_from(tiny_project, monkeypatch):
+def test_the_command_keeps_what_it_measured_and_where_though_the_next_fails(
+    tiny_project, monkeypatch
+):
     monkeypatch.setattr(command, "RESULTS", tiny_project / "kept")
-    command.main(["steps"], benchmark=["split-target"], method=["er"], calls=1, repeats=1)
+    with pytest.raises(UserError, match="no study of params.yaml has a run of nothing"):
+        command.main(["steps"], ["split-target"], ["er", "nothing"], calls=1, repeats=1)
     kept = json.loads((tiny_project / "kept" / "latest.json").read_text())
     assert kept.keys() == {"device", "gpu", "versions", "commit", "date", "rows"}
     (row,) = kept["rows"]

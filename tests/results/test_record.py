@@ -9,26 +9,21 @@ from twf.files import record_file, runs_file
 from twf.results import record
 from twf.study import Plan
 
-TORN, OLD, MISSING, DONE = (
-    f"split-cifar10.{name}.s0" for name in ("joint", "finetune", "er.500", "er.5120")
-)
+TORN, MISSING, DONE = (f"split-cifar10.{name}.s0" for name in ("joint", "er.500", "er.5120"))
 
 
 @pytest.fixture
 def plan(make_plan, recorded) -> Plan:
-    """Four runs: a torn record, one of an older schema, none, and a good one."""
-    plan = make_plan([0], methods=["joint", "finetune", "er"])
+    """Three runs: a torn record, none, and a good one."""
+    plan = make_plan([0], methods=["joint", "er"])
     recorded(plan)
     runs_file("small").unlink()
     record_file("small", TORN).write_bytes(b"PAR1")
-    old = pq.read_table(record_file("small", OLD))
-    metadata = {"twf_record_version": "1"}
-    pq.write_table(old.replace_schema_metadata(metadata), record_file("small", OLD))
     record_file("small", MISSING).unlink()
     return plan
 
 
-@pytest.mark.parametrize("run", [MISSING, OLD, TORN])
+@pytest.mark.parametrize("run", [MISSING, TORN])
 def test_collecting_all_refuses_a_record_that_is_not_there_or_cannot_be_read(plan, run):
     with pytest.raises(UserError) as refused:
         record.collect([record_file("small", each) for each in (DONE, run)], runs_file("small"))

@@ -47,6 +47,8 @@ MAIN = "studies.tiny.experiments.main"
 ORIGIN = "sources.origin"
 IMAGES = "datasets.target.augmentation"
 ER_ACE = {"title": "A", "methods": ["er-ace"]}
+PROBED_SEARCH = {"title": "A", "benchmarks": ["split-target"], "methods": ["er"], "probes": True}
+PROBED_SEARCH |= {"search": {"held_out": 0.5, "grids": {"er": {"lr": [0.1]}}}}
 
 # A key or value that is wrong, and what the message must name.
 WRONG: list[tuple[str, Any, list[str]]] = [
@@ -90,6 +92,7 @@ WRONG: list[tuple[str, Any, list[str]]] = [
     (f"{MAIN}.benchmarks", ["other"], ["studies.tiny.scale.split-target: "]),
     (f"{MAIN}.variants.a.without_buffer", True, [f"{MAIN}: variants.a.without_buffer: "]),
     (f"{ORIGIN}.network.width", 3, [f"{ORIGIN}.network.width: "]),
+    (MAIN, PROBED_SEARCH, [f"{MAIN}: probes: a search"]),
     (f"{SPLIT}.lr_decay", {"factor": 0.1, "epochs": [1]}, ["tiny.scale.split-target.lr_decay"]),
     (f"{SPLIT}.methods.er-ace", REMOVE, ["'er-ace' has no hyperparameters on Split Target"]),
     (f"{MAIN}.variants.a.hyperparameters", {"alpha": 1}, [f"{MAIN}.variants.a", "'alpha'", "lr"]),
