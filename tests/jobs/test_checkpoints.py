@@ -154,6 +154,7 @@ WRONG: list[tuple[str, str, Any]] = [
     (r"resnet18 of width 4 with 3 .*:\n.*[Mm]issing.*bn1.bias", "bn1.bias", None),
     (r"[Mm]issing.*classifier.weight", "classifier.weight", None),
     (r"[Uu]nexpected.*more.weight", "more.weight", torch.zeros(2)),
+    (r"classifier.weight: ", "classifier.weight", torch.tensor(1.0)),
     (r"conv1.weight: .*8, 3, 3, 3", "conv1.weight", torch.zeros(8, 3, 3, 3)),
     (r"[Uu]nexpected.*backbone.conv1.weight.*\[...\]$", "", "backbone."),
     (r"no training gives: layer4.1.bn2.bias", "layer4.1.bn2.bias", float("nan")),

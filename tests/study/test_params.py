@@ -47,8 +47,14 @@ MAIN = "studies.tiny.experiments.main"
 ORIGIN = "sources.origin"
 IMAGES = "datasets.target.augmentation"
 ER_ACE = {"title": "A", "methods": ["er-ace"]}
-PROBED_SEARCH = {"title": "A", "benchmarks": ["split-target"], "methods": ["er"], "probes": True}
-PROBED_SEARCH |= {"search": {"held_out": 0.5, "grids": {"er": {"lr": [0.1]}}}}
+ER = {"title": "A", "benchmarks": ["split-target"], "methods": ["er"]}
+STUDY = {"title": "A", "seeds": [0], "experiments": {"main": ER}}
+
+
+def searching(**grids: Any) -> Values:
+    """An experiment that searches."""
+    return ER | {"search": {"held_out": 0.5, "grids": {"er": {"lr": [0.1]}} | grids}}
+
 
 # A key or value that is wrong, and what the message must name.
 WRONG: list[tuple[str, Any, list[str]]] = [
@@ -92,7 +98,11 @@ WRONG: list[tuple[str, Any, list[str]]] = [
     (f"{MAIN}.benchmarks", ["other"], ["studies.tiny.scale.split-target: "]),
     (f"{MAIN}.variants.a.without_buffer", True, [f"{MAIN}: variants.a.without_buffer: "]),
     (f"{ORIGIN}.network.width", 3, [f"{ORIGIN}.network.width: "]),
-    (MAIN, PROBED_SEARCH, [f"{MAIN}: probes: a search"]),
+    (MAIN, searching() | {"probes": True}, [f"{MAIN}: probes: a search"]),
+    (MAIN, searching(er={"lr": [0.0]}), [f"{MAIN}.search.grids.er: lr: ", "is: 0.0"]),
+    (MAIN, searching(er={"alpha": [1.0]}), [f"{MAIN}.search.grids.er: ", "'alpha'", "lr"]),
+    (MAIN, searching(twf={"lr": [1.0]}), [f"{MAIN}: search.grids: twf is no method of"]),
+    ("studies.data", STUDY, ["studies.data: another name"]),
     (f"{SPLIT}.lr_decay", {"factor": 0.1, "epochs": [1]}, ["tiny.scale.split-target.lr_decay"]),
     (f"{SPLIT}.methods.er-ace", REMOVE, ["'er-ace' has no hyperparameters on Split Target"]),
     (f"{MAIN}.variants.a.hyperparameters", {"alpha": 1}, [f"{MAIN}.variants.a", "'alpha'", "lr"]),

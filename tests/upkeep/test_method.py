@@ -51,6 +51,7 @@ def test_a_copy_of_any_method_is_a_method_at_once(copy, like):
 
 
 REFUSED = {"er": "er.py is there already", "er_mine": "'er_mine' cannot be a method's name"}
+REFUSED |= {"none": "'none' cannot be a method's name"}
 REFUSED["search"] = "an experiment search already"
 REFUSED["long-" * 8 + "a"] = "at most 40 small letters"
 

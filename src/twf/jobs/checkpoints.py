@@ -107,7 +107,7 @@ def read_network(file: Path, shape: Network, classes: int | None) -> tuple[ResNe
         if not tensor.is_floating_point() and not name.endswith(".num_batches_tracked"):
             raise UserError(f"{file} has {name} in {tensor.dtype}: save the weights as floats")
     head = tensors.get("classifier.weight", torch.empty(1)).shape
-    classes = classes or max(1, *head[:1])
+    classes = classes or max((1, *head[:1]))
     network = ResNet(shape, classes)
     try:
         network.load_state_dict(tensors)

@@ -305,7 +305,7 @@ class Params(Strict):
                 raise ValueError(f"benchmarks.{name}.tasks: {classes} classes do not divide by it")
             if benchmark.lr_decay and benchmark.lr_decay.is_late(benchmark.epochs):
                 raise ValueError(f"benchmarks.{name}.lr_decay.epochs: after the last epoch")
-            buffers = {None, *benchmark.buffers, *self._other_buffers(name)}
+            buffers = {None, *self.buffers(name)}
             for method, entry in benchmark.methods:
                 sizes = {override.buffer for override in entry.overrides} if entry else set()
                 if others := sizes - (buffers if METHODS[method].rehearsal else {None}):
@@ -324,9 +324,9 @@ class Params(Strict):
                     raise ValueError(f"{where}.lr_decay: say when, or null, as {late}")
         return self
 
-    def _other_buffers(self, benchmark: str) -> set[int]:
-        """The buffers that scales and experiments give a benchmark."""
-        places: list[Scale | Experiment] = []
+    def buffers(self, benchmark: str) -> set[int]:
+        """The buffers that a benchmark has, of its own and by scales and experiments."""
+        places: list[Benchmark | Scale | Experiment] = [self.benchmarks[benchmark]]
         for study in self.studies.values():
             places += [scale for name, scale in study.scale.items() if name == benchmark]
             places += [each for each in study.experiments.values() if benchmark in each.benchmarks]

@@ -123,6 +123,13 @@ def study_values(params: Params, plan: Plan) -> Values:
     kinds = {"benchmarks": named, "sources": sources, "datasets": datasets, "studies": {plan.study}}
     for key, names in kinds.items():
         values[key] = {name: entry for name, entry in values[key].items() if name in names}
+    alone = params.model_copy(update={"studies": {plan.study: study}})
+    for name, entry in values["benchmarks"].items():
+        buffers = {None, *alone.buffers(name)}
+        for method in entry["methods"].values():
+            if "overrides" in (method or {}):
+                of_study = [o for o in method["overrides"] if o.get("buffer") in buffers]
+                method["overrides"] = of_study
     return values
 
 

@@ -26,8 +26,8 @@ def new(name: str, like: str, title: str | None = None) -> list[Path]:
     reading.load(files.PARAMS)  # a mistake that is there already is reported as such
     lookup("method", METHODS, like, str(DESCRIPTIONS))
     title, loss_file = title or name, LOSSES / f"{name.replace('-', '_')}.py"
-    if not NAME.fullmatch(name):
-        allowed = "at most 40 small letters, digits and hyphens"
+    if not NAME.fullmatch(name) or name in {"none", "true", "false", "null"}:
+        allowed = "at most 40 small letters, digits and hyphens, and no constant's name"
         raise UserError(f"{name!r} cannot be a method's name: {allowed}")
     if loss_file.exists():
         raise UserError(f"{loss_file} is there already: choose another name, or remove it")
