@@ -16,7 +16,7 @@ from scipy.stats import gmean
 
 from benchmarks import command
 from twf import files
-from twf.forecast import CL, costs, kind
+from twf.forecast import CL, KEY, kind
 from twf.results.evidence import EVIDENCE
 from twf.results.show import TextRow, markdown
 from twf.study import expand, reading
@@ -37,6 +37,25 @@ def records(folder: Path = EVIDENCE) -> pd.DataFrame:
     """All records in git."""
     frames = [pd.read_parquet(path) for path in sorted(folder.glob("*.parquet"))]
     return pd.concat([frame for frame in frames if "provenance" in frame], ignore_index=True)
+
+
+def costs(records: pd.DataFrame) -> pd.DataFrame:
+    """A row for each kind of run and device: `KEY`, `device`, `runs`, `seconds`.
+
+    `records` have the columns of `twf.results.record.SCHEMA`. `seconds` is the median over runs,
+    but for trials of a search, of the time of one epoch of all tasks, evaluation included.
+    """
+    parameters = records["provenance"].map(lambda text: json.loads(text)["parameters"])
+    epochs = parameters.map(lambda values: values["epochs"])
+    own = zip(records["method"], parameters, strict=True)
+    rows = records[["benchmark", "device"]].assign(
+        method=[kind(method, values["hyperparameters"]) for method, values in own],
+        width=parameters.map(lambda values: values["network"]["width"]),
+        seconds=records["seconds"] / epochs,
+    )
+    whole = (records["status"] == "finished") & parameters.map(lambda v: v["held_out"] is None)
+    grouped = rows[whole].groupby([*KEY, "device"])["seconds"]
+    return grouped.agg(runs="size", seconds="median").round(2).reset_index()
 
 
 def in_company(records: pd.DataFrame) -> pd.Series:

@@ -1,42 +1,8 @@
 """How long a study takes, by what recorded runs took."""
 
-import json
-
-import pandas as pd
-
 from twf import files
-from twf.forecast import costs, lines
+from twf.forecast import lines
 from twf.study import expand
-
-
-def record(
-    seconds: float,
-    epochs: int,
-    held_out: float | None = None,
-    without: bool = False,
-    **changes: str,
-) -> dict:
-    parameters = {
-        **{"network": {"width": 8}, "epochs": epochs, "held_out": held_out},
-        "hyperparameters": {"lambda_fp": 0.0 if without else 1.0},
-    }
-    row = {"benchmark": "split-target", "method": "er", "device": "A", "status": "finished"}
-    provenance = json.dumps({"parameters": parameters})
-    return row | {"seconds": seconds, "provenance": provenance} | changes
-
-
-def test_a_cost_is_the_median_of_an_epochs_time_over_whole_runs() -> None:
-    rows = [record(10, 1), record(60, 2), record(80, 4), record(7, 1, device="B")]
-    left_out = [record(1, 1, status="diverged"), record(1, 1, held_out=0.1)]
-    table = costs(pd.DataFrame([*rows, *left_out]))
-    assert table.set_index("device")["seconds"].to_dict() == {"A": 20.0, "B": 7.0}
-    assert list(table["runs"]) == [3, 1]
-
-
-def test_twf_without_propagation_is_a_kind_of_its_own() -> None:
-    rows = [record(10, 1, method="twf"), record(4, 1, without=True, method="twf")]
-    table = costs(pd.DataFrame(rows)).set_index("method")["seconds"]
-    assert table.to_dict() == {"twf": 10.0, "twf without propagation": 4.0}
 
 
 def test_what_remains_is_summed_and_what_nothing_measured_is_named(tiny_inputs) -> None:

@@ -1,14 +1,9 @@
 """How long what remains of a study takes, by what recorded runs took. No torch here."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from twf import files
 from twf.study import Run
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CL = "twf without propagation"
 WEIGHTS = ("lambda_fp", "lambda_fp_replay", "lambda_diversity")  # of propagation
@@ -19,25 +14,6 @@ def kind(method: str, hyperparameters: Mapping[str, object]) -> str:
     """A method; TwF without its three weights of propagation is another in its cost."""
     weights = [hyperparameters.get(name) for name in WEIGHTS]
     return CL if method == "twf" and not any(weights) else method
-
-
-def costs(records: "pd.DataFrame") -> "pd.DataFrame":
-    """A row for each kind of run and device: `KEY`, `device`, `runs`, `seconds`.
-
-    `records` have the columns of `twf.results.record.SCHEMA`. `seconds` is the median over runs,
-    but for trials of a search, of the time of one epoch of all tasks, evaluation included.
-    """
-    parameters = records["provenance"].map(lambda text: json.loads(text)["parameters"])
-    epochs = parameters.map(lambda values: values["epochs"])
-    own = zip(records["method"], parameters, strict=True)
-    rows = records[["benchmark", "device"]].assign(
-        method=[kind(method, values["hyperparameters"]) for method, values in own],
-        width=parameters.map(lambda values: values["network"]["width"]),
-        seconds=records["seconds"] / epochs,
-    )
-    whole = (records["status"] == "finished") & parameters.map(lambda v: v["held_out"] is None)
-    grouped = rows[whole].groupby([*KEY, "device"])["seconds"]
-    return grouped.agg(runs="size", seconds="median").round(2).reset_index()
 
 
 def lines(runs: Iterable[Run]) -> Iterator[str]:

@@ -13,7 +13,6 @@ from support import PROJECT
 
 from twf import files
 from twf.errors import UserError
-from twf.forecast import costs
 from twf.study import reading
 from twf.study.methods import METHODS
 from twf.study.params import Params
@@ -79,6 +78,21 @@ def test_a_step_in_company_is_counted_while_all_are_at_work():
     assert list(hours.in_company(records)) == pytest.approx([5e3 / steps, 10e3 / steps])
 
 
+def record(seconds: float, epochs: int, held_out: float | None = None, **changes: str) -> dict:
+    parameters = {"network": {"width": 8}, "epochs": epochs, "held_out": held_out}
+    row = {"benchmark": "split-target", "method": "er", "device": "A", "status": "finished"}
+    provenance = json.dumps({"parameters": parameters | {"hyperparameters": {}}})
+    return row | {"seconds": seconds, "provenance": provenance} | changes
+
+
+def test_a_cost_is_the_median_of_an_epochs_time_over_whole_runs() -> None:
+    rows = [record(10, 1), record(60, 2), record(80, 4), record(7, 1, device="B")]
+    left_out = [record(1, 1, status="diverged"), record(1, 1, held_out=0.1)]
+    table = hours.costs(pd.DataFrame([*rows, *left_out]))
+    assert table.set_index("device")["seconds"].to_dict() == {"A": 20.0, "B": 7.0}
+    assert list(table["runs"]) == [3, 1]
+
+
 def test_costs_in_git_are_those_of_the_records():
-    expected = costs(hours.records(PROJECT / hours.EVIDENCE))
+    expected = hours.costs(hours.records(PROJECT / hours.EVIDENCE))
     pd.testing.assert_frame_equal(pd.read_csv(PROJECT / files.COSTS), expected, check_dtype=False)

@@ -40,7 +40,7 @@ def report(
         existing = [path for path in paths if path.exists()]
         record.collect(existing, files.runs_file(planned.study))
         print(f"{len(existing)} of {len(paths)} records")
-    report.write_all(Results.collected(planned))
+    report.write_all(Results(planned, record.read(files.runs_file(planned.study))))
     print(f"the report: {files.report_file(planned.study)}")
 
 

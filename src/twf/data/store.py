@@ -88,9 +88,7 @@ class Dataset:
     test_fingerprint: str
 
 
-def save(
-    path: Path, name: str, arrays: DataArrays, made_of: Mapping[str, Any] | None = None
-) -> None:
+def save(path: Path, name: str, arrays: DataArrays, made_of: Mapping[str, Any]) -> None:
     """Write `arrays` as the data set `name`, each split in the order of its digests.
 
     The header has `made_of` too, the plan that they were made by. By the format's definition
@@ -103,8 +101,7 @@ def save(
     tensors |= {f"{name}_images": (split.images, split.order) for name, split in splits.items()}
     metadata = {f"{name}_fingerprint": split.fingerprint for name, split in splits.items()}
     metadata |= {"name": name, "classes": json.dumps(arrays.classes), "twf_data_version": VERSION}
-    if made_of is not None:
-        metadata[MADE_OF] = json.dumps(dict(made_of), sort_keys=True)
+    metadata[MADE_OF] = json.dumps(dict(made_of), sort_keys=True)
     header: dict[str, object] = {"__metadata__": metadata}
     end = 0
     for key, (array, _) in tensors.items():

@@ -12,10 +12,10 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from twf.files import record_file, runs_file
+from twf.files import record_file
 from twf.learning.evaluation import metrics
 from twf.results import record
-from twf.results.printed import PLACE, PRINTED_VARIANTS, CellKey, key_at
+from twf.results.printed import PLACE, PRINTED_VARIANTS, CellKey
 from twf.study import Plan, Run
 from twf.study.methods import METHODS
 from twf.study.params import PROTOCOLS, Protocol
@@ -43,11 +43,6 @@ class Results:
             index=pd.Index(plan.runs, name="run", dtype=object),
             dtype=object,
         ).astype({"seconds": float, "peak_memory_mib": float, "buffer": int, "seed": int})
-
-    @classmethod
-    def collected(cls, plan: Plan) -> "Results":
-        """The runs with their collected records. Raises `UserError` as `record.read` does."""
-        return cls(plan, record.read(runs_file(plan.study)))
 
     @classmethod
     def of_records(cls, plan: Plan, runs: Iterable[str]) -> "Results":
@@ -106,7 +101,7 @@ class Results:
         frame = pd.concat([as_it_is, self.members[unchanged], self.members[~unchanged]])
         frame = frame.drop_duplicates([*PLACE, "seed"]).sort_values("seed", kind="stable")
         groups = frame.groupby(PLACE, sort=False)
-        return {key_at(place): members for place, members in groups}
+        return {CellKey(*place): members for place, members in groups}
 
 
 def untuned(cell: Any) -> str:
