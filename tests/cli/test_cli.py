@@ -1,6 +1,5 @@
 """The `twf` command: what it says of a user's mistake, its help, and what it plans."""
 
-import hashlib
 import re
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from functools import reduce
 from operator import getitem
 from pathlib import Path
 
+import official
 import pytest
 import yaml
 from support import PROJECT, Said, mistake, publish_nothing, succeed
@@ -67,10 +67,7 @@ MISSING = {  # the file that is not there, and what makes it
     f"run tiny {RUN} ": (CHECKPOINT, "`twf pretrain origin`"),
     "run tiny split-target.derpp-pretraining.16.s0": (ORIGIN, "`twf data prepare origin`"),
     "collect tiny": ("results/tiny/runs/split-target.joint.s0.parquet", "`twf plan tiny`"),
-    "report tiny": (
-        str(files.runs_file("tiny")),
-        "snakemake --cores all results/tiny/runs.parquet",
-    ),
+    "report tiny": ("results/tiny/runs.parquet", "snakemake --cores all"),
 }
 
 
@@ -111,13 +108,13 @@ def test_what_is_there_of_a_study_makes_its_tables_and_report(twf, tiny_inputs):
     assert RUN in files.runs_page("tiny").read_text()
     page = files.report_file("tiny").read_text()
     assert f"1 of {planned} planned runs" in page and f"{planned - 1} missing" in page
+    assert "of the paper, ours are" not in page  # which prints no number of the miniature
     assert files.table_file("tiny", "main.split-target", "md").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "key", "value", "named"),
     [
-        ("plan", "study", "large", ["study: ", "'large'", "tiny"]),
         (
             f"run tiny {RUN}",
             "sources.origin.network.width",
@@ -172,16 +169,7 @@ def test_archives_are_fetched_by_name_or_for_a_study(twf, tiny_project, monkeypa
     """The miniature study's data set `target` is an archive of a registry of one's own."""
     some, content = Path("some.npz").absolute(), b"some bytes"
     some.write_bytes(content)
-    checksum = f"md5:{hashlib.md5(content).hexdigest()}"
-    entry = {
-        "title": "Our target",
-        "homepage": "",
-        "licence": "to be cited",
-        "citation": "Us, 2022",
-    }
-    entry |= {"files": {"some.npz": {"checksum": checksum, "addresses": [some.as_uri()]}}}
-    Path("own.yaml").write_text(yaml.safe_dump({"target": entry}))
-    monkeypatch.setenv("TWF_REGISTRY", str(Path("own.yaml").absolute()))
+    official.register(monkeypatch, "target", [some], like="resnet50-imagenet")
 
     def make_official(values: dict) -> None:
         del values["datasets"]["target"]["file"]
@@ -274,6 +262,12 @@ def test_a_run_by_hand_writes_the_plans_first_and_a_plan_file_does_the_same_run(
     again = records.read(record).to_pylist()[0]
     same = ("digest", "accuracy_class_il", "accuracy_task_il", "provenance")
     assert {key: first[key] for key in same} == {key: again[key] for key in same}
+
+
+def test_a_record_is_made_again_from_itself(twf, tiny_inputs):
+    succeed(twf, f"run tiny {RUN}")
+    said = twf(f"run --again {files.record_file('tiny', RUN)} {RUN}")
+    assert said.code == 0 and "the record's, to the last bit" in said.out
 
 
 def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback(monkeypatch):

@@ -1,6 +1,5 @@
 """A published data set from archives, arrays or class folders gives one file, or is refused."""
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import numpy as np
 import official
 import pytest
-import yaml
 from support import PROJECT
 
 from twf import files
@@ -35,19 +33,13 @@ def describe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Describe:
         archives = official.write_archives(name, tmp_path / "elsewhere", arrays, pack)
         classes = len(arrays["class_names"])
         splits = {s: (arrays[f"x_{s}"], arrays[f"y_{s}"]) for s in ("train", "test")}
-        digests = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in archives}
-        entry = registry.entry(name).model_dump() | {
+        entry = {
             "title": f"Small {name}",
             "images": {split: len(labels) for split, (_, labels) in splits.items()},
             "size": 32,
             "fingerprints": {s: official.fingerprint(*split) for s, split in splits.items()},
-            "files": {
-                path.name: {"checksum": f"sha256:{digest}", "addresses": [path.as_uri()]}
-                for path, digest in digests.items()
-            },
         }
-        Path("own.yaml").write_text(yaml.safe_dump({name: entry | changes}))
-        monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "own.yaml"))
+        official.register(monkeypatch, name, archives, **entry | changes)
         return DATASETS[name].model_copy(update={"classes": classes, "size": 32})
 
     return make

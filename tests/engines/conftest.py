@@ -6,16 +6,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from miniature import (
-    REPORT,
-    call,
-    checkout,
-    commit,
-    copied,
-    idle,
-    outputs,
-    written,
-)
+from miniature import REPORT, call, checkout, commit, copied, idle, outputs, written
 
 Prepared = Callable[[str, Callable[[Path], object]], Path]
 

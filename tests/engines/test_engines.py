@@ -13,7 +13,6 @@ import numpy as np
 import official
 import pandas as pd
 import pytest
-import yaml
 from miniature import (
     CACHES,
     ER,
@@ -38,7 +37,6 @@ from miniature import (
 from support import files_with_keys
 
 from twf import files
-from twf.data import registry
 
 METRICS, RUNS = str(files.metrics_file("demo")), str(files.runs_file("demo"))
 TEXTURES = "split-digits.twf.16.from-textures.s0"
@@ -341,13 +339,8 @@ def test_an_archive_is_fetched_once_kept_pushed_and_pulled(
     """Through both engines, from a server's folder to the prepared arrays, and to another clone."""
     arrays = official.some_arrays("cifar10")
     (archive,) = official.write_archives("cifar10", tmp_path, arrays)
-    entry = registry.entry("cifar10").model_dump()
-    entry["images"] = {split: len(arrays[f"y_{split}"]) for split in ("train", "test")}
-    checksum = f"md5:{hashlib.md5(archive.read_bytes()).hexdigest()}"
-    entry["files"] = {archive.name: {"checksum": checksum, "addresses": [archive.as_uri()]}}
-    own = {"cifar10": entry | {"fingerprints": {}}}
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
-    monkeypatch.setenv("TWF_REGISTRY", str(tmp_path / "own.yaml"))
+    images = {split: len(arrays[f"y_{split}"]) for split in ("train", "test")}
+    official.register(monkeypatch, "cifar10", [archive], images=images, fingerprints={})
 
     prepared, stages = str(files.data_file("cifar10")), ("archive@cifar10", "data@cifar10")
     said = call(fresh, "snakemake", "--cores", "2", prepared)

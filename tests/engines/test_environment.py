@@ -13,15 +13,6 @@ from support import PROJECT, Twf, mistake
 from twf.checkout import refuse_other_code
 from twf.errors import UserError
 
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    return folder
-
-
 COMMAND = """
 import signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -61,26 +52,21 @@ def test_a_step_of_slurm_passes_sigterm_on_and_keeps_its_handler() -> None:
 # The code of another folder
 
 
-@pytest.fixture
-def another_checkout(here: Path) -> Path:
-    """A checkout with code of its own; this process has the project's. The test is in it."""
-    (here / "src/twf").mkdir(parents=True)
-    (here / "src/twf/__init__.py").touch()
-    shutil.copy2(PROJECT / "params.yaml", here)
-    return here
-
-
 def test_the_code_of_another_checkout_is_refused_and_pythonpath_named_where_it_brings_it(
-    another_checkout: Path, twf: Twf, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, twf: Twf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A link to the code is the code."""
+    (tmp_path / "src/twf").mkdir(parents=True)  # code of its own; this process has the project's
+    (tmp_path / "src/twf/__init__.py").touch()
+    shutil.copy2(PROJECT / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
     assert f"this is {PROJECT}/src/twf" in mistake(twf("plan demo"))
     snakemake = ["snakemake", "--snakefile", str(PROJECT / "Snakefile"), "-n"]
     done = subprocess.run([sys.executable, "-m", *snakemake], capture_output=True, text=True)
     assert done.returncode != 0 and "code of its own" in " ".join(done.stdout.split())
-    monkeypatch.setenv("PYTHONPATH", f"{another_checkout}{os.pathsep}{PROJECT / 'src'}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{PROJECT / 'src'}")
     with pytest.raises(UserError, match="unset PYTHONPATH.*make setup"):
         refuse_other_code()
-    shutil.rmtree(another_checkout / "src")
-    (another_checkout / "src").symlink_to(PROJECT / "src")
+    shutil.rmtree(tmp_path / "src")
+    (tmp_path / "src").symlink_to(PROJECT / "src")
     refuse_other_code()

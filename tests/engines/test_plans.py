@@ -12,15 +12,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from support import (
-    PROJECT,
-    execute,
-    mistake,
-    pretrain,
-    publish_nothing,
-    split_pictures,
-    succeed,
-)
+from support import PROJECT, execute, mistake, pretrain, publish_nothing, split_pictures, succeed
 
 from twf import files
 from twf.data.prepare import prepare
@@ -30,7 +22,7 @@ from twf.jobs import checkpoints
 from twf.results import record, status
 from twf.study import expand, reading
 from twf.study.params import Params
-from twf.study.products import Products, planned_run, read_plan, study_digest, study_values
+from twf.study.products import Products, read_plan, study_digest, study_values
 
 pytestmark = pytest.mark.usefixtures("shallow")
 DATA, DATA_PLAN = files.data_file("target"), files.data_plan("target")
@@ -83,6 +75,7 @@ def test_a_plan_is_older_than_what_is_as_planned_and_newer_than_what_is_not(para
     plans.write(params, "tiny")
     assert is_older(DATA_PLAN, DATA)
     assert RUN_PLAN.stat().st_mtime < 2**25  # of a record that is not there: before all
+    assert plans.settings() == (1, params.tracking)
     do_run(params)
     assert plans.write(params, "tiny").why == {}
     assert is_older(RUN_PLAN, RECORD)
@@ -117,12 +110,7 @@ def test_a_product_that_cannot_be_read_counts_as_differing(params, content):
     assert not is_older(RUN_PLAN, RECORD) and not is_older(DATA_PLAN, DATA)
 
 
-@pytest.mark.parametrize("done", [True, False])
-def test_without_a_collected_table_a_studys_plan_is_newer_than_a_table_of_another(
-    params, changed, done
-):
-    if done:
-        do_run(params)
+def test_without_a_collected_table_a_studys_plan_is_newer_than_a_table_of_another(params, changed):
     plans.write(params, "tiny")
     table = files.table_file("tiny", "main.split-target", "md")
     table.parent.mkdir(parents=True, exist_ok=True)
@@ -145,14 +133,6 @@ def test_plans_are_replaced_never_changed_in_place_and_go_with_what_is_planned(p
     seeds = changed(lambda v: v["studies"]["tiny"].update(seeds=[1]))
     plans.write(seeds, "tiny")
     assert [path.stem for path in RUN_PLAN.parent.iterdir()] == ["split-target.er.16.s1"]
-
-
-def test_the_job_does_what_its_plan_file_says(params):
-    plans.write(params, "tiny")
-    run, plan = planned_run(RUN_PLAN)
-    assert run == expand(params, "tiny").runs[RUN]
-    assert plan == Products(params).run_plan(run, {}) == read_plan(RUN_PLAN)
-    assert plans.settings() == (1, params.tracking)
 
 
 # Users' own files
@@ -298,6 +278,13 @@ def test_a_table_or_search_of_an_edit_that_is_undone_is_made_again(reported, cha
         succeed(twf, f"report {PLAN}")
         plans.write(params, "tiny")
         assert is_older(PLAN, STUDY) and is_older(STUDY, path) and is_older(STUDY, ESTIMATES)
+
+
+def test_other_numbers_of_the_paper_are_another_plan(reported):
+    more = "1,split-target,er,,class-il,16,67.24,\n"
+    files.PRINTED.write_text(files.PRINTED.read_text() + more)
+    plans.write(reported, "tiny")
+    assert not is_older(PLAN, STUDY)
 
 
 def test_what_is_as_planned_is_given_the_order_in_which_it_is_made(reported):

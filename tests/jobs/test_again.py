@@ -100,13 +100,3 @@ def test_what_is_missing_is_named_before_anything_is_trained(table, part, change
     with pytest.raises(UserError, match=message):
         repeat(table)
     assert not files.record_file("again-tiny", RUN).exists()
-
-
-def test_missing_data_and_networks_are_named_with_what_makes_them(table):
-    for path, remedy in (
-        (files.checkpoint_file("origin"), "pretrain origin"),
-        (files.data_file("target"), "data prepare target"),
-    ):
-        path.unlink()
-        with pytest.raises(UserError, match=f"{path}.*`twf {remedy}"):
-            repeat(table)

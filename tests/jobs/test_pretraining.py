@@ -26,6 +26,7 @@ WIDE = Network(architecture="resnet50", width=4)
 NETWORK = Network(architecture="resnet18", width=4)  # the miniature's
 LONG = {"epochs": 10, "lr": 0.1}
 CHECKPOINT = files.checkpoint_file("origin")
+TRAINED: list[bytes] = []  # the checkpoint of `trained`, once it is made
 
 Values = dict[str, Any]
 
@@ -37,20 +38,15 @@ def train_source(values: Values, **recipe: Any) -> Checkpoint:
     return checkpoints.load(CHECKPOINT, NETWORK)
 
 
-@pytest.fixture(scope="session")
-def _trained() -> dict[str, bytes]:
-    return {}
-
-
 @pytest.fixture
-def trained(tiny_inputs, tiny_values, _trained) -> Checkpoint:
+def trained(tiny_inputs, tiny_values) -> Checkpoint:
     """A checkpoint of ten epochs, in its place; it is trained once for all tests."""
-    if _trained:
+    if TRAINED:
         tiny_values["sources"]["origin"]["pretraining"] |= LONG
-        CHECKPOINT.write_bytes(_trained["bytes"])
+        CHECKPOINT.write_bytes(TRAINED[0])
     else:
         train_source(tiny_values, **LONG)
-        _trained["bytes"] = CHECKPOINT.read_bytes()
+        TRAINED.append(CHECKPOINT.read_bytes())
     return checkpoints.load(CHECKPOINT, NETWORK)
 
 

@@ -68,6 +68,12 @@ def test_a_run_stopped_after_every_step_ends_as_if_never_stopped(in_pieces, whol
     assert in_pieces(name) == expected
 
 
+def test_a_probed_run_that_goes_on_is_probed_against_its_start(in_pieces, train, tiny_run):
+    probed = {"probes": True, "source_data": "origin"}
+    probed["source_augmentation"] = tiny_run("derpp-pretraining").source_augmentation
+    assert in_pieces("twf", **probed) == train("twf", **probed)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("execution", ["plain", "captured"])
 @pytest.mark.parametrize("name", ["twf", "derpp", "icarl"])

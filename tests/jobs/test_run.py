@@ -118,16 +118,8 @@ LARGE = {"hyperparameters": {"batch_size": 4000}}
     [
         ("er", {"held_out": 0.02}, "split-target.er.16.s0: .*held_out"),
         ("co2l", LARGE, "22 training images of a task do not fill a batch of 4000.*batch_size"),
-        (
-            "icarl",
-            {"buffer": 3},
-            "iCaRL keeps an image of each of 4 classes.*at least 4 in the `buffers`",
-        ),
-        (
-            "co2l",
-            {"buffer": 3},
-            "CO2L keeps an image of each of 4 classes.*at least 4 in the `buffers`",
-        ),
+        ("icarl", {"buffer": 3}, "iCaRL keeps an image of each of 4 classes.*at least 4 in"),
+        ("co2l", {"buffer": 3}, "CO2L keeps an image of each of 4 classes.*at least 4 in"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before(tiny_inputs, tiny_run, method, changes, message):

@@ -18,7 +18,7 @@ from twf.learning import loop, methods, tasks
 from twf.learning.methods import base
 from twf.learning.methods.base import Batch, Step
 from twf.learning.models.resnet import ResNet
-from twf.learning.randomness import Generators, derived_seed, seeded
+from twf.learning.randomness import seeded
 from twf.learning.sgd import sgd_step
 from twf.study.methods import METHODS
 from twf.study.params import LrDecay
@@ -170,6 +170,12 @@ def test_the_classifier_is_fresh_and_the_rest_is_the_checkpoint(
     assert not torch.equal(weights[0], weights[2])
 
 
+def test_a_methods_own_batch_size_is_the_learners(tiny_run, tiny_dataset, tiny_checkpoint):
+    run = tiny_run("co2l", hyperparameters={"batch_size": 5})
+    learner = loop.make_learner(run, tiny_dataset, None, tiny_checkpoint.tensors, CPU)
+    assert learner.batch_size == 5
+
+
 def test_a_run_from_scratch_is_not_pretrained_and_its_source_is(
     tiny_run, tiny_dataset, tiny_source, tiny_checkpoint
 ):
@@ -226,15 +232,6 @@ def test_methods_go_through_the_images_in_the_same_order_and_another_seed_in_ano
     assert order("er") == order("twf") == first
     assert len(set(first)) == len(first)  # anew in each epoch
     assert not set(first) & set(order("finetune", seed=1))
-
-
-@given(st.integers(0, 2**40), st.lists(st.sampled_from("abc"), max_size=12))
-def test_a_purposes_numbers_do_not_depend_on_other_purposes(seed, purposes):
-    generators = Generators(seed, CPU)
-    drawn = [(purpose, generators[purpose].uniform().item()) for purpose in purposes]
-    alone = torch.Generator().manual_seed(derived_seed(seed, "a"))
-    own = [value for purpose, value in drawn if purpose == "a"]
-    assert own == [torch.rand((), generator=alone).item() for _ in own]
 
 
 # Divergence

@@ -21,7 +21,7 @@ from twf.learning.precision import set_precision
 from twf.learning.pretraining import supervised
 from twf.learning.replay.buffer import ReservoirBuffer
 from twf.learning.state import capture, flatten, restore
-from twf.learning.step import Captured, CaptureError, Plain, executed
+from twf.learning.step import Captured, CaptureError, Plain
 from twf.study import reading
 from twf.study.methods import METHODS
 
@@ -194,11 +194,6 @@ def test_on_a_gpu_a_captured_step_does_as_a_plain_one(name, make_method):
     cuda = torch.device("cuda")
     plain, captured = (outcome(way, make_method(name, cuda)) for way in (Plain, Captured))
     torch.testing.assert_close(captured, plain, rtol=1e-6, atol=1e-9)
-
-
-def test_steps_are_captured_only_on_a_gpu(make_method):
-    with pytest.raises(UserError, match="captured"):
-        executed("captured", make_method("er")[0])
 
 
 class _NothingReturns(TorchDispatchMode):

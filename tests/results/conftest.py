@@ -21,23 +21,36 @@ from twf.study.products import Products
 PROJECT_VALUES = yaml.safe_load((PROJECT / PARAMS).read_text())
 
 
+def planned(small: dict[str, Any]) -> Plan:
+    """The plan of params.yaml with one study, which is put into the current folder."""
+    PRINTED.parent.mkdir(exist_ok=True)
+    shutil.copy(PROJECT / PRINTED, PRINTED)
+    values = PROJECT_VALUES | {"study": "small", "studies": {"small": small}}
+    PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
+    return study.expand(reading.load(PARAMS), "small")
+
+
 @pytest.fixture
 def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
-    """Expand params.yaml with one study of one experiment, and put it into an empty folder."""
+    """The plan of a study of one experiment, and of `others` like that, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    PRINTED.parent.mkdir()
-    shutil.copy(PROJECT / PRINTED, PRINTED)
 
-    def make(seeds: list[int], study_title: str = "A small study", **experiment: Any) -> Plan:
+    def make(
+        seeds: list[int],
+        study_title: str = "A small study",
+        others: Mapping[str, Any] | None = None,
+        best: str | None = None,
+        **experiment: Any,
+    ) -> Plan:
         main = {
             "title": "Accuracy",
             "benchmarks": ["split-cifar10"],
             "methods": ["joint", "finetune", "er", "derpp", "twf"],
         }
-        small = {"title": study_title, "seeds": seeds, "experiments": {"main": main | experiment}}
-        values = PROJECT_VALUES | {"study": "small", "studies": {"small": small}}
-        PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
-        return study.expand(reading.load(PARAMS), "small")
+        main |= experiment
+        each = {"main": main} | {name: main | more for name, more in (others or {}).items()}
+        small = {"title": study_title, "seeds": seeds, "experiments": each}
+        return planned(small | ({"best_hyperparameters": best} if best else {}))
 
     return make
 
@@ -94,7 +107,7 @@ def collect() -> Callable[[Plan], Results]:
     def gather(plan: Plan) -> Results:
         files = [record_file(plan.study, run) for run in plan.runs]
         record.collect([file for file in files if file.exists()], runs_file(plan.study))
-        return Results.collected(plan)
+        return Results(plan, record.read(runs_file(plan.study)))
 
     return gather
 

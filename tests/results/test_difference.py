@@ -1,28 +1,18 @@
 """One method minus another in a line, from records of hand-made accuracies."""
 
 import pytest
-import yaml
 
-from twf import study
 from twf.errors import UserError
-from twf.files import PARAMS
 from twf.results import estimates
-from twf.study import reading
 
-VARIANTS = {
-    "all": {"title": "All"},
-    "high": {"title": "High", "hyperparameters": {"lr": 0.2}},
-}
+VARIANTS = {"all": {"title": "All"}, "high": {"title": "High", "hyperparameters": {"lr": 0.2}}}
 
 
 def test_two_methods_are_compared_by_welch_and_variants_by_seed(make_plan, recorded):
     """Runs from another source are not averaged in."""
-    make_plan([0, 1, 2], methods=["er", "derpp"], protocols=["class-il"], buffers=[500])
-    values = yaml.safe_load(PARAMS.read_text())
-    experiments = values["studies"]["small"]["experiments"]
-    experiments["other"] = experiments["main"] | {"methods": ["derpp"], "source": "svhn"}
-    PARAMS.write_text(yaml.safe_dump(values, sort_keys=False))
-    plan = study.expand(reading.load(PARAMS), "small")
+    one = {"methods": ["er", "derpp"], "protocols": ["class-il"], "buffers": [500]}
+    others = {"other": {"methods": ["derpp"], "source": "svhn"}}
+    plan = make_plan([0, 1, 2], others=others, **one)
     base = {("er", "cifar100"): 50.0, ("derpp", "cifar100"): 60.0, ("derpp", "svhn"): 20.0}
     values = {run.id: base[run.method, run.source] + run.seed for run in plan.runs.values()}
     first, *rest = estimates.compared(recorded(plan, values), "derpp", "er")

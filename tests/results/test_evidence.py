@@ -154,14 +154,6 @@ def test_a_seed_counts_where_all_arms_have_it(tmp_path, asked):
         assert estimate is not None and (estimate["n"], estimate["mean"]) == (3, 7.0)
 
 
-def test_forgetting_is_a_measure_too(tmp_path, asked):
-    matrix = {"accuracy_class_il": [[90.0, 0.0], [50.0, 80.0]]}
-    evidence.add(write(tmp_path / "b", row("split-mine.er.8.none.s0", 0.0) | matrix), tmp_path)
-    for setting, mean in {"here": 65.0, "forgotten": 40.0}.items():
-        estimate = findings.Findings(tmp_path).estimate("absent", setting)
-        assert estimate is not None and estimate["mean"] == mean
-
-
 def test_a_table_of_gates_has_shares_before_and_after_training_averaged_over_seeds(tmp_path, asked):
     for seed, after in enumerate((30.0, 40.0)):
         gates = [[50.0] * 5, [99.0] * 5, [after, 10.0, 20.0, 30.0, 40.0]]

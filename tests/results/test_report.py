@@ -8,7 +8,6 @@ from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from safetensors.numpy import save_file
 
@@ -16,7 +15,6 @@ from twf.files import checkpoint_file, report_file, runs_page, table_file
 from twf.results import figures, provenance, report, tables
 from twf.results.frame import Results
 from twf.results.paper.claims import load
-from twf.results.printed import PLACE
 from twf.study.code import LOOP, code_hash, method_module
 from twf.study.methods import SWITCHES
 
@@ -161,21 +159,6 @@ def test_nothing_finished_still_makes_a_report(make_plan, collect):
     assert "0 of 8 planned runs have finished" in page and "8 missing" in page
     assert "16 not run" in page
     assert "<figure" not in page and "<svg" not in page
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "counts"),
-    [
-        (["reduced", "higher", "equivalent", "higher", ""], "1 reduced, 2 higher, 1 equivalent."),
-        (["", ""], "The paper prints none of these numbers."),
-    ],
-)
-def test_numbers_of_the_paper_are_counted_by_verdict(verdicts, counts):
-    rows = {name: map(str, range(len(verdicts))) for name in PLACE}
-    cells = pd.DataFrame({"verdict": verdicts, "quantity": "faa", "paper": 1.0} | rows)
-    again = cells.assign(variant="f1")  # two tables may show a number, or a variant beside it
-    said = report.agreement(pd.concat([cells, cells, again]))
-    assert said.endswith(counts)
 
 
 def test_what_the_records_rest_on_is_counted(make_plan, recorded):

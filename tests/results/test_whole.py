@@ -16,13 +16,12 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from results.conftest import PROJECT_VALUES, row_of
-from support import PROJECT
+from results.conftest import planned, row_of
 
-from twf import files, study
+from twf import files
 from twf.results import estimates, record, report, search
 from twf.results.frame import Results
-from twf.study import Plan, reading
+from twf.study import Plan
 
 EXPECTED = Path(__file__).parent / "expected"
 TABLES = [f"main.split-cifar10.{ending}" for ending in files.TABLE_FORMATS]
@@ -158,11 +157,7 @@ def columns(plan: Plan, name: str) -> dict[str, Any]:
 
 def make() -> dict[str, str]:
     """Write the records and all that is made of them into the current folder; files by name."""
-    files.PRINTED.parent.mkdir()
-    shutil.copy(PROJECT / files.PRINTED, files.PRINTED)
-    values = PROJECT_VALUES | {"study": "small", "studies": {"small": STUDY}}
-    files.PARAMS.write_text(json.dumps(values))
-    plan = study.expand(reading.load(files.PARAMS), "small")
+    plan = planned(STUDY)
     for name in plan.runs:
         state = STATES.get(name, {})
         if state is not None:
@@ -172,7 +167,7 @@ def make() -> dict[str, str]:
             record.write(path, row_of(plan, name, **given | state))
     paths = [files.record_file("small", name) for name in plan.runs]
     record.collect([path for path in paths if path.exists()], files.runs_file("small"))
-    results = Results.collected(plan)
+    results = Results(plan, record.read(files.runs_file("small")))
     report.write_all(results)
     made = {name: (files.report_file("small").parent / name).read_text() for name in KEPT}
     made = {name: re.sub("(?<=twf-plan ).{64}", "X", text) for name, text in made.items()}

@@ -423,6 +423,28 @@ def test_f11_co2ls_original_rate_warms_up_and_is_annealed(method, value):
     assert rates[20:] == pytest.approx(cosine[20:])
 
 
+def test_co2ls_classifier_is_fitted_to_what_the_buffer_keeps(method):
+    made = method("co2l", F11="paper")
+    made.learner.augment = STILL
+    learn(made, range(2))
+    with torch.no_grad():
+        right = made.logits(STILL.normalise(made.images)).argmax(dim=1) == made.labels
+    assert right.float().mean() > 0.8
+
+
+def test_lwfs_warm_up_trains_the_tasks_rows_of_the_classifier_alone(method):
+    made = method("lwf")
+    learn(made, range(1))
+    network = made.learner.network
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    begin(made, 1)
+    state = network.state_dict()
+    changed = {name for name, tensor in state.items() if not torch.equal(tensor, before[name])}
+    assert changed == {"classifier.weight", "classifier.bias"}
+    bias = network.classifier.bias != before["classifier.bias"]
+    assert bias.nonzero()[:, 0].tolist() == [2, 3]
+
+
 def test_f12_the_published_answers_are_to_images_without_normalisation(method, value):
     made = method("lwf", F12=value)
     learn(made, range(1))

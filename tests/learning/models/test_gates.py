@@ -81,12 +81,6 @@ def test_gates_of_rounded_logits_open_as_rarely_as_the_softmax_says():
     assert share == pytest.approx(torch.sigmoid(torch.tensor(-7.0)).item(), rel=0.2)
 
 
-def test_no_old_image_means_no_mask_replay():
-    logits, stored = torch.rand(4, 2, 3, 3), torch.zeros(4, 2, 3, 3)
-    assert gates.cross_entropy([logits], [stored], torch.zeros(4).bool()).item() == 0.0
-    assert gates.cross_entropy([logits], [stored], torch.ones(4).bool()).item() > 0.0
-
-
 # Written out
 
 TASKS, STREAM, CURRENT = 3, 4, 1
