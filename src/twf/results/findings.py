@@ -22,7 +22,7 @@ from twf.results.estimates import probed, spread
 from twf.results.evidence import EVIDENCE, read_table
 from twf.results.frame import column
 from twf.results.paper import claims as paper_claims
-from twf.results.printed import CellKey, printed, printed_keys
+from twf.results.printed import CellKey, key_at, printed, printed_keys
 from twf.results.record import LAYERS, PROBED
 from twf.study.params import PROTOCOLS, Protocol
 from twf.study.reading import plain_values
@@ -249,7 +249,7 @@ class Findings:
             for protocol, name in product([variant] if alone else PROTOCOLS, names):
                 if name in asked.class_il and protocol != "class-il":
                     continue
-                key = CellKey(of["benchmark"], source, known, name, buffer, protocol)
+                key = key_at((of["benchmark"], source, known, name, buffer, protocol))
                 if alone or key not in values:
                     done = runs[column("faa", key.protocol)].dropna()
                     values[key] = done if len(done) == len(runs) else done[:0]
