@@ -108,7 +108,9 @@ def test_a_job_on_the_cpu_takes_no_slot_and_computes_with_its_threads(
         *((word, 2, []) for word in ("", "-1", "NoDevFiles")),
     ],
 )
-def test_gpus_are_those_that_cuda_shows(monkeypatch, shown, count, names) -> None:
+def test_gpus_are_those_that_cuda_shows(monkeypatch, tmp_path, capsys, shown, count, names) -> None:
+    """A PyTorch that is built for CPUs beside a driver is told, unless no GPU is asked for."""
+    monkeypatch.setattr(devices, "DRIVER", tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if shown is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
@@ -117,6 +119,8 @@ def test_gpus_are_those_that_cuda_shows(monkeypatch, shown, count, names) -> Non
     for built, expected in (("2.13.0", names), ("2.13.0+cpu", [])):
         monkeypatch.setattr(devices, "version", lambda _, built=built: built)
         assert devices.gpus() == expected
+    told = "UV_TORCH_BACKEND=auto make setup" in capsys.readouterr().err
+    assert told == (shown not in devices.NONE)
 
 
 def test_who_asks_for_gpus_gets_no_cpu_in_their_place(monkeypatch) -> None:

@@ -12,7 +12,7 @@ from twf.errors import UserError
 
 
 def main() -> None:
-    """Run the command line. In a folder with other code than this, only `doctor` does anything."""
+    """Run the command line, but not in a folder with other code than this."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the process's end
@@ -20,8 +20,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a sign ends nothing
             stream.reconfigure(errors="replace")
     try:
-        if sys.argv[1:2] != ["doctor"]:
-            checkout.refuse_other_code()
+        checkout.refuse_other_code()
         from twf.cli import training, results  # noqa: F401, I001 - the order of `--help`
 
         try:

@@ -1,4 +1,4 @@
-"""From records to the report and the findings; and `twf new` and `doctor`, about the project."""
+"""From records to the report and the findings; and `twf new`, about the project."""
 
 from pathlib import Path
 from typing import Annotated
@@ -147,16 +147,3 @@ def new_method(
     print(f"next: change the loss in {method.LOSSES / name.replace('-', '_')}.py; then")
     print(f"  snakemake --cores all results/demo/tables/{name}.split-digits.md")
     print(f"  twf compare demo {name} {like}      # {name} minus {like}, with an interval")
-
-
-@app.command(rich_help_panel=PROJECT)
-def doctor() -> None:
-    """Say what is wrong with the set-up, and how to mend it; exit with 1 where something is."""
-    from twf.upkeep.doctor import examine
-
-    well = True
-    for name, state, message in examine(reading.load(files.PARAMS)):
-        print(f"{state:<8}{name:<10}{message}", flush=True)
-        well &= state != "wrong"
-    if not well:
-        raise typer.Exit(1)

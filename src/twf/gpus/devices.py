@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 POLL = 2.0  # seconds between two looks for a free slot
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
+DRIVER = Path("/proc/driver/nvidia")  # where Linux shows that NVIDIA's driver is loaded
 NONE = ("", "-1", "NoDevFiles")  # as CUDA_VISIBLE_DEVICES, the last by Slurm: no GPU is meant
 
 _held: list[tuple[str, FileLock]] = []  # at most one slot
@@ -86,11 +87,19 @@ def take_slot(gpus: Sequence[str], slots: int) -> str:
 def gpus() -> list[str]:
     """The GPUs that CUDA shows here, each by its number or name in `CUDA_VISIBLE_DEVICES`.
 
-    None where PyTorch is built for CPUs only. Raises `UserError` where CUDA fails, or shows none of
-    those that `CUDA_VISIBLE_DEVICES` names, so that no CPU does the work in their place.
+    None where PyTorch is built for CPUs only, with a notice where there seems to be one. Raises
+    `UserError` where CUDA fails, or shows none of those that `CUDA_VISIBLE_DEVICES` names, so that
+    no CPU does the work in their place.
     """
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if version("torch").endswith("+cpu") or shown in NONE:
+    if shown in NONE:
+        return []
+    if version("torch").endswith("+cpu"):
+        if DRIVER.exists():
+            note(
+                "warning: jobs train on CPU cores, as PyTorch is built for these, though NVIDIA's "
+                "driver is loaded: `rm -r .venv; UV_TORCH_BACKEND=auto make setup` mends that"
+            )
         return []
     command = [sys.executable, "-m", "twf.gpus.devices"]
     answer = subprocess.run(command, capture_output=True, text=True)

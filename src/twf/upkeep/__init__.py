@@ -1,1 +1,1 @@
-"""What is wrong with a set-up, and a method of one's own begun as a copy."""
+"""A method of one's own, begun as a copy."""
