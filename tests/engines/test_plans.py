@@ -340,6 +340,14 @@ def test_a_tuned_study_has_no_plans_until_the_other_has_searched(params, changed
     assert not RUN_PLAN.exists() and DATA_PLAN.exists()
 
 
+def test_a_benchmark_that_there_is_not_among_the_best_is_refused(params, changed):
+    best = "- {benchmark: split-targe, method: er, buffer: 16, protocol: class-il, "
+    Path("best.yaml").write_text(best + "hyperparameters: {lr: 0.7}}")
+    tuned = changed(lambda v: v["studies"]["tiny"].update(best_hyperparameters="best.yaml"))
+    with pytest.raises(UserError, match="'split-targe' in best.yaml .did you mean 'split-target'"):
+        plans.write(tuned, "tiny")
+
+
 # Others at work in the same folder
 
 

@@ -18,9 +18,10 @@ from typing import IO, Any
 
 from twf import files
 from twf.data import registry
-from twf.errors import UserError
+from twf.errors import UserError, lookup
 from twf.results import record, status
 from twf.study import Plan, expand
+from twf.study.expansion import load_best_hyperparameters
 from twf.study.params import Params, Tracking
 from twf.study.products import (
     Product,
@@ -47,9 +48,9 @@ class Written:
 def write(params: Params, *studies: str) -> Written:
     """Write the plans of all data sets and networks, and of some studies, and hold them.
 
-    Raises `UserError` for an unknown study, one that waits for another's search, a folder that
-    cannot be written to, weights in `archives/` that the registry does not have, and where another
-    process works by other plans.
+    Raises `UserError` for an unknown study, one that waits for another's search or takes the best
+    of a benchmark that there is not, a folder that cannot be written to, weights in `archives/`
+    that the registry does not have, and where another process works by other plans.
     """
     written, products = Written(), Products(params)
     with _group(INPUTS, written) as free:
@@ -59,7 +60,9 @@ def write(params: Params, *studies: str) -> Written:
         if free:
             _replace(SETTINGS, _text(settings), time.time())
     for study in studies:
-        plan = expand(params, study)
+        plan, best = expand(params, study), params.studies[study].best_hyperparameters
+        for benchmark, *_ in load_best_hyperparameters(best, study):
+            lookup("benchmark", params.benchmarks, benchmark, str(best))
         for name in plan.sources:
             place = Path(params.sources[name].weights or "")
             own = files.ARCHIVES in place.parents and registry.of_file(place) is None

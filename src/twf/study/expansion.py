@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from twf.errors import UserError, explain, lookup
+from twf.errors import UserError, explain
 from twf.files import search_files
 from twf.study.methods import METHODS
 from twf.study.params import MethodName, Params, Protocol, Search, Variant
@@ -70,8 +70,6 @@ class _Expansion:
     def __init__(self, params: Params, study: str) -> None:
         self.params, self.study, self.study_name = params, params.named_study(study), study
         self.best = load_best_hyperparameters(self.study.best_hyperparameters, study)
-        for benchmark, *_ in self.best:
-            lookup("benchmark", params.benchmarks, benchmark, str(self.study.best_hyperparameters))
         self.runs: dict[str, Run] = {}
         self.names: dict[str, str] = {}  # by digest
         self.claims: dict[Hashable, tuple[str, str]] = {}  # an experiment, and its run
