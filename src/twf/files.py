@@ -74,6 +74,12 @@ def atomic(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text, in UTF-8, completely or not at all. Raises `UserError` where that fails."""
+    with atomic(path) as partial:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+
+
 @contextlib.contextmanager
 def writing(what: Path | str) -> Iterator[None]:
     """Turn an `OSError` inside the block into a `UserError` that names what is written."""
@@ -122,20 +128,15 @@ def _sha256(path: Path, *_: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def header(path: Path) -> dict[str, Any]:
-    """The header of a safetensors file; empty where there is none. No tensor is read."""
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            values = json.loads(file.read(length)) if length <= path.stat().st_size else {}
-    except (FileNotFoundError, ValueError):
-        return {}
-    return values if isinstance(values, dict) else {}
+def about(path: Path, key: str = "about") -> dict[str, Any]:
+    """What a safetensors file says of itself under a key; empty where it is damaged or silent.
 
+    No tensor is read, but a file that ends before its last tensor is found out.
+    """
+    from safetensors import SafetensorError, safe_open  # most commands read none
 
-def about(path: Path) -> dict[str, Any]:
-    """What a checkpoint or a saved state says of itself; empty where it says nothing."""
     try:
-        return dict(json.loads(header(path)["__metadata__"]["about"]))
-    except (KeyError, TypeError, ValueError):
+        with safe_open(path, framework="np") as file:
+            return dict(json.loads((file.metadata() or {})[key]))
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError):
         return {}

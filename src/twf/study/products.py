@@ -5,7 +5,7 @@ A plan is plain values. A product carries the plan that it was made by; its time
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -180,25 +180,14 @@ def planned_dataset(plan: Values) -> Dataset:
 
 def made_data(name: str) -> Values | None:
     """The plan that a prepared data set carries; None without one, empty where it does not say."""
-
-    def plan_in(path: Path) -> Values:
-        return dict(json.loads(files.header(path)["__metadata__"][MADE_OF]))
-
-    return _carried(files.data_file(name), plan_in)
+    path = files.data_file(name)
+    return files.about(path, MADE_OF) if path.exists() else None
 
 
 def made_network(name: str) -> Values | None:
     """The plan that a checkpoint carries; None without one, empty where it does not say."""
-    return _carried(files.checkpoint_file(name), lambda path: files.about(path)["plan"])
-
-
-def _carried(path: Path, plan_in: Callable[[Path], Values]) -> Values | None:
-    if not path.exists():
-        return None
-    try:
-        return dict(plan_in(path))
-    except (KeyError, TypeError, ValueError):
-        return {}
+    path = files.checkpoint_file(name)
+    return dict(files.about(path).get("plan", {})) if path.exists() else None
 
 
 def require_as_planned(file: Path, made: Values | None, plan: Values, remedy: str) -> None:
