@@ -15,7 +15,7 @@ from benchmarks import command, steps
 from benchmarks.shapes import planned
 from benchmarks.steps import Row
 from twf import files
-from twf.files import atomic
+from twf.files import write_text
 from twf.gpus.devices import device_for
 from twf.jobs.provenance import code_origin, device_and_versions
 from twf.study import reading
@@ -104,8 +104,7 @@ def write(name: str, rows: list[Row], device: torch.device) -> Path:
         "commit": code_origin()["commit"],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    with atomic(path) as partial:
-        partial.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(about | {"rows": rows}, indent=1) + "\n")
     return path
 
 

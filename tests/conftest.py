@@ -29,12 +29,11 @@ from twf.jobs.resume import STOPPING, Keeper
 from twf.learning import loop
 from twf.learning.loop import Outcome
 from twf.learning.models.resnet import ResNet
-from twf.learning.randomness import seeded
+from twf.learning.randomness import CPU, seeded
 from twf.study import Run, params, reading
 from twf.study.methods import METHODS, SWITCHES
 from twf.tracking.live import LiveTracker
 
-CPU = torch.device("cpu")
 OUTCOMES: dict[str, Outcome] = {}  # by method
 HANDLERS = {number: signal.getsignal(number) for number in STOPPING}
 

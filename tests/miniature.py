@@ -18,16 +18,12 @@ import yaml
 from support import KEYS, PROJECT, has_key
 
 from twf import files
-from twf.results import record
 
 REPORT = str(files.report_file("demo"))
 FINETUNE, ER, TWF = (f"split-digits.{name}.s0" for name in ("finetune", "er.16", "twf.16"))
 CACHES = shutil.ignore_patterns("__pycache__")
-FILES = (  # of the pipeline; DVC's stages of plans depend on code
-    *("Snakefile", "workflow", "profiles", "results/printed.csv"),
-    *("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore"),
-    *("src/twf/learning", "src/twf/study"),
-)
+HIDDEN = (".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore")
+FILES = ("Snakefile", "workflow", "profiles", "results/printed.csv", "dvc.yaml", *HIDDEN)
 TIMEOUT = 240.0  # seconds for one thing to happen, on a machine that others use too
 
 # Processes: started, waited for, found, and killed as power loss would
@@ -211,10 +207,3 @@ def outputs(folder: Path) -> dict[str, int]:
 def written(before: dict[str, int], after: dict[str, int]) -> set[str]:
     """The outputs that are new, or were written again."""
     return {name for name, time in after.items() if before.get(name) != time}
-
-
-def results(folder: Path, run: str) -> dict[str, Any]:
-    """What a run's record says, clock times and the like aside."""
-    row = record.read(folder / files.record_file("demo", run)).to_pylist()[0]
-    kept = {key: row[key] for key in ("digest", "accuracy_class_il", "accuracy_task_il")}
-    return kept | {"losses": [epoch["loss"] for epoch in row["history"]]}

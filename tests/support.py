@@ -17,6 +17,7 @@ from twf.study.params import Params
 from twf.study.products import Products
 
 PROJECT = Path(__file__).resolve().parent.parent
+CPU = torch.device("cpu")
 
 
 # What `twf` says

@@ -5,19 +5,16 @@ import multiprocessing
 
 import pandas as pd
 import pytest
-import torch
 from benchmarks import __main__ as command
 from benchmarks import hours, reference, steps
 from benchmarks.shapes import planned
-from support import PROJECT
+from support import CPU, PROJECT
 
 from twf import files
 from twf.errors import UserError
 from twf.study import reading
 from twf.study.methods import METHODS
 from twf.study.params import Params
-
-CPU = torch.device("cpu")
 
 pytestmark = pytest.mark.usefixtures("shallow")
 

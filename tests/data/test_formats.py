@@ -132,13 +132,11 @@ def test_a_photo_is_turned_as_a_viewer_shows_it(tmp_path, suffix):
         assert np.array_equal(read(file), resize_images(shown[None], SIDE)[0]), orientation
 
 
-def test_sixteen_bits_a_channel_are_refused(tmp_path):
-    for file in (tmp_path / "deep.ppm", tmp_path / "flat.ppm"):
-        bits = 65535 if file.stem == "deep" else 255
-        file.write_bytes(b"P6 16 16 %d\n" % bits + bytes(16 * 16 * 3 * (2 if bits > 255 else 1)))
-    assert not read(tmp_path / "flat.ppm").any()
-    with pytest.raises(UserError, match=r"deep\.ppm .*more than 8 bits a channel"):
-        read(tmp_path / "deep.ppm")
+def test_of_sixteen_bits_a_channel_the_upper_eight_are_read(tmp_path):
+    levels = (np.arange(SIDE * SIDE * 3) % 256).astype(np.uint8).reshape(SIDE, SIDE, 3)
+    deep = (levels.astype(">u2") * 257).tobytes()
+    (tmp_path / "deep.ppm").write_bytes(b"P6 %d %d 65535\n" % (SIDE, SIDE) + deep)
+    assert np.array_equal(read(tmp_path / "deep.ppm"), levels)
 
 
 @pytest.mark.parametrize("mode", ["I;16", "I", "F"])

@@ -234,7 +234,6 @@ def test_a_methods_code_reruns_its_runs_and_a_comment_none(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through both engines. A study that does not follow it says so."""
-    shutil.rmtree(project / "src")
     shutil.copytree(PROJECT / "src", project / "src", ignore=CACHES)
     monkeypatch.setenv("PYTHONPATH", str(project / "src"))
     code = project / "src/twf/learning/methods/er.py"

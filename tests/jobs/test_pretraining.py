@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from support import pretrain, spy
+from support import CPU, pretrain, spy
 
 import twf
 from twf import files
@@ -21,7 +21,6 @@ from twf.study import reading
 from twf.study.params import Network
 from twf.study.products import Products
 
-CPU = torch.device("cpu")
 WIDE = Network(architecture="resnet50", width=4)
 NETWORK = Network(architecture="resnet18", width=4)  # the miniature's
 LONG = {"epochs": 10, "lr": 0.1}

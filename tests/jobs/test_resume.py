@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from support import execute, pretrain, spy
+from support import CPU, execute, pretrain, spy
 
 from twf import files, study
 from twf.errors import UserError
@@ -29,8 +29,6 @@ from twf.learning.state import flatten
 from twf.learning.step import CaptureError
 from twf.results import record
 from twf.study.methods import METHODS
-
-CPU = torch.device("cpu")
 
 pytestmark = pytest.mark.usefixtures("shallow")
 

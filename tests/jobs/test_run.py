@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from support import execute, plan_of, pretrain
+from support import CPU, execute, plan_of, pretrain
 
 from twf import files
 from twf.data import store
@@ -18,8 +18,6 @@ from twf.results import record
 from twf.study import Run, reading
 from twf.study.methods import METHODS
 from twf.study.params import Params
-
-CPU = torch.device("cpu")
 
 pytestmark = pytest.mark.usefixtures("shallow")
 

@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 
 from twf.learning.augmentation import Augment, Grid, Placement
-from twf.learning.randomness import Random
+from twf.learning.randomness import CPU, Random
 from twf.learning.replay.masks import MaskPacker
 from twf.study.params import Augmentation
 
-CPU = torch.device("cpu")
 PLAIN = Augmentation(padding=4, mean=[0.0, 0.0, 0.0], std=[1 / 255, 1 / 255, 1 / 255])
 
 

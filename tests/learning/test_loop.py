@@ -18,12 +18,11 @@ from twf.learning import loop, methods, tasks
 from twf.learning.methods import base
 from twf.learning.methods.base import Batch, Step
 from twf.learning.models.resnet import ResNet
-from twf.learning.randomness import seeded
+from twf.learning.randomness import CPU, seeded
 from twf.learning.sgd import sgd_step
 from twf.study.methods import METHODS
 from twf.study.params import LrDecay
 
-CPU = torch.device("cpu")
 TRACES = Path(__file__).parent / "traces.json"
 
 # The step and the schedule

@@ -19,6 +19,7 @@ from twf.learning.methods import make
 from twf.learning.methods.base import Method, Task
 from twf.learning.precision import set_precision
 from twf.learning.pretraining import supervised
+from twf.learning.randomness import CPU
 from twf.learning.replay.buffer import ReservoirBuffer
 from twf.learning.state import capture, flatten, restore
 from twf.learning.step import Captured, CaptureError, Plain
@@ -26,7 +27,6 @@ from twf.study import reading
 from twf.study.methods import METHODS
 
 RATE = 0.125  # a power of two: as a number and as a tensor, the update has the same bits
-CPU = torch.device("cpu")
 ALL = [*METHODS, "pretraining"]
 Made = tuple[Method[Any], list[Task]]
 Way = Callable[[Method[Any]], Plain]

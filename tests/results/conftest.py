@@ -42,12 +42,8 @@ def make_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         best: str | None = None,
         **experiment: Any,
     ) -> Plan:
-        main = {
-            "title": "Accuracy",
-            "benchmarks": ["split-cifar10"],
-            "methods": ["joint", "finetune", "er", "derpp", "twf"],
-        }
-        main |= experiment
+        main = {"title": "Accuracy", "benchmarks": ["split-cifar10"]}
+        main |= {"methods": ["joint", "finetune", "er", "derpp", "twf"]} | experiment
         each = {"main": main} | {name: main | more for name, more in (others or {}).items()}
         small = {"title": study_title, "seeds": seeds, "experiments": each}
         return planned(small | ({"best_hyperparameters": best} if best else {}))
@@ -65,14 +61,11 @@ def row_of(plan: Plan, run_id: str, level: float = 80.0, **columns: Any) -> dict
     finished = columns.get("status", "finished") == "finished"
     matrix = [[level] * run.tasks] * run.phases if finished else []
     made_by = Products(plan.params).run_plan(run, {})
+    own = made_by.get("code", "00ff")
     provenance = {
         "parameters": made_by.pop("parameters"),
         "plan": made_by,
-        "code": {
-            "version": "0.1.0",
-            "commit": "abc1234",
-            "method_hash": made_by.get("code", "00ff"),
-        },
+        "code": {"version": "0.1.0", "commit": "abc1234", "method_hash": own},
         "inputs": {"data": "d00d"},
         "versions": {"torch": "2.13.0"},
     }
@@ -82,9 +75,7 @@ def row_of(plan: Plan, run_id: str, level: float = 80.0, **columns: Any) -> dict
         "run": run.id,
         "initial_class_il": [50.0] * run.tasks,
         "initial_task_il": [50.0] * run.tasks,
-        "cka": [],
-        "nearest_neighbours": [],
-        "gates_open": [],
+        **{name: [] for name in record.PROBED},
         "status": "finished",
         "reason": None,
         "accuracy_class_il": matrix,

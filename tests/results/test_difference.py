@@ -15,16 +15,14 @@ def test_two_methods_are_compared_by_welch_and_variants_by_seed(make_plan, recor
     plan = make_plan([0, 1, 2], others=others, **one)
     base = {("er", "cifar100"): 50.0, ("derpp", "cifar100"): 60.0, ("derpp", "svhn"): 20.0}
     values = {run.id: base[run.method, run.source] + run.seed for run in plan.runs.values()}
-    first, *rest = estimates.compared(recorded(plan, values), "derpp", "er")
+    (line,) = estimates.compared(recorded(plan, values), "derpp", "er")
     place = "split-cifar10 from cifar100, Class-IL, buffer 500"
-    assert f"derpp minus er, {place}: +10.00 points" in first
-    assert "Welch's, 3 seeds" in first and "seeds: [0, 1, 2, 3, 4]" in rest[-1]
+    assert f"derpp minus er, {place}: +10.00 points" in line and "Welch's, 3 seeds" in line
 
     plan = make_plan([0, 1, 2, 3, 4], methods=["er"], variants=VARIANTS, buffers=[500])
     values = {r.id: 50.0 + r.seed + (3 if ".high." in r.id else 0) for r in plan.runs.values()}
-    lines = list(estimates.compared(recorded(plan, values), "er.high", "er.all"))
-    assert "+3.00 points (95 % interval +3.00 to +3.00, paired by seed, 5 seeds)" in lines[0]
-    assert not any("for 5 seeds" in line for line in lines)
+    line, *_ = estimates.compared(recorded(plan, values), "er.high", "er.all")
+    assert "+3.00 points (95 % interval +3.00 to +3.00, paired by seed, 5 seeds)" in line
 
 
 def test_what_does_not_count_is_named_with_its_remedy(make_plan, recorded):

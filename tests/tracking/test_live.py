@@ -211,7 +211,6 @@ KEYED = {"WANDB_API_KEY": KEY}
         ({"WANDB_API_KEY": "", "WANDB_PROJECT": "", SWITCH: ""}, AUTO, OFF),
         # who asks goes in order: switch, W&B, params.yaml
         (KEYED | {"WANDB_MODE": "disabled"}, ONLINE, OFF),
-        (KEYED | {"WANDB_DISABLED": "true"}, ONLINE, OFF),
         (KEYED | {"WANDB_MODE": "offline"}, OFF, OFFLINE),
         (KEYED | {"WANDB_MODE": "online"}, OFF, ONLINE),
         *((KEYED | {"WANDB_MODE": "online", SWITCH: m}, AUTO, m) for m in (OFFLINE, OFF)),

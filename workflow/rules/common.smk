@@ -17,12 +17,12 @@ from twf.study import products, reading
 ENVIRONMENT = "../envs/environment.yml"
 MAIN = workflow.is_main_process  # not a cluster's job, which reads nothing of params.yaml
 
-environment.put_own_command_on_path()
+# `twf` is the one beside this Python, also where no environment is activated
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 if workflow.remote_exec:
     environment.pass_on_sigterm()
 
 try:
-    environment.refuse_links()
     checkout.refuse_other_code(Path(workflow.basedir))
     PARAMS = reading.load(files.PARAMS) if MAIN else None
     if MAIN:

@@ -29,8 +29,7 @@ def fetch(name: str, entry: Entry) -> None:
             _download(path, file)
     verified(name, entry)
     checked = {name: file.checksum for name, file in entry.files.items()}
-    with files.atomic(files.receipt_file(name)) as receipt:
-        receipt.write_text(json.dumps(checked, indent=2) + "\n", encoding="utf-8")
+    files.write_text(files.receipt_file(name), json.dumps(checked, indent=2) + "\n")
 
 
 def verified(name: str, entry: Entry) -> list[Path]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageOps
 
 from twf.data.store import DataArrays, Images, Split
 from twf.errors import UserError, few
@@ -46,26 +46,17 @@ def read_split(labels: dict[Path, int], size: int) -> Split:
     An image of another size is squashed by Pillow's bilinear filter, which is also what
     torchvision's `Resize((size, size))` does to a Pillow image. Its content, not its name, decides
     which of `FORMATS` a file is. Photos are turned as their EXIF orientation says. Raises
-    `UserError`, also for an image of more than 8 bits a channel.
+    `UserError`, also for a mode that Pillow does not turn into 8 bits a channel.
     """
     images = np.empty((len(labels), size, size, 3), dtype=np.uint8)
     for row, file in zip(images, labels, strict=True):
         with reading(file, "an image"), Image.open(file, formats=FORMATS) as image:
-            if image.mode not in MODES or _is_deep(image):
-                has = f"Pillow's mode {image.mode}, or more than 8 bits a channel"
+            if image.mode not in MODES:
+                has = f"Pillow's mode {image.mode}"
                 raise UserError(f"{file} has {has}: save it as RGB with 8 bits a channel")
             ImageOps.exif_transpose(image, in_place=True)
             row[...] = _resize(image.convert("RGB"), size)
     return Split(images, np.array(list(labels.values()), dtype=np.int64))
-
-
-def _is_deep(image: ImageFile.ImageFile) -> bool:
-    """Whether a file has 16 bits a channel, of which Pillow reads 8 and says nothing."""
-    for codec, _, _, args in image.tile:
-        most = args[1] if codec.startswith("ppm") and isinstance(args, tuple) else 255
-        if ";16" in str(args) or most > 255:
-            return True
-    return False
 
 
 def read_classes(folders: Sequence[Path], size: int) -> Split:

@@ -2,18 +2,8 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
-
-from twf.errors import UserError
-
-
-def put_own_command_on_path() -> None:
-    """Let `twf` mean the one beside this Python, also where no environment is activated."""
-    os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
 
 
 def stop_with_parent() -> None:
@@ -48,17 +38,3 @@ def pass_on_sigterm() -> None:
             child.terminate()
 
     threading.Thread(target=follow, daemon=True).start()
-
-
-def refuse_links() -> None:
-    """Raise `UserError` in a stage of DVC where a folder of outputs is a link to another place."""
-    if "DVC_STAGE" not in os.environ:
-        return
-    folders = [Path("data"), Path("checkpoints"), Path("archives"), *Path("results").glob("*")]
-    links = [folder for folder in folders if not folder.resolve().is_relative_to(Path.cwd())]
-    words = [sys.executable, "-m", "dvc", "config", "core.no_scm"]
-    if links and b"true" not in subprocess.run(words, capture_output=True).stdout:
-        raise UserError(
-            f"{links[0]} is a link to another place, where DVC cannot ask git what is ignored: "
-            "`dvc config --local core.no_scm true`, then the same command again"
-        )

@@ -20,18 +20,9 @@ from twf import files
 from twf.data import registry
 from twf.errors import UserError, lookup
 from twf.results import record, status
-from twf.study import Plan, expand
+from twf.study import Plan, expand, products
 from twf.study.expansion import load_best_hyperparameters
 from twf.study.params import Params, Tracking
-from twf.study.products import (
-    Product,
-    Products,
-    Values,
-    digest,
-    read_plan,
-    study_digest,
-    study_values,
-)
 
 INPUTS = "data and networks"  # the group of plans that studies share
 SETTINGS = files.PLANS / ".settings.json"  # what jobs are told beside their plans
@@ -52,9 +43,9 @@ def write(params: Params, *studies: str) -> Written:
     of a benchmark that there is not, a folder that cannot be written to, weights in `archives/`
     that the registry does not have, and where another process works by other plans.
     """
-    written, products = Written(), Products(params)
+    written, current = Written(), products.Products(params)
     with _group(INPUTS, written) as free:
-        inputs = [*map(products.data, params.datasets), *map(products.network, params.sources)]
+        inputs = [*map(current.data, params.datasets), *map(current.network, params.sources)]
         _write(inputs, written, free)
         settings = {"gpu_slots": params.gpu_slots, "tracking": params.tracking.model_dump()}
         if free:
@@ -76,7 +67,7 @@ def write(params: Params, *studies: str) -> Written:
             _write([*runs.values()], written, free)
             wanted, carried = status.wanted(plan, runs), record.carried(files.runs_file(study))
             # unsorted: the first experiment is the main one, and names the runs that others share
-            text = json.dumps(study_values(params, plan), indent=1) + "\n"
+            text = json.dumps(products.study_values(params, plan), indent=1) + "\n"
             made = None if carried is None else files.runs_file(study)
             # without collected records, only tables and searches tell by time what they are of
             agree = made is not None and carried == wanted
@@ -88,7 +79,7 @@ def write(params: Params, *studies: str) -> Written:
 
 def settings() -> tuple[int, Tracking]:
     """How many jobs share a GPU, and the tracking, as `write` left them for jobs."""
-    values = read_plan(SETTINGS)
+    values = products.read_plan(SETTINGS)
     return values["gpu_slots"], Tracking.model_validate(values["tracking"])
 
 
@@ -115,14 +106,14 @@ def _group(name: str, written: Written) -> Iterator[bool]:
         fcntl.flock(lock, fcntl.LOCK_SH)
 
 
-def _write(products: list[Product], written: Written, free: bool) -> None:
+def _write(planned: list[products.Product], written: Written, free: bool) -> None:
     """Write the plans of products, and remove those of what is no longer planned."""
-    kept = {product.plan_file for product in products}
+    kept = {product.plan_file for product in planned}
     for folder in {path.parent for path in kept} if free else ():
         for path in set(folder.glob("*.json")) - kept:
             path.unlink()
-    written.why |= {str(one.file): one.why for one in products if one.state == "stale"}
-    for product in products:
+    written.why |= {str(one.file): one.why for one in planned if one.state == "stale"}
+    for product in planned:
         made = None if product.made is None else product.file
         _set(product.plan_file, _text(product.plan), made, product.state != "stale", free)
 
@@ -134,7 +125,7 @@ def _order_report(plan: Plan, carried: str | None) -> None:
     whose tables are not all there is made again. `carried` is the plan of the collected table; None
     without one.
     """
-    study, mark_of_plan = plan.study, study_digest(plan)
+    study, mark_of_plan = plan.study, products.study_digest(plan)
     shown = [files.table_file(study, name, "md") for name in plan.tables]
     shown += [files.search_files(study)[1]] * bool(plan.search)
     others = [path for path in shown if record.carried(path) != mark_of_plan]
@@ -144,9 +135,8 @@ def _order_report(plan: Plan, carried: str | None) -> None:
     if carried is None:
         return
     collected, report = files.runs_file(study), files.report_file(study)
-    marked = {
-        path: record.carried(path) for path in (files.estimates_file(study, "parquet"), report)
-    }
+    both = files.estimates_file(study, "parquet"), report
+    marked = {path: record.carried(path) for path in both}
     at = collected.stat().st_mtime
     if set(marked.values()) == {carried} and not others:
         made = [*report.parent.glob("[!.]*.*"), *report.parent.glob("[tf]*/*")]
@@ -170,7 +160,7 @@ def _set(path: Path, text: str, made: Path | None, agree: bool, free: bool) -> N
     made_at = math.inf if made is None else made.stat().st_mtime
     if agree:
         # before all; of its own, as DVC takes files of one size and time for the same
-        at = min(1.0 + int(digest(text)[:6], 16), made_at - 1)
+        at = min(1.0 + int(products.digest(text)[:6], 16), made_at - 1)
     elif same and (made is None or path.stat().st_mtime > made_at):
         return
     else:
@@ -202,7 +192,7 @@ def records_of_plans(study: str) -> list[str]:
     return [str(files.record_file(study, path.stem)) for path in plans]
 
 
-def inputs_of(plan: Values) -> list[str]:
+def inputs_of(plan: products.Values) -> list[str]:
     """What a run is made from: the data of its benchmark, of its source if needed, its network."""
     network = files.checkpoint_file(plan["parameters"]["source"])
     return [*map(str, map(files.data_file, plan["data"])), str(network)]

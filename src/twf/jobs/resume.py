@@ -80,9 +80,7 @@ class Keeper:
                 self.save(state())
                 self.between = now
             except UserError as error:  # the run matters more; what was saved before is there
-                ending = (
-                    f", but not saved ({error}): the same command goes on from an earlier state"
-                )
+                ending = f", but not saved ({error}): the command goes on from an earlier state"
                 with contextlib.suppress(OSError):  # the log may lie on the same full disk
                     note(f"warning: not saved: {error}")
         if self.stopping:

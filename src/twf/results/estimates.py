@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from twf.errors import UserError, lookup
-from twf.files import atomic, estimates_file, record_file, runs_file
+from twf.files import atomic, estimates_file, record_file, runs_file, write_text
 from twf.learning.evaluation import metrics
 from twf.results import record, show, statistics
 from twf.results.frame import SCORES, Results, column
@@ -36,7 +36,6 @@ from twf.study.params import PROTOCOLS
 
 REFERENCE = "twf"  # whose gains over other methods are the paper's subject
 AGREEMENT = 1.0  # points of accuracy to each side of the paper's number that count as agreement
-SEEDS = 5  # with fewer, an interval is wider than most effects
 LEAST = 3  # methods in a column whose order is compared
 SAMPLES = 10_000  # of the true means, for the interval of a rank correlation
 
@@ -95,8 +94,7 @@ def write(results: Results, frame: pd.DataFrame) -> None:
     nulls = frame.assign(buffer=show.null_buffer(frame)).mask(frame == "")
     table = pa.Table.from_pandas(nulls, schema=SCHEMA, preserve_index=False)
     plan = {record.PLAN: record.carried(runs_file(study)) or ""}
-    with atomic(estimates_file(study, "csv")) as partial:
-        nulls.to_csv(partial, index=False)
+    write_text(estimates_file(study, "csv"), nulls.to_csv(index=False))
     with atomic(estimates_file(study, "parquet")) as partial:
         pq.write_table(table.replace_schema_metadata(plan), partial)
 
@@ -207,13 +205,9 @@ def compared(results: Results, new: str, baseline: str) -> Iterator[str]:
         (f"{key.method}.{key.variant}".rstrip("."), key._replace(method="", variant="")): members
         for key, members in results.cells.items()
     }
+    names = dict.fromkeys(name for name, _ in cells)
     for name in (new, baseline):
-        lookup(
-            "method or variant",
-            dict.fromkeys(name for name, _ in cells),
-            name,
-            f"the tables of {study}",
-        )
+        lookup("method or variant", names, name, f"the tables of {study}")
     both = {
         at: (cells[new, at], cells[baseline, at])
         for name, at in cells
@@ -235,11 +229,6 @@ def compared(results: Results, new: str, baseline: str) -> Iterator[str]:
                 files = " ".join(str(record_file(study, run)) for run in runs)
                 remedy = "" if status == "diverged" else f": snakemake --cores all {files}"
                 yield f"  {status}, not counted{remedy}"
-    if min(len(arm) for pair in both.values() for arm in pair) < SEEDS:
-        yield (
-            f"for {SEEDS} seeds of both: `seeds: {list(range(SEEDS))}` in the experiment of "
-            "params.yaml that has them"
-        )
 
 
 def of_claims(results: Results) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from twf.files import atomic, figure_file, figures_folder
+from twf.files import figure_file, figures_folder, write_text
 from twf.results import show, statistics, tables
 from twf.results.frame import Results, column
 from twf.results.record import PROBED
@@ -95,8 +95,7 @@ def write(results: Results, of_study: pd.DataFrame) -> list[Drawn]:
             drawing = svg(partial(draw, data))
             for ending, content in (("svg", drawing), ("csv", data.to_csv(index=False))):
                 path = figure_file(study, f"{name}.{table.name}", ending)
-                with atomic(path) as temporary:
-                    temporary.write_text(content, encoding="utf-8", newline="\n")
+                write_text(path, content)
                 made.add(path)
             seeds = " to ".join(map(str, sorted({data["n"].min(), data["n"].max()})))
             caption = f"{title}, none for one seed. {table.title}. Seeds: {seeds}."

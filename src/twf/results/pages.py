@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from twf.files import atomic
+from twf.files import write_text
 from twf.results import figures
 from twf.results.findings import Findings, Shown
 
@@ -75,14 +75,11 @@ def write(findings: Findings, docs: Path = Path("docs")) -> list[Path]:
     for name, shown in findings.asked.figures.items():
         texts[f"{name}.svg"] = figures.svg(partial(kinds[shown.kind], findings, shown))
     for name, text in texts.items():
-        with atomic(docs / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(docs / name, text)
     return [docs / name for name in texts]
 
 
 def fill(findings: Findings) -> None:
     """Write the evidence's numbers into the marked parts of pages."""
     for path in PAGES:
-        filled = findings.filled(path.read_text(encoding="utf-8"))
-        with atomic(path) as temporary:
-            temporary.write_text(filled, encoding="utf-8")
+        write_text(path, findings.filled(path.read_text(encoding="utf-8")))

@@ -57,9 +57,7 @@ def write_all(results: Results) -> None:
         (files.runs_page(study), {"runs": _runs(results)}),
         (files.report_file(study), _contents(results, frame, trials, drawn)),
     ):
-        text = template.render(made_by=mark, plan=plan, **values)
-        with files.atomic(path) as partial:
-            partial.write_text(text, encoding="utf-8")
+        files.write_text(path, template.render(made_by=mark, plan=plan, **values))
     estimates.write(results, frame)  # last: what carries the plan says that all of it was made
 
 

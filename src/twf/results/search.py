@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import yaml
 
-from twf.files import atomic, search_files
+from twf.files import search_files, write_text
 from twf.results import record, show
 from twf.results.frame import Results
 from twf.results.show import PROTOCOL_TITLES, TextRow, number
@@ -72,8 +72,7 @@ def write(results: Results, tried: pd.DataFrame) -> None:
     values. It lacks a cell whose trials all have a run that diverged.
     """
     table, study = search_files(results.plan.study)
-    with atomic(table) as partial:
-        tried.assign(buffer=show.null_buffer(tried)).to_csv(partial, index=False)
+    write_text(table, tried.assign(buffer=show.null_buffer(tried)).to_csv(index=False))
     left = tried[tried["n"] + tried["n_diverged"] < tried["n_planned"]]
     if len(left):
         to_do, cells = len(left[_CELL].drop_duplicates()), len(results.plan.search)
@@ -88,9 +87,8 @@ def write(results: Results, tried: pd.DataFrame) -> None:
         if (at := (cell.benchmark, cell.name)) in chosen.index
     ]
     mark = record.TABLE_MARK.format(study_digest(results.plan))
-    with atomic(study) as partial:
-        partial.write_text(
-            f"# Found by the searches of the study {results.plan.study}; input of another study's\n"
-            f"# `best_hyperparameters`. {mark}\n{yaml.safe_dump(best, sort_keys=False)}",
-            encoding="utf-8",
-        )
+    write_text(
+        study,
+        f"# Found by the searches of the study {results.plan.study}; input of another study's\n"
+        f"# `best_hyperparameters`. {mark}\n{yaml.safe_dump(best, sort_keys=False)}",
+    )

@@ -36,8 +36,7 @@ def recorded(products: Products, run: Run) -> Product:
             # all columns, so that damage anywhere in the file is found by their checksums
             (row,) = record.read(path).select(["provenance", "status"]).to_pylist()
             about = record.provenance(row)
-            follow_code = products.params.studies[run.study].follow_code
-            made, remarks = record.plan_of(about, follow_code), []
+            made = record.plan_of(about, products.params.studies[run.study].follow_code)
             if row["status"] == "diverged":
                 remarks.append("diverged")
             code = code_hash(LOOP, method_module(run.method))

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from twf.files import atomic, metrics_file, table_file
+from twf.files import metrics_file, table_file, write_text
 from twf.results import estimates, record, show
 from twf.results.frame import Results
 from twf.results.show import TextRow, in_parentheses, number
@@ -37,13 +37,10 @@ def write(results: Results, of_cells: pd.DataFrame, tables: Collection[Table]) -
         rows = text_rows(table, of_cells)
         titled = [row | {"Method": show.escape_markdown(row["Method"])} for row in rows]
         frame = _wide(table, of_cells)[COLUMNS]
-        texts = {
-            "md": f"{caption}\n\n{show.markdown(titled)}\n<!-- {mark} -->\n",
-            "csv": frame.assign(buffer=show.null_buffer(frame)).to_csv(index=False),
-        }
-        for ending, text in texts.items():
-            with atomic(table_file(results.plan.study, table.name, ending)) as partial:
-                partial.write_text(text, encoding="utf-8")
+        markdown = f"{caption}\n\n{show.markdown(titled)}\n<!-- {mark} -->\n"
+        csv = frame.assign(buffer=show.null_buffer(frame)).to_csv(index=False)
+        for text, ending in ((markdown, "md"), (csv, "csv")):
+            write_text(table_file(results.plan.study, table.name, ending), text)
 
 
 def _wide(table: Table, of_cells: pd.DataFrame) -> pd.DataFrame:
@@ -158,5 +155,4 @@ def write_metrics(plan: Plan, frame: pd.DataFrame) -> None:
             values[f"{row['method']}.{row['variant']}".rstrip(".")] = round(row["mean"], 2)
         if missing := int((shown["n_planned"] - shown["n"]).sum()):
             values["missing"] = missing
-    with atomic(metrics_file(plan.study)) as partial:
-        partial.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    write_text(metrics_file(plan.study), json.dumps(values, indent=2) + "\n")

@@ -45,7 +45,6 @@ def decided(settings: Tracking) -> tuple[Mode, str]:
     of_wandb = _settings()
     asked_in = {
         SWITCH: _variable(SWITCH),
-        "WANDB_DISABLED": "off" if _variable("WANDB_DISABLED").lower() in ("1", "true") else "",
         "WANDB_MODE": _variable("WANDB_MODE"),
         "W&B's settings": of_wandb.get("mode", ""),
         "tracking.mode of params.yaml": settings.mode,

@@ -43,8 +43,7 @@ def new(name: str, like: str, title: str | None = None) -> list[Path]:
         files.PARAMS: _with_values(files.PARAMS.read_text(encoding="utf-8"), name, like, title),
     }
     for path, text in texts.items():
-        with files.atomic(path) as partial:
-            partial.write_text(text, encoding="utf-8")
+        files.write_text(path, text)
     return list(texts)
 
 

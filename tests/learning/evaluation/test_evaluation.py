@@ -11,22 +11,15 @@ from hypothesis import strategies as st
 from sklearn.neighbors import KNeighborsClassifier
 
 from twf.learning.augmentation import Augment
-from twf.learning.evaluation import accuracy, similarity
+from twf.learning.evaluation import accuracy, metrics, similarity
 from twf.learning.evaluation.accuracy import accuracy_per_task, all_logits, to_device
-from twf.learning.evaluation.metrics import (
-    backward_transfer,
-    final_average_accuracy,
-    forgetting,
-    forgetting_paper,
-    spread,
-)
 from twf.learning.evaluation.similarity import Probe, linear_cka, nearest_neighbour_accuracy
 from twf.learning.learner import SourceData
+from twf.learning.randomness import CPU
 from twf.study.params import Augmentation
 
 # Accuracy per task
 
-CPU = torch.device("cpu")
 PLAIN = Augment(Augmentation(mean=[0.0] * 3, std=[1.0] * 3), CPU)
 
 
@@ -82,10 +75,10 @@ def test_golden_metrics(golden):
     case = golden("metrics")
     accuracy = case["accuracy_after_task"].double().tolist()
     for metric, name in (
-        (final_average_accuracy, "final_average_accuracy"),
-        (forgetting, "forgetting_reference_code"),
-        (forgetting_paper, "forgetting_paper"),
-        (backward_transfer, "backward_transfer"),
+        (metrics.final_average_accuracy, "final_average_accuracy"),
+        (metrics.forgetting, "forgetting_reference_code"),
+        (metrics.forgetting_paper, "forgetting_paper"),
+        (metrics.backward_transfer, "backward_transfer"),
     ):
         assert metric(accuracy) == pytest.approx(case[name].item(), abs=1e-4)
 
@@ -105,10 +98,10 @@ BY_HAND = {
 @pytest.mark.parametrize("case", BY_HAND)
 def test_matrices_worked_by_hand(case):
     accuracy, published, paper, average = BY_HAND[case]
-    assert forgetting(accuracy) == published
-    assert forgetting_paper(accuracy) == paper
-    assert final_average_accuracy(accuracy) == pytest.approx(average)
-    assert spread(accuracy) == pytest.approx(np.std(accuracy[-1]))
+    assert metrics.forgetting(accuracy) == published
+    assert metrics.forgetting_paper(accuracy) == paper
+    assert metrics.final_average_accuracy(accuracy) == pytest.approx(average)
+    assert metrics.spread(accuracy) == pytest.approx(np.std(accuracy[-1]))
 
 
 # What is left of the initialization

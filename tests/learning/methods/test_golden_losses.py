@@ -20,12 +20,11 @@ from twf.learning.methods.oewc import diagonal_fisher, penalty
 from twf.learning.models.contrast import asymmetric_supcon, relation_distillation
 from twf.learning.models.propagation import Propagation
 from twf.learning.models.resnet import parameters_of
-from twf.learning.randomness import Generators, Random
+from twf.learning.randomness import CPU, Generators, Random
 from twf.learning.replay.herding import herd
 from twf.study.methods import METHODS
 
 SIDE = 4
-CPU = torch.device("cpu")
 
 
 class LookUp(nn.Module):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support import spy
+from support import CPU, spy
 from torch import Tensor
 
 from twf.errors import UserError
@@ -22,7 +22,6 @@ from twf.learning.step import Plain
 from twf.study.methods import METHODS
 from twf.study.params import Augmentation, LrDecay
 
-CPU = torch.device("cpu")
 TASKS, PER_TASK, BATCH, BUFFER, SIDE = 3, 2, 8, 21, 16
 CLASSES = TASKS * PER_TASK
 STILL = Augment(Augmentation(padding=0, flip=False, mean=[0.5] * 3, std=[0.25] * 3), CPU)
