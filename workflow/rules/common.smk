@@ -18,7 +18,8 @@ ENVIRONMENT = "../envs/environment.yml"
 MAIN = workflow.is_main_process  # not a cluster's job, which reads nothing of params.yaml
 
 # `twf` is the one beside this Python, also where no environment is activated
-os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+own = str(Path(sys.executable).parent)
+os.environ.update(PATH=os.pathsep.join([own, *os.get_exec_path()]))
 if workflow.remote_exec:
     environment.pass_on_sigterm()
 
