@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from twf.errors import UserError
 
 PARAMS = Path("params.yaml")
@@ -133,8 +135,6 @@ def about(path: Path, key: str = "about") -> dict[str, Any]:
 
     No tensor is read, but a file that ends before its last tensor is found out.
     """
-    from safetensors import SafetensorError, safe_open  # most commands read none
-
     try:
         with safe_open(path, framework="np") as file:
             return dict(json.loads((file.metadata() or {})[key]))

@@ -132,11 +132,11 @@ def test_a_photo_is_turned_as_a_viewer_shows_it(tmp_path, suffix):
         assert np.array_equal(read(file), resize_images(shown[None], SIDE)[0]), orientation
 
 
-def test_of_sixteen_bits_a_channel_the_upper_eight_are_read(tmp_path):
-    levels = (np.arange(SIDE * SIDE * 3) % 256).astype(np.uint8).reshape(SIDE, SIDE, 3)
-    deep = (levels.astype(">u2") * 257).tobytes()
+def test_sixteen_bits_a_channel_are_read_as_eight(tmp_path):
+    levels = (np.arange(SIDE * SIDE * 3) % 256).reshape(SIDE, SIDE, 3)
+    deep = (256 * levels + (255 - levels)).astype(">u2").tobytes()  # the lower eight say otherwise
     (tmp_path / "deep.ppm").write_bytes(b"P6 %d %d 65535\n" % (SIDE, SIDE) + deep)
-    assert np.array_equal(read(tmp_path / "deep.ppm"), levels)
+    assert np.abs(read(tmp_path / "deep.ppm") - levels).max() <= 1
 
 
 @pytest.mark.parametrize("mode", ["I;16", "I", "F"])
