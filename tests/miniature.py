@@ -22,8 +22,8 @@ from twf import files
 REPORT = str(files.report_file("demo"))
 FINETUNE, ER, TWF = (f"split-digits.{name}.s0" for name in ("finetune", "er.16", "twf.16"))
 CACHES = shutil.ignore_patterns("__pycache__")
-HIDDEN = (".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore")
-FILES = ("Snakefile", "workflow", "profiles", "results/printed.csv", "dvc.yaml", *HIDDEN)
+MORE = (".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore", "src/twf/files.py")
+FILES = ("Snakefile", "workflow", "profiles", "results/printed.csv", "dvc.yaml", *MORE)
 TIMEOUT = 240.0  # seconds for one thing to happen, on a machine that others use too
 
 # Processes: started, waited for, found, and killed as power loss would

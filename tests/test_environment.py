@@ -1,7 +1,6 @@
 """What is installed: pyproject.toml is the one definition, and nothing contradicts it."""
 
 import re
-import subprocess
 import tomllib
 
 import pytest
@@ -45,11 +44,3 @@ def test_the_conda_environment_installs_what_make_setup_does():
     # paths that hold in Snakemake's copy too: .snakemake/conda is as deep as workflow/envs
     assert by_pip["pip"][0] == "--constraint ../../constraints.txt"
     assert by_pip["pip"][1].startswith("--editable ../..[")
-
-
-def test_a_clone_that_would_have_carriage_returns_has_none(tmp_path):
-    """`make setup` reads constraints, and Python TOML and YAML, line by line."""
-    clone = ["git", "clone", "--quiet", "--config", "core.autocrlf=true", str(PROJECT), "clone"]
-    subprocess.run(clone, cwd=tmp_path, check=True)
-    for name in ("constraints.txt", "Makefile", "params.yaml", "pyproject.toml"):
-        assert b"\r" not in (tmp_path / "clone" / name).read_bytes(), name

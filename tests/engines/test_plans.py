@@ -226,7 +226,7 @@ OTHERWISE: list[Change] = [
     lambda v: v["fidelity"].update(F8="paper"),
     lambda v: v["studies"]["tiny"].update(seeds=[0, 1]),
     lr(0.07),
-    lambda v: v["studies"]["tiny"].update(title="Another"),
+    lambda v: v["studies"]["tiny"].update(title="Another \N{CRICKET BAT AND BALL}"),
 ]
 
 
@@ -355,7 +355,8 @@ def test_two_at_once_work_by_the_same_plans_and_no_other(params, changed, twf):
     """A lock is of an open file, so that one that this process holds stands for another's."""
     write_params(params)
     held = plans.write(params, "tiny")
-    plans.write(params, "tiny")
+    plans.write(changed(lambda v: v.update(gpu_slots=3)), "tiny")  # which decides no result
+    assert plans.settings()[0] == 3
     with pytest.raises(UserError, match=f"other parameters, by the plan of {RUN_PLAN}"):
         plans.write(changed(lr(0.07)), "tiny")
     write_params(changed(lr(0.07)))

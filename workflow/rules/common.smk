@@ -24,6 +24,8 @@ if workflow.remote_exec:
     environment.pass_on_sigterm()
 
 try:
+    if config.keys() - {"study"}:
+        raise UserError(f"--config takes only study=NAME; for all else change {files.PARAMS}")
     checkout.refuse_other_code(Path(workflow.basedir))
     PARAMS = reading.load(files.PARAMS) if MAIN else None
     if MAIN:
@@ -61,8 +63,6 @@ def or_end(function, *words):
 
 def default_study():
     """The study of `rule all`."""
-    if config.keys() - {"study"}:
-        sys.exit(f"error: --config takes only study=NAME; for all else change {files.PARAMS}")
     return config.get("study", PARAMS.study)
 
 
@@ -90,6 +90,8 @@ FILES = {  # of each kind of product: its plan file, and itself
     "run": (files.run_plan, files.record_file),
     "study": (files.study_plan, files.runs_file),
 }
+# Where rules and folders stand in this order; all else is made of records, and last
+STEPS = {"fetch": 0, "archives": 0, "data": 0, "pretrain": 1, "checkpoints": 1, "run": 2}
 
 
 def made_by(kind, made_from, *names):
@@ -97,8 +99,12 @@ def made_by(kind, made_from, *names):
     plan, product = (file(*names) for file in FILES[kind])
     planned()
     or_end(products.named, kind, plan)
-    asked = workflow.dag_settings
-    forced = asked.forceall or asked.forcerun or asked.forcetargets
+    asked, step = workflow.dag_settings, [*FILES].index(kind)
+    named = map(Path, {*asked.forcerun, *(asked.targets if asked.forcetargets else ())})
+    # what is made of others, like another's record, says nothing of this product
+    forced = asked.forceall or any(
+        name == product or STEPS.get(name.parts[0], len(FILES) - 1) <= step for name in named
+    )
     done = plans.is_made(product, plan) and not forced
     return {"plan": str(plan), "made_from": [] if done else made_from(products.read_plan(plan))}
 

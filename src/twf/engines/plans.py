@@ -48,8 +48,7 @@ def write(params: Params, *studies: str) -> Written:
         inputs = [*map(current.data, params.datasets), *map(current.network, params.sources)]
         _write(inputs, written, free)
         settings = {"gpu_slots": params.gpu_slots, "tracking": params.tracking.model_dump()}
-        if free:
-            _replace(SETTINGS, _text(settings), time.time())
+        _replace(SETTINGS, _text(settings), time.time())  # at once, as no result depends on these
     for study in studies:
         plan, best = expand(params, study), params.studies[study].best_hyperparameters
         for benchmark, *_ in load_best_hyperparameters(best, study):
@@ -67,7 +66,7 @@ def write(params: Params, *studies: str) -> Written:
             _write([*runs.values()], written, free)
             wanted, carried = status.wanted(plan, runs), record.carried(files.runs_file(study))
             # unsorted: the first experiment is the main one, and names the runs that others share
-            text = json.dumps(products.study_values(params, plan), indent=1) + "\n"
+            text = _text(products.study_values(params, plan), sort_keys=False)
             made = None if carried is None else files.runs_file(study)
             # without collected records, only tables and searches tell by time what they are of
             agree = made is not None and carried == wanted
@@ -182,8 +181,9 @@ def _set_time(path: Path, at: float) -> None:
         os.utime(path, (at, at))
 
 
-def _text(values: Any) -> str:
-    return json.dumps(values, sort_keys=True, indent=1) + "\n"
+def _text(values: Any, sort_keys: bool = True) -> str:
+    # not escaped: of a character in two escapes, a reader of YAML makes two that are none
+    return json.dumps(values, sort_keys=sort_keys, ensure_ascii=False, indent=1) + "\n"
 
 
 def records_of_plans(study: str) -> list[str]:

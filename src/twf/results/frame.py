@@ -19,7 +19,7 @@ from twf.results.printed import PLACE, PRINTED_VARIANTS, CellKey, key_at
 from twf.study import Plan, Run
 from twf.study.methods import METHODS
 from twf.study.params import PROTOCOLS, Protocol
-from twf.study.products import Products
+from twf.study.products import Products, study_digest
 
 # By column of `Results.scores`: a function of the accuracy matrix.
 SCORES: dict[str, Callable[[metrics.Matrix], float | None]] = {
@@ -50,6 +50,11 @@ class Results:
         paths = [record_file(plan.study, run) for run in runs]
         there = [record.read(path) for path in paths if path.exists()]
         return cls(plan, pa.concat_tables([record.SCHEMA.empty_table(), *there]))
+
+    def mark(self, runs: Iterable[str]) -> str:
+        """What a table of some runs carries: the study's plan, once all of them have ended."""
+        ended = self.runs["status"].loc[list(runs)].isin(["finished", "diverged"]).all()
+        return record.TABLE_MARK.format(study_digest(self.plan) if ended else "")
 
     @cached_property
     def scores(self) -> pd.DataFrame:

@@ -6,11 +6,10 @@ import pandas as pd
 import yaml
 
 from twf.files import search_files, write_text
-from twf.results import record, show
+from twf.results import show
 from twf.results.frame import Results
 from twf.results.show import PROTOCOL_TITLES, TextRow, number
 from twf.study.methods import METHODS
-from twf.study.products import study_digest
 
 NOTE = (
     "Final average accuracy in per cent on training images that were held out, not on the test "
@@ -86,7 +85,7 @@ def write(results: Results, tried: pd.DataFrame) -> None:
         for cell in results.plan.search
         if (at := (cell.benchmark, cell.name)) in chosen.index
     ]
-    mark = record.TABLE_MARK.format(study_digest(results.plan))
+    mark = results.mark(results.plan.runs_of_searches())
     write_text(
         study,
         f"# Found by the searches of the study {results.plan.study}; input of another study's\n"

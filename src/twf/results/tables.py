@@ -8,12 +8,11 @@ import pandas as pd
 from markupsafe import Markup
 
 from twf.files import metrics_file, table_file, write_text
-from twf.results import estimates, record, show
+from twf.results import estimates, show
 from twf.results.frame import Results
 from twf.results.show import TextRow, in_parentheses, number
 from twf.study import Plan, Table
 from twf.study.methods import METHODS
-from twf.study.products import study_digest
 from twf.study.types import Fidelity
 
 FORGETTING: dict[Fidelity, str] = {
@@ -29,9 +28,9 @@ COLUMNS += ["diverged", "mean", "sd", "low", "high", "paper", "verdict", "note",
 
 
 def write(results: Results, of_cells: pd.DataFrame, tables: Collection[Table]) -> None:
-    """Write tables: as CSV with a row for each cell, and in Markdown, which carries the plan."""
-    mark = record.TABLE_MARK.format(study_digest(results.plan))
+    """Write tables: as CSV with a row for each cell, and in Markdown, which carries a mark."""
     for table in tables:
+        mark = results.mark(results.plan.runs_of(table))
         about = table.title, note(table, of_cells), results.plan.note, FORGETTING[table.forgetting]
         caption = show.escape_markdown(" ".join(text for text in about if text))
         rows = text_rows(table, of_cells)
