@@ -247,6 +247,7 @@ def test_the_collected_table_and_the_report_carry_the_studys_plan(reported, chan
     plans.write(other, "tiny")
     assert is_older(PLAN, STUDY)
     assert is_older(ESTIMATES, STUDY) and is_older(files.report_file("tiny"), STUDY)
+    succeed(twf, f"report {PLAN}")  # with a character beyond U+FFFF in its title
 
 
 def test_a_table_or_search_of_an_edit_that_is_undone_is_made_again(reported, changed, twf):
