@@ -4,7 +4,8 @@
 #   snakemake --cores all results/demo/report.html    the demo study
 #   snakemake --cores all results/demo/runs/split-digits.twf.50.s0.parquet    one run
 #
-# Rules hold no logic: each is one call of the `twf` command, which reads a plan file.
+# Rules hold no logic: each is one call of the `twf` command, which reads a plan file. By `exec`, the
+# command is Snakemake's own child: no shell between them ends before it on SIGTERM.
 from snakemake.utils import min_version
 
 min_version("9.16")

@@ -53,8 +53,9 @@ class LogHandler(LogHandlerBase):
             return
         if message.startswith(INTERRUPTED):
             self.interrupted = True
-            # SIGINT may have come to Snakemake alone, which waits for its jobs
-            for process in psutil.Process().children(recursive=True):
+            # SIGINT may have come to Snakemake alone, which waits for its jobs; what they started
+            # (W&B's process) they end themselves
+            for process in psutil.Process().children():
                 with contextlib.suppress(psutil.Error):  # it has ended meanwhile
                     process.terminate()
             self._say(STOPPED)

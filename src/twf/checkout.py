@@ -39,7 +39,8 @@ def commit() -> str | None:
     own = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
 
     def git(*words: str) -> str:
-        command = ["git", "-C", str(folder), *words]
+        # without a lock that would have a user's own `git commit` fail
+        command = ["git", "--no-optional-locks", "-C", str(folder), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=own)
         return done.stdout.strip()
 

@@ -60,8 +60,9 @@ def explain(error: ValidationError, tag: int = -1, under: str | None = None) -> 
 
 
 def note(text: str) -> None:
-    """Print a notice to stderr."""
-    print(_printable(text), file=sys.stderr, flush=True)
+    """Print a notice to stderr; a full disk costs the log this line, not the work."""
+    with contextlib.suppress(OSError):
+        print(_printable(text), file=sys.stderr, flush=True)
 
 
 def say(text: str) -> None:

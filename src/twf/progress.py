@@ -1,9 +1,9 @@
 """Progress of long work: a line on stderr now and then, with an estimate of what is left."""
 
-import contextlib
 import math
-import sys
 import time
+
+from twf.errors import note
 
 LINE_EVERY = 10.0  # seconds between two lines, and until a first estimate
 
@@ -42,8 +42,7 @@ class Progress:
             self._print(f"{so_far}, and {share:.0%} of the next: about {left} left")
 
     def _print(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # a full disk costs the log a line, not the work
-            print(f"{self.title}: {text}", file=sys.stderr, flush=True)
+        note(f"{self.title}: {text}")
 
 
 def duration(seconds: float) -> str:

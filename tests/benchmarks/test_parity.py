@@ -5,8 +5,6 @@ import json
 from benchmarks import parity
 from support import PROJECT
 
-from twf.study import reading
-
 
 def test_the_table_gives_welchs_interval_between_codes_and_pairs_of_seeds_within_one():
     def row(code: str, seed: int, value: float, method: str = "er") -> parity.Row:
@@ -29,12 +27,3 @@ def test_the_tables_in_the_documentation_are_those_of_the_runs_in_git():
     page = (PROJECT / "docs/fidelity.md").read_text(encoding="utf-8")
     for table in parity.tables([json.loads(run) for run in runs]).split("\n\n"):
         assert table.strip() in page
-
-
-def test_a_row_of_the_ablation_is_its_method_with_other_weights():
-    params = reading.load(PROJECT / "params.yaml")
-    whole, cl = (parity.run_of(params, n, "cifar100-w16") for n in ("twf", "twf.cl"))
-    assert (cl.epochs, cl.network.width, cl.precision, cl.buffer) == (4, 16, "fp32", 200)
-    without = {"lambda_fp": 0.0, "lambda_fp_replay": 0.0, "lambda_diversity": 0.0}
-    expected = whole.hyperparameters.changed(without)
-    assert cl == whole.model_copy(update={"hyperparameters": expected})

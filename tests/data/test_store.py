@@ -1,7 +1,6 @@
 """The file of every data set, its fingerprint, and that a bad file is named."""
 
 import hashlib
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,19 +54,6 @@ def test_the_bytes_are_kept_in_whatever_order_the_images_come(tmp_path, seed):
     content = hashlib.sha256((tmp_path / "toy.safetensors").read_bytes()).hexdigest()
     expected = "2a2b1e1bf3d4b77b6dc4124d59054f825a12e89c6fe20f6f7d702b9345f1544a"
     assert (VERSION, content) == ("2", expected)
-
-
-def test_saving_holds_no_second_copy_of_the_images(tmp_path):
-    """Of 29 MiB, NumPy may allocate a tenth."""
-    images = np.ones((200, 224, 224, 3), np.uint8)
-    images[:, 0, 0, 0] = labels = np.arange(200)
-    split, path = Split(images, labels), tmp_path / "large"
-    arrays = DataArrays(split, Split(images[:9], labels[:9]), ["a"] * 200)
-    tracemalloc.start()
-    save(path, "large", arrays, {})
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 0.1 * images.nbytes
 
 
 def changed(key: str) -> Callable[[Path], object]:

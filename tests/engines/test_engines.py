@@ -316,13 +316,6 @@ def test_jobs_at_once_on_gpus_are_their_slots_unless_told_otherwise(
         assert f'Provided resources: gpu=Resource("gpu", {count})' in call(fresh, *words, *more)
 
 
-def test_the_papers_study_with_five_seeds_is_planned(fresh: Path) -> None:
-    shutil.copy(PROJECT / "params.yaml", fresh)
-    change_params(fresh, lambda values: values["studies"]["paper"].update(seeds=[*range(5)]))
-    runs = jobs(fresh)["run"]
-    assert runs > 500 and runs % 5 == 0
-
-
 def test_a_file_of_the_users_own_counts_by_its_content_for_dvc_too(fresh: Path) -> None:
     dataset = {"title": "Mine", "reader": "archive", "file": "own.npz", "classes": 2, "size": 16}
     dataset["augmentation"] = {"padding": 1, "flip": False, "mean": [0.5] * 3, "std": [0.5] * 3}

@@ -49,6 +49,11 @@ def test_a_step_of_slurm_passes_sigterm_on_and_keeps_its_handler() -> None:
             os.killpg(step.pid, signal.SIGKILL)
 
 
+def test_a_job_ends_whose_snakemake_ended_while_it_started() -> None:
+    words = "import time, twf.engines.environment as e; e.stop_with_parent(0); time.sleep(60)"
+    assert subprocess.run([sys.executable, "-c", words]).returncode == -signal.SIGTERM
+
+
 # The code of another folder
 
 

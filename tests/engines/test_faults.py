@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from miniature import REPORT, call, cut_power, ended, idle, inside, jobs, start, the_process, until
 from miniature import TWF as RUN
+from miniature import call, cut_power, ended, idle, inside, jobs, start, the_process, until
 from safetensors.numpy import load_file
 
 from twf import files
@@ -58,9 +58,9 @@ def as_made(made: Path, lasting: Callable[[dict[str, Any]], dict[str, Any]]) -> 
     return hold
 
 
-def going_on(folder: Path, *words: str) -> subprocess.Popen[str]:
+def going_on(folder: Path, *words: str, tracking: str = "off") -> subprocess.Popen[str]:
     """A call that does the run, once the run has saved a state."""
-    process = start(folder, *(words or MAKE), TWF_SAVE_EVERY="0")
+    process = start(folder, *(words or MAKE), TWF_SAVE_EVERY="0", TWF_TRACKING=tracking)
     until((folder / STATE).exists, "a saved state")
     return process
 
@@ -103,12 +103,13 @@ def test_an_interruption_saves_and_says_how_to_go_on(
     undone: Path, as_made: AsMade, tell: Callable[[int, int], None]
 ) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
-    snakemake = going_on(undone)
+    snakemake = going_on(undone, tracking="offline")
     tell(snakemake.pid, signal.SIGINT)
     status, said = ended(snakemake)
     assert status != 0 and "the same command goes on from there" in said
     assert "RuleException" not in said and "WorkflowError" not in said
-    assert "stopped and saved" in (undone / LOG).read_text()
+    log = (undone / LOG).read_text()
+    assert "stopped and saved" in log and "tracking stopped" not in log
     call(undone, *MAKE)
     assert "resumed" in (undone / LOG).read_text()
     as_made(undone)
@@ -174,18 +175,3 @@ def test_a_damaged_checkpoint_or_record_is_named_not_used_and_made_again(
     assert jobs(project, RECORD) == {"pretrain": 1, "run": 1, "total": 2}  # and no other run
     call(project, *MAKE)
     as_made(project)
-
-
-def test_both_engines_work_with_links_to_another_disk_once_dvc_is_told(
-    project: Path, tmp_path: Path
-) -> None:
-    for name in ("data", "checkpoints", "results/demo"):
-        elsewhere = tmp_path / "disk" / name
-        elsewhere.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(project / name, elsewhere)
-        (project / name).symlink_to(elsewhere)
-    (project / "dvc.lock").unlink()  # DVC is to keep all of it anew
-    assert idle(project)
-    call(project, "dvc", "config", "--local", "core.no_scm", "true")
-    call(project, "dvc", "repro", "report@demo")
-    assert idle(project) and (tmp_path / "disk" / REPORT).exists()

@@ -1,6 +1,7 @@
 """Plan files: their times say what their contents say, whatever became of product or clock."""
 
 import copy
+import fcntl
 import json
 import os
 import time
@@ -347,9 +348,19 @@ def test_a_benchmark_that_there_is_not_among_the_best_is_refused(params, changed
     tuned = changed(lambda v: v["studies"]["tiny"].update(best_hyperparameters="best.yaml"))
     with pytest.raises(UserError, match="'split-targe' in best.yaml .did you mean 'split-target'"):
         plans.write(tuned, "tiny")
+    best = best.replace("targe,", "target,").replace("16", "99")
+    Path("best.yaml").write_text(best + "hyperparameters: {lr: 0.7}}")
+    with pytest.raises(UserError, match="best.yaml has no cell"):
+        plans.write(tuned, "tiny")
 
 
 # Others at work in the same folder
+
+
+def test_plans_are_written_where_locks_are_of_a_range_as_nfs_has_them(params, monkeypatch):
+    monkeypatch.setattr("fcntl.flock", fcntl.lockf)  # takes no shared lock of what is not readable
+    plans.write(params, "tiny")
+    assert RUN_PLAN.exists()
 
 
 def test_two_at_once_work_by_the_same_plans_and_no_other(params, changed, twf):

@@ -122,8 +122,9 @@ def test_a_state_that_cannot_be_written_leaves_the_last_one_and_the_run_goes_on(
 
 
 def test_what_a_state_cannot_hold_is_refused():
-    with pytest.raises(TypeError, match="Generator"):
-        flatten({"a": [torch.Generator()]}, {})
+    for value in (torch.Generator(), {0: "by a number, which JSON has not"}):
+        with pytest.raises(TypeError, match="cannot hold"):
+            flatten({"a": [value]}, {})
 
 
 # Whole runs

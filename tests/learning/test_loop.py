@@ -146,10 +146,13 @@ def test_evaluation_is_in_evaluation_mode_and_training_in_training_mode(
 ):
     """And the checkpoint is left as it was."""
     training: list[bool] = []
+    own = nn.Dropout()  # a module that a method has beside the network
+    monkeypatch.setattr(base.Method, "modules", lambda method: [method.learner.network, own])
     before = {name: tensor.clone() for name, tensor in tiny_checkpoint.tensors.items()}
-    spy(monkeypatch, ResNet, "layers", lambda _, network, images: training.append(network.training))
+    spy(monkeypatch, ResNet, "layers", lambda _, n, __: training.extend([n.training, own.training]))
     train("finetune", epochs=1)
-    assert training == [False] + [True, True, False] * 2
+    modes = [False] + [True, True, False] * 2
+    assert training == [mode for mode in modes for _ in ("network", "own")]
     torch.testing.assert_close(tiny_checkpoint.tensors, before, rtol=0, atol=0)
 
 

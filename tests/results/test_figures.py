@@ -132,10 +132,12 @@ def test_one_wide_interval_does_not_flatten_the_rest():
 
 
 def test_what_was_probed_fills_its_panels(make_plan, all_of):
-    starts = {"methods": ["er", "twf"], "probes": True, "variants": STARTS, "buffers": [500]}
-    runs = all_of(make_plan([0], **starts))
+    starts = {"methods": ["joint", "er", "twf"], "probes": True, "variants": STARTS}
+    runs = all_of(make_plan([0], buffers=[500], **starts))
     (table,) = runs.plan.tables.values()
-    for panel in figures._draw_initialization(figures.initialization(runs, table)).axes:
+    frame = figures.initialization(runs, table)
+    assert set(frame.loc[frame["method"] == "joint", "tasks"]) == {0, 5}  # it learns all at once
+    for panel in figures._draw_initialization(frame).axes:
         for highest in (max(line.get_ydata()) for line in panel.lines):
             assert panel.get_ylim()[0] < highest < panel.get_ylim()[1] < 3 * highest
 

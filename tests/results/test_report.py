@@ -98,7 +98,8 @@ def test_the_page_begins_with_its_message_and_says_what_the_records_do(page):
     assert [claim.name for claim in load() if claim.statement not in text] == []
 
 
-def test_hostile_text_is_escaped(make_plan, recorded):
+def test_hostile_text_is_escaped(make_plan, recorded, monkeypatch):
+    monkeypatch.setattr(report.record, "carried", lambda _: HOSTILE)
     plan = make_plan([0], study_title=f"Study {HOSTILE}", title=f"Experiment {HOSTILE}")
     code = {"version": HOSTILE, "commit": HOSTILE}
     made_by = {"parameters": {HOSTILE: HOSTILE}, "code": code, "versions": {"torch": HOSTILE}}
@@ -208,8 +209,20 @@ def test_a_report_of_variants_only_says_how_the_best_of_them_does(make_plan, rec
     variants = {f"v{i}": {"title": f"V{i}", "hyperparameters": {"lr": i / 10}} for i in (1, 2, 3)}
     variants |= {"as-set": {"title": "as set"}}
     plan = make_plan([0, 1], methods=["twf"], buffers=[500], variants=variants)
-    page = made(recorded(plan, {run: 70.0 + ("v2" in run) for run in plan.runs}))
+    records: dict[str, Any] = {r: 70.0 + ("v2" in r) + 9 * ("v3" in r) for r in plan.runs}
+    records["split-cifar10.twf.500.v3.s0"] = {"status": "diverged"}
+    page = made(recorded(plan, records))
     assert "TwF, V2 has 71.00 % final average accuracy" in page
+
+
+def test_the_message_says_what_diverged_and_takes_no_such_cell_for_the_best(make_plan, recorded):
+    levels = {"er": 70.0, "derpp": 75.0, "twf": 80.0}
+    plan = make_plan([0, 1, 2], methods=[*levels], buffers=[500])
+    records: dict[str, Any] = {name: levels[run.method] for name, run in plan.runs.items()}
+    lost = ("derpp.500.s0", "twf.500.s1")
+    records |= {f"split-cifar10.{name}": {"status": "diverged"} for name in lost}
+    page = made(recorded(plan, records))
+    assert "without 1 that diverged" in page and "over ER, the best of the others" in page
 
 
 def test_what_a_reader_must_know_of_a_studys_numbers_is_beside_them(make_plan, recorded):

@@ -45,11 +45,14 @@ def best_of(plan, method):
 
 
 def test_a_trial_that_diverged_once_is_not_the_best_and_equals_leave_what_is_set(plan, recorded):
-    records = of_trials(plan, er=[[90.0, 90.0], [60.0, 50.0]], derpp=[[50.0, 50.0]] * 2)
-    records[list(records)[1]] = {"status": "diverged"}
-    write(recorded(plan, records))
+    records = of_trials(plan, er=[[60.0, 50.0], [90.0, 90.0]], derpp=[[50.0, 50.0]] * 2)
+    records[list(records)[3]] = {"status": "diverged"}
+    results = recorded(plan, records)
+    write(results)
+    shown = [row["Accuracy"] for row in search.text_rows(search.trials(results))]
+    assert shown == ["55.00", "—", "50.00"]
     (er,), (derpp,) = best_of(plan, "er"), best_of(plan, "derpp")
-    assert er["hyperparameters"] == '{"lr": 0.1}' and derpp["as_set"]
+    assert er["hyperparameters"] == '{"lr": 0.01}' and derpp["as_set"]
     table = pd.read_csv(search_files(plan.study)[0])
     lost = table[(table["method"] == "er") & ~table["best"]].to_dict("records")
     assert (lost[0]["n"], lost[0]["n_diverged"], lost[0]["accuracy_mean"]) == (1, 1, 90.0)

@@ -90,6 +90,11 @@ def test_comments_docstrings_and_layout_change_nothing(package: Path) -> None:
         assert not changes(package / file, reworded, LOOP, method_module("er")), file
 
 
+def test_a_loss_that_is_no_python_is_named_with_its_line(package: Path) -> None:
+    with pytest.raises(UserError, match=r"methods/er\.py, line \d+: "):
+        changes(package / "methods/er.py", lambda text: f"{text})\n", method_module("er"))
+
+
 def test_the_hash_is_the_same_on_every_python(package: Path) -> None:
     for path in package.glob("*.py"):
         path.unlink()

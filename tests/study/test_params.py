@@ -16,6 +16,7 @@ from twf import files
 from twf.errors import UserError
 from twf.study import expand, params, reading
 from twf.study.methods import METHODS
+from twf.study.types import Hyperparameters
 
 PROJECT_VALUES = yaml.load((PROJECT / files.PARAMS).read_text(), yaml.CSafeLoader)
 REMOVE = object()
@@ -214,6 +215,14 @@ OUR_NAMES = {  # others are called as in the paper
     ("oewc", "lambda"): "lambda_ewc",
     ("co2l", "lambda"): "lambda_ird",
 }
+
+
+def test_a_hyperparameter_may_have_a_plain_type():
+    class Mine(Hyperparameters):
+        depth: int = 2
+
+    mine = params._settings("mine", Mine)(lr=0.1, overrides=[{"buffer": 5, "depth": 3}])
+    assert (mine.depth, mine.overrides[0].depth) == (2, 3)
 
 
 def printed_rows() -> list[dict[str, str]]:

@@ -56,6 +56,8 @@ def test_task_il_has_a_run_of_its_own_only_where_its_hyperparameters_differ(valu
     assert set(planned.runs) == {cell.runs[7] for cell in cells}
     assert planned.runs["split-target.er.32.s7"].hyperparameters.lr == 0.05
     assert planned.runs["split-target.er.32.task-il.s7"].hyperparameters.lr == 0.2
+    experiments(values)["main"]["protocols"] = ["task-il"]  # whatever else is asked for
+    assert set(plan(values).runs) == {c.runs[7] for c in cells if c.protocol == "task-il"}
 
 
 def two_shares(values: Values) -> None:

@@ -38,7 +38,8 @@ def call(*words: str) -> str:
 @pytest.mark.parametrize("like", ["er", "derpp-ewc"])
 def test_a_copy_of_any_method_is_a_method_at_once(copy, like):
     """It has values wherever the other has, its tests pass, and comments of params.yaml stay."""
-    before = (copy / "params.yaml").read_text()
+    before = (copy / "params.yaml").read_text().replace("\n  demo:\n", "\n  demo:\n\n  # mine\n")
+    (copy / "params.yaml").write_text(before)
     call("twf", "new", "method", "mine-too", "--like", like, "--title", "Mine, too")
     after = (copy / "params.yaml").read_text()
     assert set(before.splitlines()) <= set(after.splitlines())

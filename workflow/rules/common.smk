@@ -120,7 +120,7 @@ def brought(file):
 def of_data(plan):
     if plan["reader"] == "official":
         return ancient(str(files.receipt_file(plan["archive"])))
-    return brought(plan["file"]) if plan["reader"] == "archive" else []
+    return brought(plan["file"]) if "file" in plan else []
 
 
 def of_network(plan):

@@ -7,7 +7,7 @@ rule fetch:
     conda:
         ENVIRONMENT
     shell:
-        "twf data fetch {wildcards.archive} > {log} 2>&1"
+        "exec twf data fetch {wildcards.archive} > {log} 2>&1"
 
 
 rule data:
@@ -24,4 +24,4 @@ rule data:
     message:
         "data {wildcards.data}{params.why}"
     shell:
-        "twf data prepare {input.plan} > {log} 2>&1"
+        "exec twf data prepare {input.plan} > {log} 2>&1"

@@ -8,7 +8,7 @@ rule collect:
     conda:
         ENVIRONMENT
     shell:
-        "twf collect {input.plan} > {log} 2>&1"
+        "exec twf collect {input.plan} > {log} 2>&1"
 
 
 # One of the tables of the report, from its own runs only, before the study is done.
@@ -23,7 +23,7 @@ rule table:
     conda:
         ENVIRONMENT
     shell:
-        "twf table {input.plan} {wildcards.table} > {log} 2>&1"
+        "exec twf table {input.plan} {wildcards.table} > {log} 2>&1"
 
 
 # The best trials of the searches, from these trials only: another study may wait for them.
@@ -38,7 +38,7 @@ rule search:
     conda:
         ENVIRONMENT
     shell:
-        "twf search {input.plan} > {log} 2>&1"
+        "exec twf search {input.plan} > {log} 2>&1"
 
 
 rule report:
@@ -56,4 +56,4 @@ rule report:
     conda:
         ENVIRONMENT
     shell:
-        "twf report {input.plan} > {log} 2>&1"
+        "exec twf report {input.plan} > {log} 2>&1"

@@ -17,8 +17,7 @@ rule pretrain:
     message:
         "pretrain {wildcards.source}{params.why}"
     shell:
-        # exec: a shell would end on SIGTERM without waiting for the command
-        "exec twf pretrain {input.plan}" " --threads {threads} --job > {log} 2>&1"
+        "exec twf pretrain {input.plan}" " --threads {threads} --job $PPID > {log} 2>&1"
 
 
 rule run:
@@ -40,4 +39,4 @@ rule run:
     message:
         "run {wildcards.run} of study {wildcards.study}{params.why}"
     shell:
-        "exec twf run {input.plan}" " --threads {threads} --job > {log} 2>&1"
+        "exec twf run {input.plan}" " --threads {threads} --job $PPID > {log} 2>&1"

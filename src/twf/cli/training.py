@@ -37,7 +37,7 @@ Deterministic = Annotated[
 GpuSlots = Annotated[
     int | None, typer.Option(min=1, envvar="TWF_GPU_SLOTS", help="Jobs that share a GPU.")
 ]
-Job = Annotated[bool, typer.Option("--job", hidden=True)]  # of Snakemake: it ends with it
+Job = Annotated[int | None, typer.Option(hidden=True)]  # of the Snakemake with this process id
 
 
 def _show_version(asked: bool) -> None:
@@ -119,7 +119,7 @@ def run(
     execution: Way = "plain",
     deterministic: Deterministic = False,
     gpu_slots: GpuSlots = None,
-    job: Job = False,
+    job: Job = None,
 ) -> None:
     """Do one continual-learning run, and write its record: results/STUDY/runs/RUN.parquet.
 
@@ -172,7 +172,7 @@ def pretrain(
     execution: Way = "plain",
     deterministic: Deterministic = False,
     gpu_slots: GpuSlots = None,
-    job: Job = False,
+    job: Job = None,
 ) -> None:
     """Train a network on a source, or take the weights it names: checkpoints/SOURCE.safetensors.
 
@@ -192,10 +192,10 @@ def pretrain(
 
 
 @contextlib.contextmanager
-def _training(job: bool) -> Iterator[None]:
+def _training(job: int | None) -> Iterator[None]:
     """Train one thing: a `job` ends with Snakemake, and where it was saved is said at its end."""
     if job:
-        environment.stop_with_parent()
+        environment.stop_with_parent(job)
     from twf.jobs.resume import Stopped
 
     try:

@@ -238,9 +238,5 @@ def _split(file: Path, archive: Any, split: str, classes: int) -> Split:
     return Split(images, labels.reshape(-1).astype(np.int64))
 
 
-READERS = {  # by the registry's `format`
-    "cifar": cifar,
-    "svhn": svhn,
-    "tiny-imagenet": tiny_imagenet,
-    "cub200": cub200,
-}
+# by the registry's `format`
+READERS = {"cifar": cifar, "svhn": svhn, "tiny-imagenet": tiny_imagenet, "cub200": cub200}

@@ -175,8 +175,5 @@ def _draw_textures(count: int, size: int, generator: np.random.Generator) -> Spl
 
 
 # by the `reader` of params.yaml; a function takes its entry there
-READERS: dict[str, Callable[..., DataArrays]] = {
-    "digits": digits,
-    "letters": letters,
-    "textures": textures,
-}
+READERS: dict[str, Callable[..., DataArrays]]
+READERS = {"digits": digits, "letters": letters, "textures": textures}

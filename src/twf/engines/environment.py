@@ -6,9 +6,9 @@ import threading
 import time
 
 
-def stop_with_parent() -> None:
-    """Have this process sent SIGTERM when its parent ends, so that a run saves its state."""
-    parent, main = os.getppid(), threading.get_ident()
+def stop_with_parent(parent: int) -> None:
+    """Have this process sent SIGTERM when its parent has ended, so that a run saves its state."""
+    main = threading.get_ident()
 
     def look() -> None:
         while os.getppid() == parent:

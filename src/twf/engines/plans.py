@@ -40,8 +40,9 @@ def write(params: Params, *studies: str) -> Written:
     """Write the plans of all data sets and networks, and of some studies, and hold them.
 
     Raises `UserError` for an unknown study, one that waits for another's search or takes the best
-    of a benchmark that there is not, a folder that cannot be written to, weights in `archives/`
-    that the registry does not have, and where another process works by other plans.
+    of a benchmark that there is not or of no cell of its own, a folder that cannot be written to,
+    weights in `archives/` that the registry does not have, and where another process works by
+    other plans.
     """
     written, current = Written(), products.Products(params)
     with _group(INPUTS, written) as free:
@@ -50,9 +51,13 @@ def write(params: Params, *studies: str) -> Written:
         settings = {"gpu_slots": params.gpu_slots, "tracking": params.tracking.model_dump()}
         _replace(SETTINGS, _text(settings), time.time())  # at once, as no result depends on these
     for study in studies:
-        plan, best = expand(params, study), params.studies[study].best_hyperparameters
-        for benchmark, *_ in load_best_hyperparameters(best, study):
-            lookup("benchmark", params.benchmarks, benchmark, str(best))
+        plan, file = expand(params, study), params.studies[study].best_hyperparameters
+        for benchmark, *_ in (best := load_best_hyperparameters(file, study)):
+            lookup("benchmark", params.benchmarks, benchmark, str(file))
+        tables = plan.tables.values()
+        cells = {(t.benchmark, c.method, c.buffer, c.protocol) for t in tables for c in t.cells}
+        if cells and best and best.keys().isdisjoint(cells):
+            raise UserError(f"studies.{study}.best_hyperparameters: {file} has no cell of it")
         for name in plan.sources:
             place = Path(params.sources[name].weights or "")
             own = files.ARCHIVES in place.parents and registry.of_file(place) is None
@@ -93,7 +98,7 @@ def _group(name: str, written: Written) -> Iterator[bool]:
     path = files.PLANS / f".{name}.lock"
     with files.writing(path):
         path.parent.mkdir(exist_ok=True)
-        lock = path.open("a", encoding="utf-8")  # some file systems lock what can be written alone
+        lock = path.open("a+", encoding="utf-8")  # NFS: alone needs writing, shared reading
     written.held.append(lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -45,7 +45,6 @@ class Keeper:
         self.stopping = 0  # the signal that told to stop
         self.between = True  # no step was done since the state was saved, or there was none yet
         self.kept = False  # there is a state to go on from
-        self.recorded = False
         self.after_step: Callable[[], None] = lambda: None  # called at each pause
         self.spent = 0.0  # seconds that the run took before it was resumed
         self._started = self._saved = time.monotonic()
@@ -81,8 +80,7 @@ class Keeper:
                 self.between = now
             except UserError as error:  # the run matters more; what was saved before is there
                 ending = f", but not saved ({error}): the command goes on from an earlier state"
-                with contextlib.suppress(OSError):  # the log may lie on the same full disk
-                    note(f"warning: not saved: {error}")
+                note(f"warning: not saved: {error}")
         if self.stopping:
             raise Stopped(f"stopped{ending}", self.stopping)
 
@@ -99,7 +97,6 @@ class Keeper:
 
         A job that is done and killed on its way out has failed: Snakemake deletes what it made.
         """
-        self.recorded = True
         for number in STOPPING:
             signal.signal(number, signal.SIG_IGN)
         shutil.rmtree(self.path.parent, ignore_errors=True)
@@ -137,5 +134,6 @@ def keeping(path: Path, guard: dict[str, Any], every: float) -> Iterator[Keeper]
                 f"a step cannot be captured ({error}): --execution plain trains without that"
             ) from error
         finally:
-            for number, handler in before.items() if not keeper.recorded else ():
-                signal.signal(number, handler)
+            for number, handler in before.items():
+                if signal.getsignal(number) is stop:  # else the run is recorded
+                    signal.signal(number, handler)

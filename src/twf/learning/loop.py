@@ -117,7 +117,8 @@ def train(
     )
 
     def evaluate(logits: Logits) -> tuple[list[float], list[float]]:
-        learner.network.eval()
+        for module in method.modules():
+            module.eval()
         augment = learner.augment
         return accuracy_per_task(logits, augment, test_images, test_labels, run.tasks, run.classes)
 
@@ -141,7 +142,9 @@ def train(
         outcome = Outcome(**fill(None, values["outcome"], tensors, device))
         advance(place.phase * run.epochs + place.epoch, "resumed", place.step)
     else:
-        outcome.initial_class_il, outcome.initial_task_il = evaluate(initial_logits(learner))
+        # by the network itself, also where the method predicts otherwise
+        initial = evaluate(lambda images: learner.network(images)[:, : run.classes])
+        outcome.initial_class_il, outcome.initial_task_il = initial
         _probe(probe, method, outcome, run.tasks)
     while place.phase < len(phases):
         task = phases[place.phase]
@@ -179,11 +182,6 @@ def train(
         place = Place(phase=place.phase + 1)
         keeper.pause(state, now=True)
     return outcome
-
-
-def initial_logits(learner: Learner) -> Logits:
-    """The network itself before training, also where the method predicts otherwise."""
-    return lambda images: learner.network(images)[:, : learner.classes]
 
 
 def _probe(probe: Probe | None, method: Method[Any], outcome: Outcome, seen: int) -> None:

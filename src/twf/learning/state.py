@@ -1,7 +1,8 @@
 """All that a run is between two steps, as plain values and tensors, and back again.
 
-A method may keep tensors, modules, a buffer, numbers, and lists, tuples and dicts of these in its
-attributes. Its modules and its buffer must be there after `setup`: they are filled, not made.
+A method may keep tensors, modules, a buffer, numbers, and lists, tuples and dicts by strings of
+these in its attributes. Its modules and its buffer must be there after `setup`: they are filled,
+not made.
 """
 
 from typing import Any
@@ -58,13 +59,13 @@ def flatten(value: Any, tensors: Tensors) -> Any:
         return {"parameters": flatten(kept, tensors), "training": training}
     if isinstance(value, ReservoirBuffer):
         return {name: flatten(getattr(value, name), tensors) for name in _BUFFER}
-    if isinstance(value, dict):
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         return {name: flatten(part, tensors) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [flatten(part, tensors) for part in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"a run's state cannot hold a {type(value).__name__}: see {__name__}")
+    raise TypeError(f"a run's state cannot hold {value!r:.80}: see {__name__}")
 
 
 _BUFFER = ("seen", "rows", "pinned")

@@ -169,7 +169,8 @@ def initialization(results: Results, table: Table) -> pd.DataFrame:
         for place, run in _finished(results, table)
         if place["protocol"] == table.protocols[0]  # a run is probed once
         for quantity, layers in PROBED.items()
-        for tasks, after in enumerate(run[quantity])
+        for phase, after in enumerate(run[quantity])
+        for tasks in [phase * len(run["initial_class_il"]) // (len(run[quantity]) - 1)]
         for layer, value in zip(layers, after, strict=True)
     ]
     return _spread(rows, "quantity", "layer", "tasks")

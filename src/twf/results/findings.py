@@ -22,7 +22,7 @@ from twf.results.estimates import probed, spread
 from twf.results.evidence import EVIDENCE, read_table
 from twf.results.frame import column
 from twf.results.paper import claims as paper_claims
-from twf.results.printed import CellKey, key_at, printed, printed_keys
+from twf.results.printed import CellKey, printed, printed_keys
 from twf.results.record import LAYERS, PROBED
 from twf.study.params import PROTOCOLS, Protocol
 from twf.study.reading import plain_values
@@ -246,10 +246,11 @@ class Findings:
             variant = ".".join(part for part in cell.split(".")[2:] if part != str(buffer))
             alone = variant in PROTOCOLS  # runs with hyperparameters for one protocol
             names = {variant} if variant and not alone else {"", asked.variants.get(known, "")}
-            for protocol, name in product([variant] if alone else PROTOCOLS, names):
+            protocols: Any = [variant] if alone else PROTOCOLS
+            for protocol, name in product(protocols, names):
                 if name in asked.class_il and protocol != "class-il":
                     continue
-                key = key_at((of["benchmark"], source, known, name, buffer, protocol))
+                key = CellKey(of["benchmark"], source, known, name, buffer, protocol)
                 if alone or key not in values:
                     done = runs[column("faa", key.protocol)].dropna()
                     values[key] = done if len(done) == len(runs) else done[:0]
@@ -287,11 +288,14 @@ class Findings:
                 verdicts = paper_claims.VERDICTS
                 text = ", ".join(f"{counts[name]} *{name}*" for name in verdicts if name in counts)
                 return f"<!-- claims -->{text}<!-- end -->"
+            if len(words) < 3 or words[2] not in ("mean", "full"):
+                raise UserError(f"{match[1]}: a number is marked QUESTION SETTING mean, or full")
             question, at, form = words[:3]
             row = self.estimate(question, at, "layout" in words)
             if row is None or not row["n"]:
                 raise UserError(f"{match[1]}: no records for {question} at {at}")
             text = _number(row, form == "full", 1 if "1" in words[3:] else 2)
+            text += f" ({row['note']})" if row["note"] else ""
             return f"<!-- {match[1]} -->{text}{_of_precisions(row)}<!-- end -->"
 
         return BLOCK.sub(part, page)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from twf.files import record_file
 from twf.learning.evaluation import metrics
 from twf.results import record
-from twf.results.printed import PLACE, PRINTED_VARIANTS, CellKey, key_at
+from twf.results.printed import PLACE, PRINTED_VARIANTS, CellKey
 from twf.study import Plan, Run
 from twf.study.methods import METHODS
 from twf.study.params import PROTOCOLS, Protocol
@@ -105,8 +105,8 @@ class Results:
         as_it_is = self.members[unchanged].assign(variant="")
         frame = pd.concat([as_it_is, self.members[unchanged], self.members[~unchanged]])
         frame = frame.drop_duplicates([*PLACE, "seed"]).sort_values("seed", kind="stable")
-        groups = frame.groupby(PLACE, sort=False)
-        return {key_at(place): members for place, members in groups}
+        groups: Any = frame.groupby(PLACE, sort=False)
+        return {CellKey(*place): members for place, members in groups}
 
 
 def untuned(cell: Any) -> str:

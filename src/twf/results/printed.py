@@ -1,6 +1,6 @@
 """The paper's printed numbers, under the keys that a study's cells have."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -63,12 +63,6 @@ def printed() -> pd.DataFrame:
     return file.rename(columns=names).set_index(PLACE)[list(names.values())].astype(float)
 
 
-def key_at(place: Any) -> CellKey:
-    """The key of the number at a place, a row of the columns `PLACE`."""
-    return CellKey(*place)
-
-
 def printed_keys() -> dict[CellKey, float]:
     """The paper's final average accuracy of each of its cells."""
-    faa = printed()["faa"]
-    return dict(zip(map(key_at, faa.index), faa, strict=True))
+    return {CellKey(*at): faa for at, faa in printed()["faa"].items()}  # type: ignore[misc]

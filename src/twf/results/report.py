@@ -52,7 +52,7 @@ def write_all(results: Results) -> None:
     loader = PackageLoader("twf.results")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     template = environment.get_template("report.html.j2")
-    mark = Markup(record.REPORT_MARK.format(record.carried(files.runs_file(study))))  # noqa: S704
+    mark = Markup(record.REPORT_MARK).format(record.carried(files.runs_file(study)))  # noqa: S704
     for path, values in (
         (files.runs_page(study), {"runs": _runs(results)}),
         (files.report_file(study), _contents(results, frame, trials, drawn)),
@@ -113,16 +113,19 @@ def _main_result(plan: Plan, table: Table, frame: pd.DataFrame) -> str:
     protocol = table.protocols[0]
     shown = frame[(frame["table"] == table.name) & (frame["quantity"] == "faa")]
     shown = shown[(shown["protocol"] == protocol) & (shown["buffer"] > 0) & shown["mean"].notna()]
-    shown = shown[shown["buffer"] == shown["buffer"].min()].sort_values("mean", ascending=False)
+    shown = shown[shown["buffer"] == shown["buffer"].min()].assign(lost=shown["diverged"] > 0)
+    shown = shown.sort_values(["lost", "mean"], ascending=[True, False])
     cells, gains = (show.rows(shown[shown["kind"] == kind]) for kind in ("cell", "gain"))
     if not cells:
         return "No method with a buffer has finished yet."
     first = next((cell for cell in cells if cell["method"] == estimates.REFERENCE), cells[0])
-    others = [cell["method"] for cell in cells if cell["method"] != first["method"]]
+    whole = [cell["method"] for cell in cells if not cell["diverged"]]
+    others = [method for method in whole if method != first["method"]]
     ends = show.interval(first["low"], first["high"])
+    left = f", without {first['diverged']} that diverged" if first["diverged"] else ""
     sentence = (
         f"{first['title']} has {number(first['mean'])} % final average accuracy "
-        f"({'one seed' if pd.isna(first['low']) else f'95 % interval {ends}'}) on "
+        f"({'one seed' if pd.isna(first['low']) else f'95 % interval {ends}'}{left}) on "
         f"{plan.params.benchmarks[table.benchmark].title}, {show.place(protocol, first['buffer'])}"
     )
     for gain in gains:

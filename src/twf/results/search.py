@@ -58,7 +58,7 @@ def text_rows(tried: pd.DataFrame) -> list[TextRow]:
             "Hyperparameters": " ".join(
                 f"{key}={value:g}" for key, value in json.loads(row["hyperparameters"]).items()
             ),
-            "Accuracy": number(row["accuracy_mean"]),
+            "Accuracy": number(row["accuracy_mean"] if row["n"] == row["n_planned"] else None),
         }
         for row in show.rows(tried[tried["best"] | tried["as_set"]])
     ]

@@ -54,12 +54,12 @@ def text_rows(table: Table, of_cells: pd.DataFrame) -> list[TextRow]:
     """A table as HTML within Markdown, methods without rehearsal first.
 
     A cell is `71.20 ± 1.30 (12.30)<br>69.91 to 72.49, n=5<br>paper 72.00, undecided`, in bold if it
-    looks like the highest with rehearsal whose runs all finished, and empty if it was not planned.
+    looks like the highest with a buffer whose runs all finished, and empty if it was not planned.
     A method without rehearsal has the same number in the columns of all buffers.
     """
     cells = _wide(table, of_cells)
-    rehearsal = cells["method"].map(lambda method: METHODS[method].rehearsal)
-    shown = cells["mean"].where(rehearsal & (cells["n"] == cells["n_planned"])).round(2)
+    whole = cells["n"] == cells["n_planned"]
+    shown = cells["mean"].where((cells["buffer"] > 0) & whole).round(2)
     best = shown == shown.groupby([cells["protocol"], cells["buffer"]]).transform("max")
     buffers = [buffer or 0 for buffer in table.buffers] or [0]
     heads = [show.place(protocol, buffer) for protocol in table.protocols for buffer in buffers]

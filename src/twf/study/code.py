@@ -47,8 +47,14 @@ def code_hash(*roots: str) -> str:
 
 @cache
 def parsed(module: str) -> tuple[str, tuple[str, ...]]:
-    """A module's canonical syntax tree, as JSON, and the modules of `learning/` that it imports."""
-    tree = ast.parse(_file(module).read_bytes())
+    """A module's canonical syntax tree, as JSON, and the modules of `learning/` that it imports.
+
+    Raises `UserError` where it is no Python.
+    """
+    try:
+        tree = ast.parse(_file(module).read_bytes())
+    except SyntaxError as error:
+        raise UserError(f"{_file(module)}, line {error.lineno}: {error.msg}") from None
     package = module if _file(module).name == "__init__.py" else module.rpartition(".")[0]
     imported = tuple(name for name in _imported(tree, package) if name.startswith(PACKAGE))
     return json.dumps(_canonical(tree), sort_keys=True), imported

@@ -34,8 +34,8 @@ def expand(params: Params, study_name: str) -> Plan:
     A run serves each cell that needs exactly its parameters, under both protocols and in any
     experiment; it is probed where one of them asks for it. Its identifier says benchmark, method,
     buffer (0 where a rehearsal method has none), source if not the benchmark's own, variant if that
-    changes something, `trial-` and a hash of a trial's hyperparameters, `task-il` if no earlier
-    cell has the same run under Class-IL, and seed.
+    changes something, `trial-` and a hash of a trial's hyperparameters, `task-il` if Class-IL has
+    other hyperparameters, and seed.
     """
     expansion = _Expansion(params, study_name)
     runs, study = expansion.runs, expansion.study
@@ -53,15 +53,8 @@ def expand(params: Params, study_name: str) -> Plan:
     for name in probed:
         changes = {"probes": True} | _source_data(params, runs[name].source, "a probe")
         runs[name] = runs[name].model_copy(update=changes)
-    return Plan(
-        params=params,
-        study=study_name,
-        title=study.title,
-        note=study.note,
-        runs=runs,
-        tables=tables,
-        search=search,
-    )
+    found: dict[str, Any] = {"runs": runs, "tables": tables, "search": search}
+    return Plan(params=params, study=study_name, title=study.title, note=study.note, **found)
 
 
 class _Expansion:
@@ -181,20 +174,27 @@ class _Grid:
                 trials=trials,
             )
 
+    def _hyperparameters(self, at: Position, variant: Variant) -> Hyperparameters:
+        where = f"{self.path}.{self.name}.variants.{at.variant}"
+        as_set = self.benchmark.hyperparameters(at.method, at.buffer, at.protocol)
+        best = as_set.changed(self._best(at), str(self.study.best_hyperparameters))
+        return best.changed(variant.hyperparameters, where)
+
     def _run(self, at: Position, variant: Variant) -> Run:
         """The run that one cell needs, its seed still to be set."""
         params, benchmark, source = self.params, self.benchmark, self.source
         method, data = METHODS[at.method], params.datasets[benchmark.data]
         fidelity = params.switches(self.expansion.study_name) | variant.fidelity
         changed = variant.fidelity or variant.hyperparameters or not variant.pretrained
+        hyperparameters = self._hyperparameters(at, variant)
+        class_il = self._hyperparameters(at.model_copy(update={"protocol": "class-il"}), variant)
         parts = [
             self.benchmark_name,
             at.method,
             str(at.buffer or 0) if method.rehearsal else None,
             f"from-{source}" if source != benchmark.source else None,
             at.variant if changed else None,
-            # where no earlier cell has this run: see `expand`
-            at.protocol if at.protocol == "task-il" else None,
+            "task-il" if hyperparameters != class_il else None,
         ]
         return Run(
             id=".".join(filter(None, parts)),
@@ -211,9 +211,7 @@ class _Grid:
             pretrained=variant.pretrained,
             **(_source_data(params, source, at.method) if method.source_data else {}),
             fidelity={switch: fidelity[switch] for switch in method.switches},
-            hyperparameters=benchmark.hyperparameters(at.method, at.buffer, at.protocol)
-            .changed(self._best(at), str(self.study.best_hyperparameters))
-            .changed(variant.hyperparameters, f"{self.path}.{self.name}.variants.{at.variant}"),
+            hyperparameters=hyperparameters,
             epochs=benchmark.epochs,
             batch_size=benchmark.batch_size,
             lr_decay=benchmark.lr_decay,

@@ -143,7 +143,7 @@ class LrDecay(Strict):
     """The learning rate is multiplied by `factor` before each of `epochs`, anew in every task."""
 
     factor: Positive
-    epochs: list[Count]  # counted from 0
+    epochs: Several[Count]  # counted from 0
 
     def is_late(self, epochs: int) -> bool:
         """Whether so many epochs end before the first decay."""
@@ -153,7 +153,7 @@ class LrDecay(Strict):
 def _settings(name: str, hyperparameters: type[Hyperparameters]) -> Any:
     """The type of a method's entry: its hyperparameters, and `overrides` of them for some cells."""
     optional: dict[str, Any] = {
-        key: (Annotated[(field.annotation, *field.metadata)] | None, None)
+        key: (Annotated[(field.annotation, None, *field.metadata)] | None, None)
         for key, field in hyperparameters.model_fields.items()
     }
     optional |= {"buffer": (Count | None, None), "protocol": (Protocol | None, None)}

@@ -104,8 +104,8 @@ class Products:
 def data_plan(dataset: Dataset, known: Mapping[str, Any]) -> Values:
     """What decides the images of a data set; `known` is what a product says of it."""
     plan = dataset.model_dump(mode="json", exclude={"title", "augmentation"})
-    if dataset.reader == "archive":
-        plan[FILE_SHA256] = _content(dataset.file, known.get(FILE_SHA256))
+    if "file" in plan:
+        plan[FILE_SHA256] = _content(plan["file"], known.get(FILE_SHA256))
     return plan
 
 

@@ -52,9 +52,9 @@ def _loss(source: str, own: str, like: str, title: str) -> str:
     (method,) = re.findall(r"^METHOD = (\w+)$", source, flags=re.M)
     model = METHODS[like].hyperparameters.__name__
     first = f'"""{title}, which began as a copy of {METHODS[like].title}."""'
-    text = re.sub(r'\A""".*?"""', lambda _: first, source, count=1, flags=re.S)
-    text = text.replace(f"twf.study.types import {model}", f"twf.study.methods import {model}")
-    return re.sub(rf"\b{method}\b", own, re.sub(rf"\b{model}\b", f"{own}Hyperparameters", text))
+    text = source.replace(f"twf.study.types import {model}", f"twf.study.methods import {model}")
+    text = re.sub(rf"\b{method}\b", own, re.sub(rf"\b{model}\b", f"{own}Hyperparameters", text))
+    return re.sub(r'\A""".*?"""', lambda _: first, text, count=1, flags=re.S)
 
 
 def _described(source: str, name: str, own: str, like: str, title: str) -> str:
@@ -97,7 +97,7 @@ def _with_values(text: str, name: str, like: str, title: str) -> str:
             "seeds": [0, 1, 2, 3, 4],
         }
         block = yaml.safe_dump({name: experiments[name]}, default_flow_style=None, sort_keys=False)
-        above = rf"^  demo:\n(    .*\n)*?(?=      {second}:)"
+        above = rf"^  demo:\n((?: *| *#.*|    .*)\n)*?(?=      {second}:)"
         lines = textwrap.indent(block, " " * 6)
         tail = re.sub(above, lambda m: m[0] + lines, tail, count=1, flags=re.M)
     with contextlib.suppress(UserError):

@@ -33,7 +33,8 @@ class DerppPretraining(Derpp):
             wide.bias.copy_(torch.cat([fresh.bias, old.bias]))
 
         share = self.hyperparameters.share  # type: ignore[attr-defined]
-        kept = min(round(learner.buffer * share), learner.buffer - 1)  # replay needs one of its own
+        most = min(learner.buffer - 1, len(source.images))  # replay needs one of its own
+        kept = min(round(learner.buffer * share), most)
         generator = learner.generators["replay"]
         self.reservoir = self.buffer = ReservoirBuffer(learner.buffer - kept, generator)
         order = generator.permutation(len(source.images))

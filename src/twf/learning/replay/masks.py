@@ -1,7 +1,5 @@
 """Gates of several layers, packed to one bit per unit."""
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,7 +16,6 @@ class MaskPacker:
 
     def __init__(self, shapes: list[Shape]) -> None:
         self.shapes = shapes
-        self.units = [math.prod(shape) for shape in shapes]
         self.depths = [-(-channels // 8) for channels, _, _ in shapes]
         self.parts = [d * h * w for d, (_, h, w) in zip(self.depths, shapes, strict=True)]
         self.bytes = sum(self.parts)
