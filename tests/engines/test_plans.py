@@ -342,7 +342,7 @@ def test_a_tuned_study_has_no_plans_until_the_other_has_searched(params, changed
     assert not RUN_PLAN.exists() and DATA_PLAN.exists()
 
 
-def test_a_benchmark_that_there_is_not_among_the_best_is_refused(params, changed):
+def test_the_best_of_an_unknown_benchmark_or_of_other_cells_alone_are_refused(params, changed):
     best = "- {benchmark: split-targe, method: er, buffer: 16, protocol: class-il, "
     Path("best.yaml").write_text(best + "hyperparameters: {lr: 0.7}}")
     tuned = changed(lambda v: v["studies"]["tiny"].update(best_hyperparameters="best.yaml"))
@@ -350,7 +350,7 @@ def test_a_benchmark_that_there_is_not_among_the_best_is_refused(params, changed
         plans.write(tuned, "tiny")
     best = best.replace("targe,", "target,").replace("16", "99")
     Path("best.yaml").write_text(best + "hyperparameters: {lr: 0.7}}")
-    with pytest.raises(UserError, match="best.yaml has no cell"):
+    with pytest.raises(UserError, match="best.yaml has none of its cells"):
         plans.write(tuned, "tiny")
 
 

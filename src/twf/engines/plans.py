@@ -57,7 +57,7 @@ def write(params: Params, *studies: str) -> Written:
         tables = plan.tables.values()
         cells = {(t.benchmark, c.method, c.buffer, c.protocol) for t in tables for c in t.cells}
         if cells and best and best.keys().isdisjoint(cells):
-            raise UserError(f"studies.{study}.best_hyperparameters: {file} has no cell of it")
+            raise UserError(f"studies.{study}.best_hyperparameters: {file} has none of its cells")
         for name in plan.sources:
             place = Path(params.sources[name].weights or "")
             own = files.ARCHIVES in place.parents and registry.of_file(place) is None
